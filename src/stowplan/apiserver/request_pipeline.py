@@ -21,7 +21,6 @@ from stowplan.apis.machinery.errors import (
     too_many_requests,
 )
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
-from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import (
     ApiCall,
@@ -37,8 +36,7 @@ from stowplan.apis.machinery.stored_form import (
     under_current_schema,
 )
 from stowplan.apis.schema.json_parser import LONG_BYTES
-from stowplan.apiserver.apply.apply_patch import ApplyPatch, read_apply_body
-from stowplan.apiserver.apply.field_manager import FieldManager
+from stowplan.apiserver.apply.apply_patch import read_apply_body
 from stowplan.apiserver.apply.scale_write import ScaleWrite
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
 from stowplan.apiserver.http import pod_connect
@@ -75,10 +73,15 @@ from stowplan.apiserver.http.request_options import (
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
 from stowplan.apiserver.http.warnings import WarningList
 from stowplan.apiserver.patch import patch_request
+from stowplan.apiserver.patch.patched_object import (
+    PatchedObject,
+    applied_object,
+    set_namespace_and_check,
+)
+from stowplan.apiserver.patch.scale_request import new_scale
 from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
-from stowplan.apiserver.storage.registry_store import check_name
 from stowplan.objects.encoding.tree import Tree
 
 T = TypeVar("T")
@@ -380,16 +383,7 @@ class RequestPipeline:
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
             call = replace_call(call, now=self.now)
-
-            def make(old: Tree) -> Tree:
-                before = _as_served_tree(resource, old)
-                new, warned = patch_request.apply_patch(
-                    before, patch.result(), kind, resource.schema, mode, self._kind_check(resource)
-                )
-                call.warnings.extend(warned)
-                _set_namespace_and_check(new, call)
-                return _as_stored(resource, new)
-
+            make = PatchedObject(call, raw, kind, patch.result, self._kind_check(resource)).make
             obj, created = self.server.writes.update(call, make, "", strategy)
         else:
             media = body_media_type(self.request)
@@ -398,7 +392,7 @@ class RequestPipeline:
             call = replace_call(call, now=self.now)
             call.warnings.extend(warned)
             new.setdefault("metadata", {})
-            _set_namespace_and_check(new, call)
+            set_namespace_and_check(new, call)
             uid = new["metadata"].get("uid", "")
             kept = _as_stored(resource, new)
             obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
@@ -407,22 +401,13 @@ class RequestPipeline:
             resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
         )
 
-    def _apply(
-        self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None
-    ) -> RequestSteps:
+    def _apply(self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None) -> RequestSteps:
         """Server-side apply."""
         resource = call.resource
         body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
         call = replace_call(call, now=self.now)
-        patch = ApplyPatch(
-            call, self._field_manager(call), body.result(), self._forces(), resource
-        )
-
-        def make(old: Tree) -> Tree:
-            new = patch.make(old)
-            _set_namespace_and_check(new, call)
-            return new
-
+        fields = self.server.writes.fields
+        make = applied_object(call, fields, body.result(), self._forces())
         obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
         code = 201 if created else 200
         return self._object(
@@ -431,12 +416,6 @@ class RequestPipeline:
 
     def _forces(self) -> bool:
         return bool(self.query.flag("force"))
-
-    def _field_manager(self, call: ApiCall) -> FieldManager:
-        fields = self.server.writes.fields
-        if fields is None:
-            raise patch_request.apply_unsupported()
-        return fields.manager_of(call)
 
     def _body_reader(
         self, raw: bytes, media: str, resource: Resource, call: ApiCall
@@ -564,7 +543,7 @@ class RequestPipeline:
         if view is None:
             raise no_such_path()
         self.form = negotiate(self.request)
-        raw = self._body()
+        self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))
         if value is None:
@@ -574,55 +553,18 @@ class RequestPipeline:
                 resource, view.read(decode(under_current_schema(resource, value)), call)
             )
         writing = ScaleWrite(view, call, self.server.writes.fields)
-        make_new = yield from self._new_scale(verb, raw, resource, sub, call, writing)
+        make_new = yield from new_scale(
+            self.request, sub, call, writing, self._forces(), self._deferred
+        )
         is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
         def make(old: Tree) -> Tree:
             new = make_new(old)
-            _set_namespace_and_check(new, call)
+            set_namespace_and_check(new, call)
             return writing.written(old, new, is_apply)
 
         obj, _ = self.server.writes.update(call, make, tracks=False)
         return self._object(resource, view.read(obj, call))
-
-    def _new_scale(
-        self,
-        verb: str,
-        raw: bytes,
-        resource: Resource,
-        sub: Subresource,
-        call: ApiCall,
-        writing: ScaleWrite,
-    ) -> Generator[DeferredWork[Any], None, Callable[[Tree], Tree]]:
-        """How a request makes the new view of an object."""
-        schema, kind, version = sub.body_schema(resource)
-        mode, registry = call.field_validation, self.server.registry
-        if verb != "patch":
-            media = body_media_type(self.request)
-            work = partial(decode_kind, raw, media, resource, schema, registry, mode, kind, version)
-            later = yield from self._deferred(work, raw, media)
-
-            def sent(old: Tree) -> Tree:
-                new, warned = later.result()
-                call.warnings.extend(warned)
-                return new
-
-            return sent
-        if patch_request.is_apply(self.request):
-            body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
-            return lambda old: writing.applied(old, body.result(), self._forces())
-        form = patch_request.patch_type(self.request, resource)
-        patch = yield from self._deferred(
-            partial(patch_request.decode_patch, raw, form, mode), raw, JSON
-        )
-
-        def patched(old: Tree) -> Tree:
-            shown = writing.shown(old)
-            new, warned = patch_request.apply_patch(shown, patch.result(), form, schema, mode)
-            call.warnings.extend(warned)
-            return {**new, "kind": kind, "apiVersion": version}
-
-        return patched
 
 
 def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
@@ -639,11 +581,6 @@ def _as_stored(resource: Resource, obj: Tree) -> Tree:
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
     return obj if resource.alias is None else resource.alias.from_stored(obj)
-
-
-def _set_namespace_and_check(obj: Tree, call: ApiCall) -> None:
-    set_namespace(obj["metadata"], call.namespace if call.resource.namespaced else "")
-    check_name(obj, call.name, call.namespace)
 
 
 def _quoted_name(text: str) -> str:

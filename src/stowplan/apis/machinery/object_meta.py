@@ -129,7 +129,8 @@ def metadata_problems(meta: Tree, namespaced: bool, names: NameProblems) -> Iter
     yield from _identity_problems(meta, namespaced, names)
     yield from _labels_and_annotations_problems(meta)
     yield from _finalizer_problems(meta.get("finalizers") or ())
-    yield from _managed_fields_problems(meta.get("managedFields") or ())
+    if "managedFields" in meta:
+        yield from _managed_fields_problems(meta["managedFields"])
 
 
 def _identity_problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
@@ -254,7 +255,8 @@ def metadata_update_problems(new: Tree, old: Tree) -> Iterator[Cause]:
     """Causes of an update of metadata."""
     yield from _changed_problems(new, old)
     yield from _labels_and_annotations_problems(new)
-    yield from _managed_fields_problems(new.get("managedFields") or ())
+    if "managedFields" in new:
+        yield from _managed_fields_problems(new["managedFields"])
 
 
 def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
@@ -289,7 +291,7 @@ def _managed_fields_problems(entries: Iterable[Tree]) -> Iterator[Cause]:
     for index, one in enumerate(entries):
         field = f"metadata.managedFields[{index}]"
         for name, limit in (("manager", MANAGER_BYTES_MAX), ("subresource", SUBRESOURCE_BYTES_MAX)):
-            text = one.get(name) or ""
+            text = one.get(name, "")
             if len(text) > limit // 4 and len(text.encode()) > limit:
                 yield too_long_field(f"{field}.{name}", limit)
 

@@ -52,8 +52,7 @@ def _field_type(node: Tree, preserve: bool, whole: bool = False) -> FieldType:
 
 def _map_type(node: Tree, preserve: bool, whole: bool) -> MapType:
     fields = {
-        name: _field_type(below, preserve)
-        for name, below in (node.get("properties") or {}).items()
+        name: _field_type(below, preserve) for name, below in (node.get("properties") or {}).items()
     }
     if whole or node.get("x-kubernetes-embedded-resource"):
         fields["apiVersion"] = fields["kind"] = scalar_type(STRING)

@@ -12,6 +12,7 @@ from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceRegistry
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.apply.field_manager import STRIPPED, FieldManager
 from stowplan.apiserver.apply.field_set import FieldSet
+from stowplan.apiserver.apply.field_types import FieldType
 from stowplan.apiserver.apply.manager_entries import (
     UPDATE,
     InvalidEntries,
@@ -95,16 +96,17 @@ class ManagedFields:
         """Record the fields of a new object. obj: in its stored form; it is changed."""
         meta = obj["metadata"]
         given = meta.pop("managedFields", None)
-        empty = empty_object(call.resource)
         if given and not is_reset(given):
             managers = _read_sent(given)
             if managers:
                 kept = self.manager_of(call).update(None, obj, managers, call.manager)
                 _put(meta, kept)
                 return
-        own = self._own_of_new(call, obj, empty)
+        resource = call.resource
+        empty, kind, skipped = _rules_of_new(resource)
+        own = self._new.fields(served_form(resource, obj), empty, kind, skipped)
         if own:
-            version = call.resource.api_version
+            version = resource.api_version
             entry = {
                 "manager": call.manager or "unknown",
                 "operation": UPDATE,
@@ -115,11 +117,6 @@ class ManagedFields:
             }
             meta["managedFields"] = [entry]
 
-    def _own_of_new(self, call: ApiCall, obj: Tree, empty: Tree) -> FieldSet:
-        resource = call.resource
-        skipped = _skipped_fields(resource)
-        return self._new.fields(served_form(resource, obj), empty, field_type(resource), skipped)
-
     def updated(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """Record what an update changes. new, old: in stored form; `new` is changed."""
         meta = new["metadata"]
@@ -128,7 +125,10 @@ class ManagedFields:
         managers = self._begin(given, before, bool(call.subresource))
         if not managers:
             return
-        bare = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "managedFields"}}
+        bare = {
+            **old,
+            "metadata": {k: v for k, v in old["metadata"].items() if k != "managedFields"},
+        }
         after = self.manager_of(call).update(bare, new, managers, call.manager)
         _put(meta, after)
 
@@ -156,9 +156,10 @@ class ManagedFields:
 
 
 @lru_cache(maxsize=512)
-def _skipped_fields(resource: Resource) -> FieldSet:
-    """Fields of new objects that nobody owns."""
-    return {**STRIPPED, **reset_fields(resource, "")}
+def _rules_of_new(resource: Resource) -> tuple[Tree, FieldType, FieldSet]:
+    """What new objects are compared with, their type, and the fields that nobody owns."""
+    skipped = {**STRIPPED, **reset_fields(resource, "")}
+    return empty_object(resource), field_type(resource), skipped
 
 
 def _without_meta(obj: Tree) -> Tree:

@@ -59,8 +59,8 @@ class NewObjectFields:
             element = "f:" + key
             left_out = skipped.get(element)
             if key == "metadata" and left_out is not None:
-                given = {k: one for k, one in value.items() if "f:" + k not in left_out}
-                node = _compare_undeclared(struct, key, {}, given)[0] if given else None
+                meta = struct.of_key(key) if struct is not None else None
+                node = _metadata_fields(value, meta, left_out)
             elif left_out is not None:
                 continue
             else:
@@ -84,6 +84,17 @@ class NewObjectFields:
                 self._known.clear()
             self._known[key] = found
         return found
+
+
+def _metadata_fields(meta: Tree, kind: FieldType | None, left_out: FieldSet) -> FieldSet | None:
+    struct = kind.resolved().map if kind is not None else None
+    out: FieldSet = {}
+    for key, value in meta.items():
+        element = "f:" + key
+        if element not in left_out:
+            of = struct.of_key(key) if struct is not None else None
+            out[element] = MEMBER if of is None else all_fields(value, of)
+    return out or None
 
 
 def all_fields(value: Any, kind: FieldType) -> FieldSet:

@@ -204,9 +204,7 @@ def _problems(value: Any, kind: FieldType, repeats: bool) -> Iterator[tuple[str,
         yield "", f"expected list, got {_go_interface(value)}"
 
 
-def _map_problems(
-    value: dict[str, Any], kind: MapType, repeats: bool
-) -> Iterator[tuple[str, str]]:
+def _map_problems(value: dict[str, Any], kind: MapType, repeats: bool) -> Iterator[tuple[str, str]]:
     for key, one in value.items():
         of = kind.of_key(key)
         if of is None:
