@@ -29,8 +29,7 @@ _SCALARS = {"integer": NUMERIC, "number": NUMERIC, "boolean": BOOLEAN}
 
 def custom_field_type(structure: Tree) -> FieldType:
     """The type of the objects of a custom kind, metadata included."""
-    made = _field_type({**structure, "type": "object"}, False, True)
-    return made
+    return _field_type({**structure, "type": "object"}, False, True)
 
 
 def _field_type(node: Tree, preserve: bool, whole: bool = False) -> FieldType:

@@ -179,8 +179,8 @@ class FieldManager:
     ) -> tuple[Tree | None, Managers]:
         """The object with a configuration applied, in the version of the request, and its managers.
 
-        live: in its stored form, None if there is none. The answer None: nothing changes. Raises ApplyConflict, and ItemError for an
-        item of a list without a path.
+        live: in its stored form, None if there is none. The answer None: nothing changes. Raises
+        ApplyConflict, and ItemError for an item of a list without a path.
         """
         resource = self.forms.resource
         kind = field_type(resource)

@@ -1,9 +1,9 @@
 """Sets of field paths, in the form in which `fieldsV1` of managedFields nests them.
 
-A set is a tree of path elements: `f:NAME` a field, `k:{"name":"c"}` a list item by its keys, `v:"x"`
-a value of a set. A node without children is a member of the set; a node with children is one if it
-has the child `.`. So `{"f:data": {".": {}, "f:a": {}}}` has `.data` and `.data.a`. The root is no
-member. Nodes are shared between sets: no function here changes its arguments.
+A set is a tree of path elements: `f:NAME` a field, `k:{"name":"c"}` a list item by its keys,
+`v:"x"` a value of a set. A node without children is a member of the set; a node with children is
+one if it has the child `.`. So `{"f:data": {".": {}, "f:a": {}}}` has `.data` and `.data.a`. The
+root is no member. Nodes are shared between sets: no function here changes its arguments.
 
 Source: structured-merge-diff v6, fieldpath.
 """

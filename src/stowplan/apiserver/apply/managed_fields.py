@@ -60,7 +60,9 @@ _SUBRESOURCE_RESETS: dict[str, FieldSet] = {
     "finalize": _STATUS,
     "approval": {"f:spec": {}, "f:status": {"f:certificate": {}}},
 }
-_MAIN_RESETS = {"certificates.k8s.io/certificatesigningrequests": {"f:spec": {}, "f:status": {}}}
+_MAIN_RESETS: dict[str, FieldSet] = {
+    "certificates.k8s.io/certificatesigningrequests": {"f:spec": {}, "f:status": {}}
+}
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:

@@ -68,7 +68,7 @@ def manager_key(manager: str, operation: str, api_version: str, subresource: str
 
 def is_reset(entries: Any) -> bool:
     """True for entries by which a client asks for none: an empty list, or one empty entry."""
-    return entries == [] or entries == [{}]
+    return bool(entries == [] or entries == [{}])
 
 
 def read_entries(entries: Any, trusted: bool = True) -> Managers:

@@ -252,8 +252,9 @@ def _scalar_problem(value: Any, scalar: str) -> str:
 def _go_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
-    names = {str: "string", list: "[]interface {}", dict: "map[string]interface {}"}
-    return names[type(value)]
+    if isinstance(value, str):
+        return "string"
+    return "[]interface {}" if isinstance(value, list) else "map[string]interface {}"
 
 
 def _go_interface(value: Any) -> str:

@@ -46,7 +46,8 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_yaml(raw: bytes, first: bool = False) -> tuple[Any, list[str]]:
     """The tree of a YAML body, and a text about duplicate keys.
 
-    first: further documents are ignored. Raises YamlBodyError, and ApiError 413 for one that is too long.
+    first: further documents are ignored. Raises YamlBodyError, and ApiError 413 for one that is
+    too long.
     """
     if len(raw) > YAML_BODY_BYTES_MAX:
         text = f"Request entity too large: limit is {YAML_BODY_BYTES_MAX} for YAML, send JSON"
