@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.apiserver.apply import field_set as fs
+from tests.soak import examples
 
 A_AND_BELOW = {"f:a": {".": {}, "f:b": {}}}
 
@@ -71,7 +72,7 @@ def _set_of(paths: set[tuple[str, ...]]) -> fs.FieldSet:
     return made
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(PATHS, PATHS)
 def test_trees_are_sets_of_paths(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> None:
     first, second = _set_of(one), _set_of(other)

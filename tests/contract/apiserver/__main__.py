@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.contract.apiserver.file_replay import lines_of, replayed_lines
 
-SHOWN = 3
+PRINTED_MAX = 3
 
 
 def main(paths: list[str]) -> int:
@@ -25,9 +25,9 @@ def main(paths: list[str]) -> int:
             total += 1
             exact += result.exact
             listed += not result.exact and not result.differences
-            for text in result.differences[:SHOWN]:
+            for text in result.differences[:PRINTED_MAX]:
                 print(f"{path.name} {result.name}: {text}")
-            left = len(result.differences) - SHOWN
+            left = len(result.differences) - PRINTED_MAX
             if left > 0:
                 print(f"{path.name} {result.name}: and {left} more")
     print(f"{exact}/{total}, {listed} listed")

@@ -6,6 +6,7 @@ util/managedfields/internal: structuredmerge.go, versioncheck.go, conflict.go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ def _whole_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole_numbers(one) for one in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _UINT64:
-        value = int(value)
+        value = math.trunc(value)
     if isinstance(value, int) and _INT64_MAX < value < _UINT64:
         return _INT64_MAX
     return value

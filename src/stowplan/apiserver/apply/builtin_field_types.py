@@ -8,6 +8,9 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+import msgspec
+
+from stowplan.apis.schema.list_types import LIST_TYPES
 from stowplan.apis.schema.struct_types import StructType, ValueType
 from stowplan.apiserver.apply.field_types import (
     BOOLEAN,
@@ -21,7 +24,6 @@ from stowplan.apiserver.apply.field_types import (
     MapType,
     scalar_type,
 )
-from stowplan.apiserver.apply.list_types import LIST_TYPES
 
 _SCALARS = {"integer": NUMERIC, "number": NUMERIC, "boolean": BOOLEAN, "string": STRING}
 _UNTYPED_FORMATS = ("date-time",)
@@ -90,7 +92,7 @@ def _list_keys(mark: str) -> tuple[tuple[str, Any], ...]:
     keys = []
     for written in sorted(mark.split(",")):
         name, colon, default = written.partition(":")
-        value: Any = int(default) if default.isdigit() else default
+        value: Any = msgspec.json.decode(default) if default.isdigit() else default
         keys.append((name, value if colon else None))
     return tuple(keys)
 

@@ -27,7 +27,7 @@ from stowplan.apiserver.apply.manager_entries import (
     fold_old_updates,
     manager_key,
 )
-from stowplan.apiserver.apply.typed_comparison import Comparison, compare
+from stowplan.apiserver.apply.typed_comparison import FieldComparison, compare
 from stowplan.apiserver.apply.typed_merge import merged, under_schema, without_fields
 from stowplan.apiserver.apply.typed_value import field_set, same_value, with_named_fields
 from stowplan.apiserver.apply.versioned_forms import (
@@ -91,11 +91,11 @@ class FieldManager:
     def _kept(self, fields: FieldSet) -> FieldSet:
         return recursive_difference(fields, self.resets) if self.resets else fields
 
-    def _compare(self, resource: Resource, old: Tree | None, new: Tree) -> Comparison:
+    def _compare(self, resource: Resource, old: Tree | None, new: Tree) -> FieldComparison:
         before = empty_object(resource) if old is None else served_form(resource, old)
         after = served_form(resource, new)
         found = compare(before, after, field_type(resource))
-        return Comparison(self._kept(found.changed), self._kept(found.removed))
+        return FieldComparison(self._kept(found.changed), self._kept(found.removed))
 
     # Updates
 
@@ -125,7 +125,7 @@ class FieldManager:
         old: Tree | None,
         new: Tree,
         managers: Managers,
-        own: Comparison,
+        own: FieldComparison,
         applier: ManagerKey | None,
     ) -> tuple[Managers, dict[ManagerKey, FieldSet]]:
         """The managers without fields that changed or were removed, and what they lose by change.
@@ -197,7 +197,7 @@ class FieldManager:
             new = self._pruned(new, managers, last)
         stored = stored_form(resource, new)
         own = compare(served, new, kind)
-        own = Comparison(self._kept(own.changed), self._kept(own.removed))
+        own = FieldComparison(self._kept(own.changed), self._kept(own.removed))
         left, conflicts = self._without_changed(live, stored, managers, own, key)
         if conflicts and not force:
             raise ApplyConflict(conflicts)

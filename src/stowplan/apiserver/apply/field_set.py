@@ -50,11 +50,6 @@ def is_member(node: FieldSet) -> bool:
     return not node or SELF in node
 
 
-def is_empty(fields: FieldSet) -> bool:
-    """True for a root without paths."""
-    return not fields
-
-
 def as_node(children: FieldSet, member: bool) -> FieldSet | None:
     """A node of these children; None if there is nothing to keep."""
     if not children:

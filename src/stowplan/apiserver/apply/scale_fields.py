@@ -75,13 +75,13 @@ class ScaleEntries:
 
     def of_scale(self) -> list[Tree]:
         """The entries that have the replicas, as entries of the scale."""
-        shown: Managers = {}
+        found: Managers = {}
         for key, one in self._managers().items():
             path = self._paths.get(one.api_version)
             if path is not None and has_path(one.fields, path):
                 at = manager_key(key.manager, key.operation, SCALE_VERSION, key.subresource)
-                shown[at] = one._replace(fields=set_of_path(REPLICAS), api_version=SCALE_VERSION)
-        return write_entries(shown)
+                found[at] = one._replace(fields=set_of_path(REPLICAS), api_version=SCALE_VERSION)
+        return write_entries(found)
 
     def of_parent(self, entries: list[Tree]) -> list[Tree]:
         """The parent's entries after a write of the scale. entries: those of the scale."""

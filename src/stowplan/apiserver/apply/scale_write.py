@@ -28,7 +28,7 @@ class ScaleWrite:
         self._call = call
         self._fields = fields
 
-    def shown(self, obj: Tree) -> Tree:
+    def scale_of(self, obj: Tree) -> Tree:
         """The scale of an object, with the entries that have its replicas."""
         scale = self._view.read(obj, self._call)
         entries = self._entries(obj)
@@ -54,7 +54,7 @@ class ScaleWrite:
         if self._call.resource.custom:
             refusal = f"request to convert CR to an invalid group/version: {SCALE_VERSION}"
         patch = ApplyPatch(self._call, rules, body, force, scale_resource(), refusal)
-        return patch.make(self.shown(obj))
+        return patch.make(self.scale_of(obj))
 
     def written(self, obj: Tree, scale: Tree, is_applied: bool) -> Tree:
         """A copy of the object with a new scale. is_applied: of `applied`."""

@@ -1,4 +1,4 @@
-"""Comparison of two values of a type, as sets of the fields that changed and that were removed.
+"""FieldComparison of two values of a type, as sets of the fields that changed and that were removed.
 
 Source: structured-merge-diff v6, typed/compare.go.
 """
@@ -22,7 +22,7 @@ from stowplan.apiserver.apply.typed_value import (
 from stowplan.objects.encoding.tree import Tree
 
 
-class Comparison(NamedTuple):
+class FieldComparison(NamedTuple):
     """What differs between an object and a newer one. changed: added or modified."""
 
     changed: FieldSet
@@ -35,10 +35,10 @@ _SAME: _Nodes = (None, None)
 KNOWN_MAX, KNOWN_BYTES_MAX = 1024, 16 << 10
 
 
-def compare(old: Any, new: Any, kind: FieldType) -> Comparison:
+def compare(old: Any, new: Any, kind: FieldType) -> FieldComparison:
     """Compare two objects."""
     changed, removed = _compare(old, new, kind)
-    return Comparison(changed or {}, removed or {})
+    return FieldComparison(changed or {}, removed or {})
 
 
 class NewObjectFields:

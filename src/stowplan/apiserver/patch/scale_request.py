@@ -54,8 +54,8 @@ def new_scale(
     patch = yield from deferred(partial(patch_request.decode_patch, raw, form, mode), raw, JSON)
 
     def patched(old: Tree) -> Tree:
-        shown = writing.shown(old)
-        outcome = patch_request.apply_patch(shown, patch.result(), form, schema, mode)
+        before = writing.scale_of(old)
+        outcome = patch_request.apply_patch(before, patch.result(), form, schema, mode)
         return {**_with_warnings(call, outcome), "kind": kind, "apiVersion": version}
 
     return patched
