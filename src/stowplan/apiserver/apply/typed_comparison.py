@@ -1,4 +1,4 @@
-"""FieldComparison of two values of a type, as sets of the fields that changed and that were removed.
+"""Comparison of two values of a type: the fields that changed, and those that were removed.
 
 Source: structured-merge-diff v6, typed/compare.go.
 """
