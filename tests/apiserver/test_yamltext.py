@@ -62,9 +62,9 @@ def test_depth_is_counted_through_aliases() -> None:
 
 
 def test_merge_keys_fill_in_missing_keys() -> None:
-    raw = b"a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 0}\nd: {<<: *c0}\n"
+    raw = b"a: &a {x: 1, w: 2}\nb: &b {w: 3, z: 4}\nc: {<<: [*a, *b], x: 0}\nd: {<<: *c0}\n"
     tree, repeated = read_yaml(raw.replace(b"c:", b"c: &c0"))
-    assert tree["c"] == {"x": 0, "y": 2, "z": 4}
+    assert tree["c"] == {"x": 0, "w": 2, "z": 4}
     assert tree["d"] == tree["c"]
     assert tree["d"] is not tree["c"]
     assert repeated == []
@@ -143,3 +143,17 @@ def test_a_bound_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(YamlBodyError):
         read_yaml(b"[1, 2, 3]")
     assert read_yaml(b"[1, 2]") == ([1, 2], [])
+
+
+def test_short_booleans_of_yaml_1_1() -> None:
+    assert read_yaml(b"a: y\nb: N\nc: 'y'\nd: yes\nn: 1\n")[0] == {
+        "a": True,
+        "b": False,
+        "c": "y",
+        "d": True,
+        "false": 1,
+    }
+
+
+def test_the_first_document_counts_where_asked() -> None:
+    assert read_yaml(b"a: 1\n---\nb: 2\n", first=True) == ({"a": 1}, [])

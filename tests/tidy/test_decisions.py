@@ -34,6 +34,7 @@ HAND_WRITTEN: Mapping[str, str] = {
     "apiserver/crd/jsonpath.py": "0015-custom-resources.md",
     "apiserver/crd/structural_schema.py": "0015-custom-resources.md",
     "apiserver/crd/value_validation.py": "0015-custom-resources.md",
+    "apiserver/apply/apply_patch.py": "0037-server-side-apply.md",
     "apiserver/patch/json_patch.py": "0016-patches.md",
     "apiserver/patch/strategic_merge.py": "0016-patches.md",
     "config/strict_decoder.py": "0017-strict-decoding.md",

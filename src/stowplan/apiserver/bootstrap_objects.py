@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
@@ -26,7 +27,7 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "")
         if server.get(resource, namespace, metadata["name"]) is None:
-            server.create(resource, obj, now, namespace)
+            server.create(resource, obj, now, namespace, AlwaysAllow.APISERVER)
 
 
 def _bootstrap_objects(port: int) -> Iterator[Tree]:

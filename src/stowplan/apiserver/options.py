@@ -32,7 +32,9 @@ class ApiServerOptions:
     """Parts and bounds of an `ApiServer`.
 
     validates: False: objects are stored as the client sends them, defaults apart, as a simulation
-    accepts manifests that leave out what scheduling does not read. durable: writes are returned
+    accepts manifests that leave out what scheduling does not read. keeps_managed_fields: False:
+    objects have none, and server-side apply is refused. manager: the name under which managedFields
+    record in-process writes. durable: writes are returned
     as `PersistBatch`, and watchers see them once they are saved;
     False: watchers see them at once, and `unsaved` is always None. history_max, history_bytes_max:
     changes kept for watches and continued lists; a watch that falls further behind is closed.
@@ -47,6 +49,8 @@ class ApiServerOptions:
     pages: Sequence[NonResourcePages] = ()
     observers: Sequence[ChangeObserver] = ()
     validates: bool = True
+    keeps_managed_fields: bool = True
+    manager: str = "kube-controller-manager"
     durable: bool = False
     history_max: int = 50_000
     history_bytes_max: int = 128 << 20

@@ -21,9 +21,13 @@ from stowplan.apis.machinery.errors import (
     too_many_requests,
 )
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
-from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.object_selector import ObjectSelector
-from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource
+from stowplan.apis.machinery.resource import (
+    ApiCall,
+    Resource,
+    ResourceStrategy,
+    Subresource,
+)
 from stowplan.apis.machinery.stored_form import (
     as_list_item,
     as_served,
@@ -32,6 +36,8 @@ from stowplan.apis.machinery.stored_form import (
     under_current_schema,
 )
 from stowplan.apis.schema.json_parser import LONG_BYTES
+from stowplan.apiserver.apply.apply_patch import read_apply_body
+from stowplan.apiserver.apply.scale_write import ScaleWrite
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
 from stowplan.apiserver.http import pod_connect
 from stowplan.apiserver.http.body_decoding import (
@@ -58,6 +64,7 @@ from stowplan.apiserver.http.request_options import (
     ListOptions,
     QueryParameters,
     list_options,
+    manager_name,
     object_selector,
     parse_resource_version,
     reject_export,
@@ -66,10 +73,15 @@ from stowplan.apiserver.http.request_options import (
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
 from stowplan.apiserver.http.warnings import WarningList
 from stowplan.apiserver.patch import patch_request
+from stowplan.apiserver.patch.patched_object import (
+    PatchedObject,
+    applied_object,
+    set_namespace_and_check,
+)
+from stowplan.apiserver.patch.scale_request import new_scale
 from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
-from stowplan.apiserver.storage.registry_store import check_name
 from stowplan.objects.encoding.tree import Tree
 
 T = TypeVar("T")
@@ -142,6 +154,9 @@ class RequestPipeline:
             except ApiError:
                 form = PLAIN_JSON
         self._dressing = None
+        if error.code == 405:
+            # The original has no handler there that could warn.
+            self.warnings = WarningList()
         form = ResponseForm(form.media, form.pretty)
         value = encode(error.status())
         if len(value) > LONG_BYTES:
@@ -220,6 +235,8 @@ class RequestPipeline:
     def _verb(self, route: RequestInfo, resource: Resource) -> str:
         """The verb of the method on this path; "" if there is none."""
         method = self.request.method
+        if route.name and resource.act is not None:
+            raise no_such_path()
         if method == "GET":
             if route.watch:
                 return "watch"
@@ -229,15 +246,16 @@ class RequestPipeline:
         if method == "DELETE":
             return "delete" if route.name else "deletecollection"
         if method == "POST":
-            if route.name and resource.act is not None:
-                raise no_such_path()
             return "" if route.name else "create"
         if method in ("PUT", "PATCH") and route.name:
             return "update" if method == "PUT" else "patch"
         return ""
 
     def _call(self, verb: str, route: RequestInfo, resource: Resource) -> ApiCall:
-        options = write_options(self.query, OPTIONS_KINDS[verb]) if verb in OPTIONS_KINDS else None
+        applies = verb == "patch" and patch_request.is_apply(self.request)
+        options = None
+        if verb in OPTIONS_KINDS:
+            options = write_options(self.query, OPTIONS_KINDS[verb], applies)
         return ApiCall(
             self.server,
             self.user,
@@ -250,6 +268,7 @@ class RequestPipeline:
             options.dry_run if options else False,
             options.field_validation if options else "Warn",
             self.warnings,
+            manager_name(options, self.request.headers.get("user-agent", "")),
             rng=self.server.rng,
             access=self.server.options.access,
         )
@@ -357,21 +376,14 @@ class RequestPipeline:
         strategy = sub.strategy if sub is not None else None
         if verb == "patch":
             kind = patch_request.patch_type(self.request, resource)
+            if kind == patch_request.APPLY_PATCH:
+                return (yield from self._apply(raw, call, strategy))
             mode = call.field_validation
             patch = yield from self._deferred(
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
             call = replace_call(call, now=self.now)
-
-            def make(old: Tree) -> Tree:
-                before = _as_served_tree(resource, old)
-                new, warned = patch_request.apply_patch(
-                    before, patch.result(), kind, resource.schema, mode, self._kind_check(resource)
-                )
-                call.warnings.extend(warned)
-                _set_namespace_and_check(new, call)
-                return _as_stored(resource, new)
-
+            make = PatchedObject(call, raw, kind, patch.result, self._kind_check(resource)).make
             obj, created = self.server.writes.update(call, make, "", strategy)
         else:
             media = body_media_type(self.request)
@@ -380,7 +392,7 @@ class RequestPipeline:
             call = replace_call(call, now=self.now)
             call.warnings.extend(warned)
             new.setdefault("metadata", {})
-            _set_namespace_and_check(new, call)
+            set_namespace_and_check(new, call)
             uid = new["metadata"].get("uid", "")
             kept = _as_stored(resource, new)
             obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
@@ -388,6 +400,22 @@ class RequestPipeline:
         return self._object(
             resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
         )
+
+    def _apply(self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None) -> RequestSteps:
+        """Server-side apply."""
+        resource = call.resource
+        body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
+        call = replace_call(call, now=self.now)
+        fields = self.server.writes.fields
+        make = applied_object(call, fields, body.result(), self._forces())
+        obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
+        code = 201 if created else 200
+        return self._object(
+            resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
+        )
+
+    def _forces(self) -> bool:
+        return bool(self.query.flag("force"))
 
     def _body_reader(
         self, raw: bytes, media: str, resource: Resource, call: ApiCall
@@ -515,8 +543,7 @@ class RequestPipeline:
         if view is None:
             raise no_such_path()
         self.form = negotiate(self.request)
-        schema, kind, version = sub.body_schema(resource)
-        raw = self._body()
+        self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))
         if value is None:
@@ -525,35 +552,18 @@ class RequestPipeline:
             return self._object(
                 resource, view.read(decode(under_current_schema(resource, value)), call)
             )
-        mode = call.field_validation
-        make_new: Callable[[Tree], tuple[Tree, list[str]]]
-        if verb == "patch":
-            form = patch_request.patch_type(self.request, resource)
-            patch = yield from self._deferred(
-                partial(patch_request.decode_patch, raw, form, mode), raw, JSON
-            )
-
-            def make_new(old: Tree) -> tuple[Tree, list[str]]:
-                new, warned = patch_request.apply_patch(
-                    view.read(old, call), patch.result(), form, schema, mode
-                )
-                return {**new, "kind": kind, "apiVersion": version}, warned
-
-        else:
-            media, registry = body_media_type(self.request), self.server.registry
-            work = partial(decode_kind, raw, media, resource, schema, registry, mode, kind, version)
-            body = yield from self._deferred(work, raw, media)
-
-            def make_new(old: Tree) -> tuple[Tree, list[str]]:
-                return body.result()
+        writing = ScaleWrite(view, call, self.server.writes.fields)
+        make_new = yield from new_scale(
+            self.request, sub, call, writing, self._forces(), self._deferred
+        )
+        is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
         def make(old: Tree) -> Tree:
-            new, warned = make_new(old)
-            call.warnings.extend(warned)
-            _set_namespace_and_check(new, call)
-            return view.write(old, new, call)
+            new = make_new(old)
+            set_namespace_and_check(new, call)
+            return writing.written(old, new, is_apply)
 
-        obj, _ = self.server.writes.update(call, make)
+        obj, _ = self.server.writes.update(call, make, tracks=False)
         return self._object(resource, view.read(obj, call))
 
 
@@ -571,11 +581,6 @@ def _as_stored(resource: Resource, obj: Tree) -> Tree:
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
     return obj if resource.alias is None else resource.alias.from_stored(obj)
-
-
-def _set_namespace_and_check(obj: Tree, call: ApiCall) -> None:
-    set_namespace(obj["metadata"], call.namespace if call.resource.namespaced else "")
-    check_name(obj, call.name, call.namespace)
 
 
 def _quoted_name(text: str) -> str:

@@ -28,6 +28,7 @@ from stowplan.apis.machinery.resource import (
     SubresourceResult,
 )
 from stowplan.apis.machinery.stored_form import decode, under_current_schema, version_of_stored
+from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
@@ -44,6 +45,8 @@ from stowplan.objects.store import DeleteOptions
 
 SYSTEM_USER = AlwaysAllow.ADMIN
 """The default user of in-process writes, which are not authorized."""
+KUBE_APISERVER = "kube-apiserver"
+"""The manager of the server's own writes."""
 CACHED_TREES_MAX = 1024
 
 
@@ -72,6 +75,7 @@ class ServerState:
             self.uids,
             self._on_change,
             validates=options.validates,
+            fields=ManagedFields(self.registry) if options.keeps_managed_fields else None,
         )
         self._next_stream = 1
         self._pending: list[StoreChange] = []
@@ -318,6 +322,7 @@ class ServerState:
             subresource,
             now,
             field_validation="Ignore",
+            manager=KUBE_APISERVER if user is AlwaysAllow.APISERVER else self.options.manager,
             rng=self.rng,
             access=self.options.access,
         )

@@ -41,9 +41,14 @@ def explains(entry: NotModelled, group: str, scenario: str, n: int, finding: Fin
     return here and finding.where.startswith(entry.place)
 
 
-def everywhere(finding: Finding) -> bool:
+def everywhere(finding: Finding, group: str) -> bool:
     """True for a difference that is known wherever it shows."""
-    return any(re.fullmatch(known.place, finding.where) for known in EVERYWHERE)
+    return any(
+        re.fullmatch(known.place, finding.where)
+        and not (known.added and finding.wanted != "(absent)")
+        and group not in known.strict
+        for known in EVERYWHERE
+    )
 
 
 def problems(group: str, scenario: str, entries: Iterable[NotModelled] = NOT_MODELLED) -> list[str]:
@@ -53,7 +58,7 @@ def problems(group: str, scenario: str, entries: Iterable[NotModelled] = NOT_MOD
     lines = [
         _line(n, finding)
         for n, finding in replay.findings
-        if not everywhere(finding)
+        if not everywhere(finding, group)
         and not any(explains(entry, group, scenario, n, finding) for entry in mine)
     ]
     stale = (

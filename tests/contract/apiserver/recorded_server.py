@@ -57,6 +57,7 @@ class RestartableCluster:
 
     def with_token(self, symbols: Symbols, header: str) -> str:
         """A header of a request: symbols filled in, tokens as they are here."""
+        header = header.replace("<sa-token>", symbols.service_account_token)
         return symbols.filled(re.sub(r"<([a-z]+-token)>", r"\1", header))
 
     def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:

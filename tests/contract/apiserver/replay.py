@@ -6,9 +6,12 @@ come yet. Every difference is a `Finding`; a test compares them with `not_modell
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
-from collections.abc import Callable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,15 @@ from urllib.parse import parse_qsl
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from tests.contract.apiserver.not_modelled import STAND_INS
 from tests.contract.apiserver.recorded_server import RestartableCluster
-from tests.contract.apiserver.symbols import Finding, Symbols
+from tests.contract.apiserver.symbols import AGE, Finding, Symbols
 
 Tree = dict[str, Any]
 DATA = Path(__file__).parent / "data"
 HEADERS = ("Content-Type", "Cache-Control", "Warning", "Retry-After", "X-Content-Type-Options")
 WAIT_S = 75.0
+POLL_S = 0.5
+WHOLE_SECONDS = ("apply", "cel", "kinds", "conversations")
+"""Groups whose scenarios began with a second, and stayed in it up to the next wait."""
 START = 1_790_000_000.0
 
 
@@ -78,16 +84,21 @@ class Replay:
         self.tags: dict[str, str] = {}
         """Hashes of documents, as recorded and as they are here."""
         self.findings: list[tuple[int, Finding]] = []
+        self.step_s = 0.001 if scenario["group"] in WHOLE_SECONDS else 0.02
+        self.of_client = "client" in scenario
+        """A line of the client set: it is not self-contained, and its order in time is unknown."""
         self.exchanges = 0
         self.statuses = 0
 
     def run(self) -> None:
         """Repeat every exchange in order."""
         for exchange in self.scenario["exchanges"]:
-            self.now += 0.02
+            self.now += self.step_s
             self.symbols.now = self.now
             self.cluster.tick(self.now)
-            if "action" in exchange:
+            if "poll" in exchange or "seconds" in exchange:
+                self._wait(exchange)
+            elif "action" in exchange:
                 self._act(exchange["action"])
             else:
                 self._exchange(exchange)
@@ -97,6 +108,27 @@ class Replay:
 
     def _found(self, n: int, findings: Iterator[Finding]) -> None:
         self.findings += [(n, finding) for finding in findings]
+
+    def _wait(self, exchange: Tree) -> None:
+        """Wait until a request is answered as it should be, or for some seconds.
+
+        Afterwards a second begins, as in the recording: entries of managedFields have seconds.
+        """
+        poll, deadline = exchange.get("poll"), self.now + WAIT_S
+        if poll is None:
+            self.now += exchange["seconds"]
+        while poll is not None and self.now < deadline and not self._polled(poll):
+            self.now += POLL_S
+            self.cluster.tick(self.now)
+        self.now = math.floor(self.now) + 1.0
+        self.symbols.now = self.now
+        self.cluster.tick(self.now)
+
+    def _polled(self, poll: Tree) -> bool:
+        answer = self.cluster.handle(self.request(poll["request"]), self.now)
+        if answer.status != poll["status"] or not isinstance(answer, HttpResponse):
+            return False
+        return str(poll.get("contains") or "") in answer.body.decode(errors="replace")
 
     def _act(self, action: str) -> None:
         if "compacted" in action:
@@ -132,6 +164,9 @@ class Replay:
         except KeyError as error:
             self._found(n, iter([Finding("request", "a value", f"no value for {error}")]))
             return
+        if self.of_client and exchange["response"]["status"] == 304:
+            # What makes it conditional was not recorded, nor the hashes of our documents.
+            return
         answer = self.cluster.handle(request, self.now)
         if isinstance(answer, HttpResponse):
             self.now += answer.after
@@ -148,8 +183,11 @@ class Replay:
         if isinstance(answer, WatchResponse):
             self.watches[str(n)] = Watch(exchange, answer.number)
         else:
-            skipped = exchange.get("unstable") or ()
-            self._found(n, _kept(self._body(wanted.get("body"), answer), skipped))
+            skipped = [p.removeprefix("response.body.") for p in exchange.get("unstable") or ()]
+            orders = [p.removeprefix("response.body.") for p in exchange.get("any_order") or ()]
+            skipped = [path for path in skipped if path not in orders]
+            self._found(n, _kept(self._body(wanted.get("body"), answer, orders), skipped))
+            self._note_token(exchange["request"], answer)
 
     def _note_tags(self, wanted: Tree, answer: HttpResponse | WatchResponse) -> None:
         body, headers = wanted.get("body"), wanted.get("headers") or {}
@@ -181,8 +219,13 @@ class Replay:
             name.lower(): self.cluster.with_token(symbols, value)
             for name, value in (recorded.get("headers") or {}).items()
         }
-        headers.setdefault("user-agent", "recorder")
+        headers.setdefault("user-agent", "kubectl" if self.of_client else "recorder")
+        if self.of_client:
+            # The proxy between client and server added it.
+            headers.setdefault("authorization", "Bearer admin-token")
         query = symbols.filled(recorded.get("query") or "", quote=True)
+        if self.of_client:
+            query = re.sub(r"(^|&)hash=[0-9A-F]+", "", query)
         body = recorded.get("body")
         return HttpRequest(
             recorded["method"],
@@ -195,6 +238,8 @@ class Replay:
     def _raw(self, body: Any) -> bytes:
         if isinstance(body, dict) and "$raw" in body:
             return self.symbols.filled(body["$raw"]).encode()
+        if isinstance(body, dict) and "$base64" in body:
+            return base64.b64decode(body["$base64"])
         if isinstance(body, dict) and "$raw_repeat" in body:
             start, length = body["$raw_repeat"]
             return str(start).ljust(length, "x").encode()
@@ -208,7 +253,15 @@ class Replay:
             if listed != given:
                 yield Finding(f"header {name}", listed, given)
 
-    def _body(self, wanted: Any, answer: HttpResponse) -> Iterator[Finding]:
+    def _note_token(self, request: Tree, answer: HttpResponse) -> None:
+        """Keep a token that was asked for: later requests are made with it."""
+        if request["method"] == "POST" and request["path"].endswith("/token"):
+            status = json.loads(answer.body).get("status") or {}
+            self.symbols.service_account_token = status.get("token", "")
+
+    def _body(
+        self, wanted: Any, answer: HttpResponse, any_order: Sequence[str] = ()
+    ) -> Iterator[Finding]:
         body = answer.body
         if isinstance(wanted, dict) and ("$bytes" in wanted or "$omitted" in wanted):
             return
@@ -223,6 +276,10 @@ class Replay:
             got = json.loads(body)
         except ValueError:
             got = body.decode(errors="replace")
+        if self.of_client:
+            wanted, got = _timeless(wanted), _timeless(got)
+        for path in any_order:
+            wanted, got = _sorted_at(wanted, path.split(".")), _sorted_at(got, path.split("."))
         yield from self.symbols.compare("", wanted, got)
 
     def _drain(self, n: int) -> None:
@@ -262,6 +319,9 @@ class Replay:
         if watch.place == 0 and due:
             _settle_initial(watch)
         watch.got = list(_without_timed_bookmarks(watch))
+        if self.of_client:
+            # The client left when it had seen what it waited for.
+            watch.got = watch.got[: len(watch.wanted)]
         while watch.place < len(watch.got):
             at = watch.place
             watch.place += 1
@@ -363,6 +423,35 @@ def _name(event: Tree) -> tuple[str, str]:
         return ("", str(obj["rows"][0]["cells"][0]))
     meta = obj.get("metadata") or {}
     return (meta.get("namespace", ""), meta.get("name", ""))
+
+
+def _timeless(tree: Any) -> Any:
+    """A tree without what depends on when commands ran: ages, and the order of entries."""
+    if isinstance(tree, list):
+        return [_timeless(one) for one in tree]
+    if isinstance(tree, str):
+        return "<age>" if AGE.fullmatch(tree) else tree
+    if not isinstance(tree, dict):
+        return tree
+    made = {key: _timeless(one) for key, one in tree.items()}
+    entries = made.get("managedFields")
+    if isinstance(entries, list):
+        made["managedFields"] = sorted(entries, key=_entry_name)
+    return made
+
+
+def _entry_name(entry: Tree) -> tuple[str, ...]:
+    names = ("manager", "operation", "apiVersion", "subresource")
+    return tuple(entry.get(name, "") for name in names)
+
+
+def _sorted_at(tree: Any, steps: Sequence[str]) -> Any:
+    """The tree with the list at a path sorted."""
+    if not steps:
+        return sorted(tree, key=json.dumps) if isinstance(tree, list) else tree
+    if not isinstance(tree, dict) or steps[0] not in tree:
+        return tree
+    return {**tree, steps[0]: _sorted_at(tree[steps[0]], steps[1:])}
 
 
 def _kept(findings: Iterator[Finding], unstable: list[str] | tuple[str, ...]) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from stowplan.apis.kind.printing import (
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -146,12 +147,23 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     ]
 
 
+class DeploymentStrategy(PodTemplateStrategy):
+    """A deployment: its annotations go to its replica sets, so they count as its spec does."""
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        super().prepare_update(new, old, call)
+        meta, before = new["metadata"], old["metadata"]
+        same_spec = new["spec"] == old["spec"]
+        if same_spec and (meta.get("annotations") or {}) != (before.get("annotations") or {}):
+            meta["generation"] = meta.get("generation", 0) + 1
+
+
 KIND = KindRegistration(
     group="apps",
     kind="Deployment",
     types=TYPES,
     defaults={"apps/v1.DeploymentStrategy": _set_strategy_defaults},
-    strategy=PodTemplateStrategy(
+    strategy=DeploymentStrategy(
         _validate, immutable_fields("spec.selector", check=_validate), status={}, counted=("spec",)
     ),
     status=StatusStrategy(_validate_status_update, meta=("labels",)),

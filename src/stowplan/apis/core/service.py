@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stowplan.apis.core.service_warnings import service_warnings
 from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, joined_labels
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_fields
@@ -160,6 +161,9 @@ class ServiceStrategy(ResourceStrategy):
         yield from _validate_update(new["spec"], old["spec"])
         yield from _validate(new)
 
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        return service_warnings(obj)
+
 
 def _keep_allocated(spec: Tree, before: Tree) -> None:
     """Keep allocated addresses and ports that an update leaves out."""
@@ -205,7 +209,7 @@ def _drop_unused_fields(new: Tree, old: Tree) -> None:
         if [spec.get(n) for n in _ADDRESS] == [before.get(n) for n in _ADDRESS]:
             for name in _ADDRESS:
                 spec.pop(name, None)
-        for name in ("ipFamilies", "ipFamilyPolicy"):
+        for name in ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
             if spec.get(name) == before.get(name):
                 spec.pop(name, None)
     if _has_node_ports(before) and not _has_node_ports(spec):

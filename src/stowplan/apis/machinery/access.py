@@ -43,6 +43,7 @@ class AlwaysAllow:
     """Every client is the administrator. For simulations and tests."""
 
     ADMIN = User("system:admin", groups=("system:masters", "system:authenticated"))
+    APISERVER = User("system:apiserver", groups=("system:masters", "system:authenticated"))
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
         return self.ADMIN

@@ -22,6 +22,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.objects.encoding.tree import Tree
 
 ANNOTATIONS_BYTES_MAX = 256 << 10
+MANAGER_BYTES_MAX, SUBRESOURCE_BYTES_MAX = 128, 256
 UID_BATCH_SIZE = 64
 NAME_MAX, SUFFIX_LENGTH = 63, 5
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -72,7 +73,6 @@ def wipe_system_fields(meta: Tree) -> None:
     """Drop the fields that a client cannot set in a new object."""
     for key in SYSTEM_FIELDS:
         meta.pop(key, None)
-    meta.pop("managedFields", None)
 
 
 def fill_system_fields(
@@ -129,6 +129,8 @@ def metadata_problems(meta: Tree, namespaced: bool, names: NameProblems) -> Iter
     yield from _identity_problems(meta, namespaced, names)
     yield from _labels_and_annotations_problems(meta)
     yield from _finalizer_problems(meta.get("finalizers") or ())
+    if "managedFields" in meta:
+        yield from _managed_fields_problems(meta["managedFields"])
 
 
 def _identity_problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
@@ -253,6 +255,8 @@ def metadata_update_problems(new: Tree, old: Tree) -> Iterator[Cause]:
     """Causes of an update of metadata."""
     yield from _changed_problems(new, old)
     yield from _labels_and_annotations_problems(new)
+    if "managedFields" in new:
+        yield from _managed_fields_problems(new["managedFields"])
 
 
 def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
@@ -281,6 +285,19 @@ def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
     if grace != old.get("deletionGracePeriodSeconds"):
         found.append(invalid("metadata.deletionGracePeriodSeconds", grace, IMMUTABLE_TEXT))
     return found
+
+
+def _managed_fields_problems(entries: Iterable[Tree]) -> Iterator[Cause]:
+    for index, one in enumerate(entries):
+        manager, subresource = one.get("manager", ""), one.get("subresource", "")
+        # No character has more than four bytes.
+        if len(manager) <= MANAGER_BYTES_MAX // 4 and len(subresource) <= MANAGER_BYTES_MAX // 4:
+            continue
+        field = f"metadata.managedFields[{index}]"
+        if len(manager.encode()) > MANAGER_BYTES_MAX:
+            yield too_long_field(f"{field}.manager", MANAGER_BYTES_MAX)
+        if len(subresource.encode()) > SUBRESOURCE_BYTES_MAX:
+            yield too_long_field(f"{field}.subresource", SUBRESOURCE_BYTES_MAX)
 
 
 def carry_over_metadata(new: Tree, old: Tree) -> None:

@@ -117,7 +117,8 @@ class ApiCall:
     objects: the other objects, for hooks that read or write them. verb: as in
     `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
-    append. rng: the server's generator. access: who may do what.
+    append. rng: the server's generator. access: who may do what. manager: the name under which
+    managedFields record the write.
     """
 
     objects: ObjectClient
@@ -131,6 +132,7 @@ class ApiCall:
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
+    manager: str = ""
     rng: np.random.Generator = field(kw_only=True)
     access: AccessControl = field(kw_only=True)
 

@@ -18,7 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 METADATA_KEY_ORDER = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
     "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "labels",
-    "annotations", "ownerReferences", "finalizers",
+    "annotations", "ownerReferences", "finalizers", "managedFields",
 )  # fmt: skip
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Tree] = msgspec.json.Decoder(dict[str, Any])

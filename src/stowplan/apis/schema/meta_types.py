@@ -24,7 +24,7 @@ ObjectMeta -- metadata of every stored object.
   annotations {string} -- arbitrary metadata, not for selectors.
   ownerReferences [OwnerReference] ~merge:uid -- the objects that this object depends on.
   finalizers [string] ~merge -- must be empty before the object is removed.
-  managedFields [ManagedFieldsEntry] -- managers of fields; not stored by this server.
+  managedFields [ManagedFieldsEntry]? -- which manager has set which fields.
 
 OwnerReference -- reference to an owner in the same namespace or cluster-scoped.
   apiVersion string!

@@ -162,5 +162,5 @@ def _invalid_base64_index(text: str) -> int:
     for at, character in enumerate(text):
         if character not in _BASE64:
             return at
-    # The last group of four is incomplete: Go names the index of the first missing digit.
-    return len(text)
+    # The last group of four is incomplete: Go names its first digit.
+    return len(text) - len(text) % 4

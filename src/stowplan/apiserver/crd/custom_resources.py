@@ -5,6 +5,7 @@ Source: apiextensions-apiserver v0.36, pkg/registry/customresource, pkg/apiserve
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -77,6 +78,21 @@ class CustomSchema:
         drop_nulls(made, self.structure)
         texts = [*sink.texts, *(f'unknown field "{path}"' for path in sorted(unknown))]
         return made, texts if mode != "Ignore" else []
+
+    def decode_merged(self, tree: Tree) -> Tree:
+        """The result of a server-side apply: defaults are set, but nulls stay for validation.
+
+        Raises BodyDecodeError.
+        """
+        made: Tree = copy.deepcopy(tree)
+        if isinstance(made.get("metadata"), dict):
+            head, _ = self.decode({"metadata": made["metadata"]}, (), "Ignore")
+            made["metadata"] = head["metadata"]
+        try:
+            set_defaults(made, self.structure, DefaultingBudget(DEFAULTING_STEPS_MAX))
+        except TooManyDefaults as error:
+            raise BodyDecodeError(str(error)) from None
+        return made
 
     def blank(self) -> Tree:
         return {"metadata": {}}
@@ -182,10 +198,16 @@ class CustomStatusStrategy(ResourceStrategy):
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         version = new["metadata"].get("resourceVersion")
+        entries = new["metadata"].get("managedFields")
         status, given = new.get("status"), "status" in new
         new.clear()
         new.update(old)
+        # The record of this write is part of it.
         new["metadata"] = {**old["metadata"], "resourceVersion": version}
+        if entries is None:
+            new["metadata"].pop("managedFields", None)
+        else:
+            new["metadata"]["managedFields"] = entries
         new.pop("status", None)
         if given:
             new["status"] = status
@@ -302,7 +324,7 @@ def resources_of(definition: Tree, ending: bool, since: int) -> list[Resource]:
         _structural_schema(one) != _structural_schema(spec["versions"][0])
         for one in spec["versions"]
     ):
-        # Each version reads objects in its own form, whichever they were written through.
+        # Objects keep to the storage version's form, whichever they were written through.
         since = _ANY_VERSION
     made = [
         (version["storage"], _resource(definition, version, ending, since))
@@ -315,6 +337,11 @@ def resources_of(definition: Tree, ending: bool, since: int) -> list[Resource]:
 def _structural_schema(version: Tree) -> Tree:
     found: Tree = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     return found
+
+
+def _stored_schema(spec: Tree) -> Tree:
+    """The schema of the storage version, which stored objects keep to."""
+    return _structural_schema(next(one for one in spec["versions"] if one["storage"]))
 
 
 def _resource(definition: Tree, version: Tree, ending: bool, since: int) -> Resource:
@@ -342,7 +369,7 @@ def _resource(definition: Tree, version: Tree, ending: bool, since: int) -> Reso
         fields={name: _selected(path) for name, path in fields.items()},
         custom=True,
         stored_as=stored,
-        reread=CurrentSchemaReader(structure, since),
+        reread=CurrentSchemaReader(_stored_schema(spec), since),
         deprecation=version.get("deprecationWarning", "") if version.get("deprecated") else "",
     )
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from stowplan.apis.kind import conditions
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
@@ -58,7 +59,7 @@ class DefinitionController:
             if current["metadata"].get("deletionTimestamp"):
                 self._end(server, change.resource, current, now)
         elif _establish_step(server, current, now):
-            server.update_status(change.resource, current, now)
+            server.update_status(change.resource, current, now, AlwaysAllow.APISERVER)
 
     def _serve(
         self, server: ServerContext, definition: Tree, established: bool, now: float
@@ -98,7 +99,7 @@ class DefinitionController:
         self._ending.add(uid)
         progress = "CustomResource deletion is in progress"
         set_condition(current, ("Terminating", "True", "InstanceDeletionInProgress", progress), now)
-        server.update_status(resource, current, now)
+        server.update_status(resource, current, now, AlwaysAllow.APISERVER)
         name = current["metadata"]["name"]
         server.later(now, lambda then: self._delete(server, resource, name, uid, then))
 
@@ -121,7 +122,7 @@ class DefinitionController:
         set_condition(current, ("Terminating", "False", *end), now)
         left = [one for one in current["metadata"]["finalizers"] if one != CLEANUP_FINALIZER]
         current["metadata"]["finalizers"] = left
-        server.update_status(resource, current, now)
+        server.update_status(resource, current, now, AlwaysAllow.APISERVER)
 
 
 def _delete_all_objects(server: ServerContext, custom: Resource, now: float) -> bool:
@@ -153,7 +154,7 @@ def _recheck_names(server: ServerContext, removed: Tree, now: float) -> None:
             and not one["metadata"].get("deletionTimestamp")
             and _establish_step(server, one, now)
         ):
-            server.update_status(resource, one, now)
+            server.update_status(resource, one, now, AlwaysAllow.APISERVER)
 
 
 def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:

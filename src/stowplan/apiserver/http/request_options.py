@@ -7,6 +7,8 @@ values; apiserver v0.36, endpoints/handlers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 
@@ -19,6 +21,7 @@ from stowplan.apis.machinery.errors import (
     invalid,
     invalid_object,
     not_supported,
+    required,
     too_long,
 )
 from stowplan.apis.machinery.field_selector import FieldRequirement, parse_field_selector
@@ -220,15 +223,20 @@ def reject_export(query: QueryParameters) -> None:
         raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
 
 
-def write_options(query: QueryParameters, kind: str) -> WriteOptions:
-    """The options of a create, update or patch; kind: `CreateOptions`... Raises ApiError 422."""
-    if query.is_empty:
+def write_options(query: QueryParameters, kind: str, applies: bool = False) -> WriteOptions:
+    """The options of a create, update or patch; kind: `CreateOptions`... applies: of an apply.
+
+    Raises ApiError 422.
+    """
+    if query.is_empty and not applies:
         return _DEFAULT_WRITE_OPTIONS
     manager = query.text("fieldManager")
     dry_run = query.all("dryRun")
     validation = query.text("fieldValidation")
     causes = []
-    if kind == "PatchOptions" and query.flag("force") is not None:
+    if applies and not manager:
+        causes.append(required("fieldManager", "is required for apply patch"))
+    if kind == "PatchOptions" and not applies and query.flag("force") is not None:
         causes.append(forbidden_field("force", "may not be specified for non-apply patch"))
     if len(manager) > FIELD_MANAGER_LENGTH_MAX:
         causes.append(too_long("fieldManager", FIELD_MANAGER_LENGTH_MAX))
@@ -240,6 +248,24 @@ def write_options(query: QueryParameters, kind: str) -> WriteOptions:
     if causes:
         raise invalid_object(META_GROUP, kind, "", causes)
     return WriteOptions(bool(dry_run), manager, validation or "Warn")
+
+
+def manager_name(options: WriteOptions | None, user_agent: str) -> str:
+    """The name under which managedFields record a write: the parameter, or the client's."""
+    if options is not None and options.field_manager:
+        return options.field_manager
+    return _agent_name(user_agent)
+
+
+@lru_cache(maxsize=256)
+def _agent_name(user_agent: str) -> str:
+    sent = user_agent.partition("/")[0]
+    if not sent.isascii():
+        # Header values arrive as Latin-1; the original takes their bytes as UTF-8.
+        with suppress(UnicodeError):
+            sent = sent.encode("latin-1").decode()
+    printable = "".join(letter for letter in sent if letter.isprintable())
+    return printable.encode()[:FIELD_MANAGER_LENGTH_MAX].decode(errors="ignore")
 
 
 def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:

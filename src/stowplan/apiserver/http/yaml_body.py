@@ -29,6 +29,9 @@ _TAG = "tag:yaml.org,2002:"
 _NUMBERS = (f"{_TAG}int", f"{_TAG}float")
 _MERGE = f"{_TAG}merge"
 _TIME = f"{_TAG}timestamp"
+_FLAG = f"{_TAG}bool"
+_SHORT_FLAGS = {"y": True, "Y": True, "n": False, "N": False}
+"""Booleans of YAML 1.1 that PyYAML reads as texts."""
 _TEXTS = frozenset({f"{_TAG}str", f"{_TAG}value"})
 
 
@@ -40,21 +43,21 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C parser, if PyYAML has it: ten times as fast."""
 
 
-def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
+def read_yaml(raw: bytes, first: bool = False) -> tuple[Any, list[str]]:
     """The tree of a YAML body, and a text about duplicate keys.
 
-    Raises YamlBodyError, and ApiError 413 for one that is too long.
+    first: further documents are ignored. Raises YamlBodyError, and ApiError 413 for one that is
+    too long.
     """
     if len(raw) > YAML_BODY_BYTES_MAX:
         text = f"Request entity too large: limit is {YAML_BODY_BYTES_MAX} for YAML, send JSON"
         raise ApiError(413, "RequestEntityTooLarge", text)
     try:
-        reader = _YamlReader(raw)
+        reader = _YamlReader(raw, first)
         tree = reader.document()
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
         problem = (error.problem or "").replace(" here", " in this context")
-        raise YamlBodyError(f"yaml: line {line}: {problem}") from None
+        raise YamlBodyError(f"yaml: {_line_text(error)}{problem}") from None
     except YamlBodyError:
         raise
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, OverflowError) as error:
@@ -64,6 +67,16 @@ def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
         return tree, []
     lines = "\n".join(f"  {line}" for line in reader.repeated)
     return tree, [UNMARSHAL_ERRORS_PREFIX + lines]
+
+
+def _line_text(error: yaml.MarkedYAMLError) -> str:
+    """The line of a syntax error; the original counts those of its parser from 0."""
+    line = error.problem_mark.line if error.problem_mark else 0
+    if isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    elif not line and error.context_mark:
+        line = error.context_mark.line
+    return f"line {line}: " if line else ""
 
 
 class _YamlAnchorValue(NamedTuple):
@@ -100,8 +113,9 @@ class _OpenCollection:
 class _YamlReader:
     """Builds the tree of one document. repeated: a line for each duplicate key."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, first: bool) -> None:
         self._loader = LOADER(raw)
+        self._first = first
         self._left = YAML_NODES_MAX
         self._anchors: dict[str, _YamlAnchorValue] = {}
         self._open: list[_OpenCollection] = []
@@ -116,6 +130,8 @@ class _YamlReader:
             if event is None or isinstance(event, yaml.StreamEndEvent):
                 return self._tree
             if isinstance(event, yaml.DocumentStartEvent):
+                if started and self._first:
+                    return self._tree
                 if started:
                     raise YamlBodyError("yaml: but found another document")
                 started = True
@@ -172,6 +188,8 @@ class _YamlReader:
         tag = event.tag
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            if event.implicit[0] and event.value in _SHORT_FLAGS:
+                tag = _FLAG
         within = self._open[-1] if self._open else None
         if within is not None and isinstance(within.tree, dict) and within.key is None:
             value = event.value if tag == _MERGE else self._value(event, tag)
@@ -184,6 +202,8 @@ class _YamlReader:
 
     def _value(self, event: Any, tag: str) -> Any:
         text = event.value
+        if tag == _FLAG and text in _SHORT_FLAGS:
+            return _SHORT_FLAGS[text]
         # Like the original, and unlike YAML 1.1, no sexagesimal numbers.
         if tag in _TEXTS or tag == _MERGE or (tag in _NUMBERS and ":" in text):
             return text

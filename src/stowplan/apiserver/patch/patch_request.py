@@ -1,6 +1,7 @@
 """PATCH requests: patch types, application to stored objects, errors.
 
-Differs: server-side apply is not supported; it gets the 415 of a server without it.
+Server-side apply is `apply.apply_patch`.
+
 Source: apiserver v0.36, endpoints/handlers/patch.go.
 """
 
@@ -52,11 +53,21 @@ def patch_type(request: HttpRequest, resource: Resource) -> str:
     if media == PROTOBUF:
         raise protobuf_unsupported()
     if resource.custom:
-        if media not in (JSON_PATCH, MERGE_PATCH):
+        if media not in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH):
             raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
-    elif media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH):
+    elif media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     return media
+
+
+def is_apply(request: HttpRequest) -> bool:
+    """True for a PATCH that is a server-side apply."""
+    return request.headers.get("content-type", "").split(";", 1)[0] == APPLY_PATCH
+
+
+def apply_unsupported() -> ApiError:
+    """415 of a server that keeps no managedFields."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def apply_patch(
@@ -104,9 +115,6 @@ def apply_patch(
 
 
 def _decoded(patched: Tree, schema: ResourceSchema, mode: str) -> tuple[Tree, list[str]]:
-    meta = patched.get("metadata")
-    if isinstance(meta, dict):
-        meta.pop("managedFields", None)
     decoded, strict = schema.decode(patched, (), mode)
     decoded.setdefault("metadata", {})
     return decoded, strict

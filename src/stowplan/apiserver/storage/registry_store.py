@@ -43,6 +43,7 @@ from stowplan.apis.machinery.stored_form import (
 from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
+from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_path_of
 from stowplan.objects.encoding.tree import Tree
@@ -67,7 +68,7 @@ class DeletionResult:
 
 
 class RegistryStore:
-    """Writes to a store. on_change: called with every change."""
+    """Writes to a store. on_change: called with every change. fields: keeps managedFields."""
 
     def __init__(
         self,
@@ -77,12 +78,14 @@ class RegistryStore:
         on_change: Callable[[StoreChange], None],
         *,
         validates: bool = True,
+        fields: ManagedFields | None = None,
     ) -> None:
         self.store = store
         self.admission = admission
         self.uids = uids
         self.on_change = on_change
         self.validates = validates
+        self.fields = fields
         self.packed = b""
         """The bytes that the last write stored or found stored; empty for a dry run."""
 
@@ -93,9 +96,22 @@ class RegistryStore:
         metadata.wipe_system_fields(meta)
         metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
         call.warnings.extend(metadata.drop_duplicate_owners(meta))
+        self._track_new(call, obj)
         for plugin in self.admission:
             plugin.admit(call, obj, None)
         return self._create(call, obj)
+
+    def _track_new(self, call: ApiCall, obj: Tree) -> None:
+        if self.fields is not None:
+            self.fields.created(call, obj)
+        else:
+            obj["metadata"].pop("managedFields", None)
+
+    def _track(self, call: ApiCall, new: Tree, old: Tree) -> None:
+        if self.fields is not None:
+            self.fields.updated(call, new, old)
+        else:
+            new["metadata"].pop("managedFields", None)
 
     def _create(self, call: ApiCall, obj: Tree) -> Tree:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
@@ -152,11 +168,15 @@ class RegistryStore:
         make: UpdateFunction,
         uid: str = "",
         strategy: ResourceStrategy | None = None,
+        *,
+        applies: bool = False,
+        tracks: bool = True,
     ) -> tuple[Tree, bool]:
         """Replace an object by the result of `make`; True if that created it.
 
-        uid: precondition, "" if none. strategy: of a subresource, instead of the kind's. Raises
-        ApiError.
+        uid: precondition, "" if none. strategy: of a subresource, instead of the kind's. applies:
+        it is a server-side apply, which may create the object. tracks: False if `make` has set
+        managedFields. Raises ApiError.
         """
         self.packed = b""
         resource = call.resource
@@ -166,30 +186,35 @@ class RegistryStore:
             if (
                 strategy is not None
                 or not resource.strategy.create_on_update
-                or call.verb == "patch"
-            ):
+                or (call.verb == "patch")
+            ) and not (applies and strategy is None):
                 raise not_found(resource.group, resource.plural, call.name)
             if uid:
                 raise _uid_conflict(resource, call, uid, "")
-            return self._create_by_update(call, make({})), True
+            return self._create_by_update(call, make({}), tracks and not applies), True
         read = under_current_schema(resource, existing)
         old = decode(read)
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
         new = make(decode(read))
-        new["metadata"].pop("managedFields", None)
+        if tracks and not applies:
+            self._track(call, new, old)
         for plugin in self.admission:
             plugin.admit(call, new, old)
         patched = call.verb == "patch"
         call.warnings.extend(metadata.drop_duplicate_owners(new["metadata"], patched))
+        if self.fields is not None:
+            self.fields.settle(new, old)
         rules = strategy or resource.strategy
         self._check_version(call, new["metadata"], old["metadata"], rules)
         self._check_update(call, new, old, rules)
         return self._store_update(call, key, new, old, existing), False
 
-    def _create_by_update(self, call: ApiCall, obj: Tree) -> Tree:
-        """A PUT that creates the object: it needs the permission to create as well."""
+    def _create_by_update(self, call: ApiCall, obj: Tree, tracks: bool) -> Tree:
+        """A PUT or apply that creates the object: it needs the permission to create as well."""
         call = replace(call, verb="create")
+        if tracks:
+            self._track_new(call, obj)
         for plugin in self.admission:
             plugin.admit(call, obj, None)
         resource, meta = call.resource, obj["metadata"]
@@ -202,7 +227,7 @@ class RegistryStore:
             name=call.name,
         )
         call.access.authorize(call.user, wanted)
-        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             meta.pop(key, None)
         # A new object has no version.
         meta.pop("resourceVersion", None)
@@ -224,6 +249,7 @@ class RegistryStore:
         resource, meta = call.resource, new["metadata"]
         metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
         meta.pop("generation", None)
+        meta.pop("selfLink", None)
         if "generation" in old["metadata"]:
             meta["generation"] = old["metadata"]["generation"]
         rules.prepare_update(new, old, call)

@@ -89,6 +89,7 @@ class ApiCluster:
             admission=default_admission(),
             observers=(DefinitionController(), self),
             validates=False,
+            keeps_managed_fields=False,
         )
         return EmbeddedCluster(options, rng, manager_options=manager_options)
 

@@ -1,0 +1,1 @@
+"""Server-side apply, and the record of which manager has set which fields."""

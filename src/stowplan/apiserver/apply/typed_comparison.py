@@ -1,0 +1,235 @@
+"""Comparison of two values of a type: the fields that changed, and those that were removed.
+
+Source: structured-merge-diff v6, typed/compare.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stowplan.apiserver.apply.field_set import MEMBER, SELF, FieldSet, union
+from stowplan.apiserver.apply.field_types import FieldType, ListType, MapType
+from stowplan.apiserver.apply.typed_value import (
+    ABSENT,
+    Atom,
+    ItemError,
+    atom_of,
+    item_element,
+    same_value,
+)
+from stowplan.objects.encoding.tree import Tree
+
+
+class FieldComparison(NamedTuple):
+    """What differs between an object and a newer one. changed: added or modified."""
+
+    changed: FieldSet
+    removed: FieldSet
+
+
+_Nodes = tuple[FieldSet | None, FieldSet | None]
+"""Nodes of a path in the two sets; None: neither it nor anything below is in the set."""
+_SAME: _Nodes = (None, None)
+KNOWN_MAX, KNOWN_BYTES_MAX = 1024, 16 << 10
+
+
+def compare(old: Any, new: Any, kind: FieldType) -> FieldComparison:
+    """Compare two objects."""
+    changed, removed = _compare(old, new, kind)
+    return FieldComparison(changed or {}, removed or {})
+
+
+class NewObjectFields:
+    """The fields of new objects. Those of equal parts are found once: pods of a template have the
+    same spec."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[FieldType, bool, bytes], FieldSet | None] = {}
+
+    def fields(self, obj: Tree, empty: Tree, kind: FieldType, skipped: FieldSet) -> FieldSet:
+        """The fields of an object that are not in the `empty` one.
+
+        skipped: top-level fields to leave out, and fields of metadata.
+        """
+        out: FieldSet = {}
+        struct = kind.resolved().map
+        for key, value in obj.items():
+            element = "f:" + key
+            left_out = skipped.get(element)
+            if key == "metadata" and left_out is not None:
+                meta = struct.of_key(key) if struct is not None else None
+                node = _metadata_fields(value, meta, left_out)
+            elif left_out is not None:
+                continue
+            else:
+                of = struct.of_key(key) if struct is not None else None
+                node = self._node(value, empty.get(key, ABSENT), of)
+            if node is not None:
+                out[element] = node
+        return out
+
+    def _node(self, value: Any, empty: Any, kind: FieldType | None) -> FieldSet | None:
+        if kind is None:
+            return MEMBER
+        if not isinstance(value, dict):
+            return _compare(empty, value, kind)[0]
+        key = (kind, empty is ABSENT, msgspec.json.encode(value))
+        if key in self._known:
+            return self._known[key]
+        found = _compare(empty, value, kind)[0]
+        if len(key[2]) <= KNOWN_BYTES_MAX:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+
+def _metadata_fields(meta: Tree, kind: FieldType | None, left_out: FieldSet) -> FieldSet | None:
+    struct = kind.resolved().map if kind is not None else None
+    out: FieldSet = {}
+    for key, value in meta.items():
+        element = "f:" + key
+        if element not in left_out:
+            of = struct.of_key(key) if struct is not None else None
+            out[element] = MEMBER if of is None else all_fields(value, of)
+    return out or None
+
+
+def all_fields(value: Any, kind: FieldType) -> FieldSet:
+    """The node of a value that was added or removed: its path and everything below."""
+    if not value or not isinstance(value, (dict, list)):
+        return MEMBER
+    atom = atom_of(kind, value)
+    if isinstance(atom, str) or atom.atomic:
+        return MEMBER
+    if isinstance(atom, MapType):
+        if not isinstance(value, dict):
+            return MEMBER
+        fields, element = atom.fields, atom.element
+        out: FieldSet = {SELF: MEMBER}
+        for key, one in value.items():
+            of = fields.get(key, element)
+            out["f:" + key] = MEMBER if of is None else all_fields(one, of)
+        return out
+    if not isinstance(value, list):
+        return MEMBER
+    out = {SELF: MEMBER}
+    for name, items in _by_element(atom, value).items():
+        out[name] = all_fields(items[0], atom.element) if len(items) == 1 else MEMBER
+    return out
+
+
+def _compare(old: Any, new: Any, kind: FieldType) -> _Nodes:
+    if old is ABSENT:
+        return all_fields(new, kind), None
+    if new is ABSENT:
+        return None, all_fields(old, kind)
+    if not kind.deduced and old == new:
+        return _SAME
+    return _compare_unequal(old, new, kind)
+
+
+def _compare_unequal(old: Any, new: Any, kind: FieldType) -> _Nodes:
+    before, after = atom_of(kind, old), atom_of(kind, new)
+    found = _compare_as(after, old, new)
+    if before is after or before == after:
+        return found
+    other = _compare_as(before, old, new)
+    return _joined(found[0], other[0]), _joined(found[1], other[1])
+
+
+def _joined(one: FieldSet | None, other: FieldSet | None) -> FieldSet | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if not one or not other:
+        return {SELF: MEMBER, **one, **other} if one or other else MEMBER
+    return union(one, other)
+
+
+def _compare_as(atom: Atom, old: Any, new: Any) -> _Nodes:
+    if isinstance(atom, str):
+        return _compare_leaf(old, new)
+    shape = dict if isinstance(atom, MapType) else list
+    had = old if isinstance(old, shape) else shape()
+    has = new if isinstance(new, shape) else shape()
+    if atom.atomic or not (had or has):
+        return _compare_leaf(old, new)
+    if isinstance(atom, MapType):
+        return _compare_maps(atom, had, has)
+    return _compare_lists(atom, had, has)
+
+
+def _compare_leaf(old: Any, new: Any) -> _Nodes:
+    return _SAME if same_value(old, new) else (MEMBER, None)
+
+
+def _compare_maps(kind: MapType, old: Any, new: Any) -> _Nodes:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    fields, element = kind.fields, kind.element
+    for key, one in new.items():
+        before = old.get(key, ABSENT)
+        if before is one:
+            continue
+        of = fields.get(key, element)
+        if of is not None and before is not ABSENT:
+            # Most values are equal, and are compared once here rather than at every level.
+            if of.deduced or before != one:
+                _add(changed, removed, "f:" + key, _compare_unequal(before, one, of))
+            continue
+        _add(changed, removed, "f:" + key, _compare_undeclared(kind, key, before, one))
+    for key, one in old.items():
+        if key not in new:
+            _add(changed, removed, "f:" + key, _compare_undeclared(kind, key, one, ABSENT))
+    return changed or None, removed or None
+
+
+def _compare_undeclared(kind: MapType, key: str, old: Any, new: Any) -> _Nodes:
+    """Compare the values of a key; one that the type does not have counts as a scalar."""
+    of = kind.of_key(key)
+    if of is not None:
+        return _compare(old, new, of)
+    if old is ABSENT:
+        return MEMBER, None
+    return (None, MEMBER) if new is ABSENT else _compare_leaf(old, new)
+
+
+def _add(changed: FieldSet, removed: FieldSet, element: str, nodes: _Nodes) -> None:
+    if nodes[0] is not None:
+        changed[element] = nodes[0]
+    if nodes[1] is not None:
+        removed[element] = nodes[1]
+
+
+def _by_element(kind: ListType, items: list[Any]) -> dict[str, list[Any]]:
+    """The items by their path element; those without one are left out."""
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        try:
+            found.setdefault(item_element(kind, item), []).append(item)
+        except ItemError:
+            continue
+    return found
+
+
+def _compare_lists(kind: ListType, old: Any, new: Any) -> _Nodes:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    had, has = _by_element(kind, old), _by_element(kind, new)
+    for element in {**had, **has}:
+        nodes = _compare_items(kind, had.get(element, []), has.get(element, []))
+        _add(changed, removed, element, nodes)
+    return changed or None, removed or None
+
+
+def _compare_items(kind: ListType, old: list[Any], new: list[Any]) -> _Nodes:
+    """Compare the items of one key; there may be several."""
+    if len(old) <= 1 and len(new) <= 1:
+        return _compare(old[0] if old else ABSENT, new[0] if new else ABSENT, kind.element)
+    if len(old) >= 2 and len(new) >= 2:
+        return _compare_leaf(old, new)
+    if len(old) >= 2:
+        return (all_fields(new[0], kind.element) if new else None), MEMBER
+    return MEMBER, (all_fields(old[0], kind.element) if old else None)

@@ -1,0 +1,101 @@
+"""Files of recorded conversations, line by line: what is exact, what is listed, what differs.
+
+A line is a scenario, a kubectl command, or a pair of JSON and protobuf; the last is not answered
+before the server speaks protobuf.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stowplan.apis.machinery.http_messages import HttpRequest
+from tests.contract.apiserver.not_modelled import NOT_MODELLED
+from tests.contract.apiserver.parity import everywhere, explains
+from tests.contract.apiserver.recorded_server import RestartableCluster
+from tests.contract.apiserver.replay import START, Replay
+from tests.contract.apiserver.symbols import Finding
+
+Tree = dict[str, Any]
+NOT_ANSWERED = "this kind of line is not answered yet"
+_NAMESPACE = re.compile(r"/namespaces/([a-z0-9-]+)")
+
+
+class LineResult(NamedTuple):
+    """One line. differences: what is not as recorded; listed: how many more are on the list."""
+
+    name: str
+    differences: list[str]
+    listed: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return not self.differences and not self.listed
+
+
+def lines_of(path: Path) -> list[Tree]:
+    """The lines of a file; gzip or plain."""
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    return [json.loads(line) for line in text.decode().splitlines() if line.strip()]
+
+
+def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
+    """Each line repeated: scenarios on servers of their own, kubectl commands on one server."""
+    cluster: RestartableCluster | None = None
+    lines = list(lines)
+    now = START
+    for number, line in enumerate(lines, 1):
+        name = f"{number} {line.get('scenario') or line.get('kind') or line.get('path') or ''}"
+        if "exchanges" not in line:
+            yield LineResult(name, [NOT_ANSWERED])
+        elif "argv" in line:
+            if cluster is None:
+                cluster = _shared_cluster(lines)
+            now += 0.4
+            yield _replayed(name, {"server": "plain", **line}, cluster, now)
+        else:
+            yield _replayed(name, line, RestartableCluster(line["server"], START), START)
+
+
+def _replayed(name: str, line: Tree, cluster: RestartableCluster, now: float) -> LineResult:
+    replay = Replay(line, cluster, now)
+    try:
+        replay.run()
+    # A line that cannot be repeated at all is one that differs, and the others go on.
+    except Exception as error:  # noqa: BLE001
+        return LineResult(name, [f"cannot be repeated: {error!r}"])
+    group, scenario = line["group"], line["scenario"]
+    left = [(n, f) for n, f in replay.findings if not everywhere(f, group)]
+    known = [(n, f) for n, f in left if _is_listed(group, scenario, n, f)]
+    return LineResult(name, [_text(n, f) for n, f in left if (n, f) not in known], len(known))
+
+
+def _is_listed(group: str, scenario: str, n: int, finding: Finding) -> bool:
+    return any(explains(entry, group, scenario, n, finding) for entry in NOT_MODELLED)
+
+
+def _text(n: int, finding: Finding) -> str:
+    return f"{n} {finding.where}: wanted {str(finding.wanted)[:200]}, got {str(finding.got)[:200]}"
+
+
+def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
+    """A server for commands that ran one after another, with the namespaces they ran in."""
+    cluster = RestartableCluster("plain", START)
+    found = {
+        match[1]
+        for line in lines
+        for exchange in line.get("exchanges", ())
+        if (match := _NAMESPACE.search((exchange.get("request") or {}).get("path", "")))
+    }
+    headers = {"authorization": "Bearer admin-token", "content-type": "application/json"}
+    for name in sorted(found):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        query = (("fieldManager", "kubectl-create"),)
+        raw = json.dumps(body).encode()
+        cluster.handle(HttpRequest("POST", "/api/v1/namespaces", query, headers, raw), START)
+    return cluster
