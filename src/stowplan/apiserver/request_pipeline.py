@@ -570,6 +570,8 @@ def _as_stored(resource: Resource, obj: Tree) -> Tree:
 
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
+    if resource.custom and obj.get("apiVersion") != resource.api_version:
+        return {**obj, "apiVersion": resource.api_version}
     return obj if resource.alias is None else resource.alias.from_stored(obj)
 
 
