@@ -57,6 +57,7 @@ from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND
 from stowplan.apiserver.http.request_options import (
     ListOptions,
     QueryParameters,
+    given_options,
     list_options,
     object_selector,
     parse_resource_version,
@@ -252,6 +253,7 @@ class RequestPipeline:
             self.warnings,
             rng=self.server.rng,
             access=self.server.options.access,
+            options=given_options(self.query),
         )
 
     def _body(self) -> bytes:

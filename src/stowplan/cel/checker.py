@@ -140,6 +140,10 @@ class _Checker:
         name = qualified_name(expression)
         if name in TYPE_NAMES:
             return CelType("type", (cel_type(name),))
+        if name in self._scopes[0]:
+            # A variable whose name has a point.
+            expression.variable = name
+            return self._scopes[0][name]
         operand = self.types.resolve(self.type_of(expression.operand))
         was_optional = operand.name == "optional_type"
         target = operand.parameters[0] if was_optional else operand

@@ -148,6 +148,8 @@ def _qualified(container: Any, key: Any, *, is_optional: bool) -> Any:
 
 
 def _selection(expression: Selection) -> Step:
+    if expression.variable:
+        return _identifier(Identifier(expression.variable, expression.offset))
     operand = plan(expression.operand)
     key, is_optional = expression.field, expression.is_optional
     cost = 1 if _is_attribute(expression.operand) else 2

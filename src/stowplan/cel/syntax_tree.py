@@ -32,13 +32,15 @@ class Identifier:
 
 @dataclass(slots=True)
 class Selection:
-    """`operand.field`. is_test: it is the argument of `has`. is_optional: `operand.?field`."""
+    """`operand.field`. is_test: it is the argument of `has`. is_optional: `operand.?field`.
+    variable: the name of a variable that the whole is, filled by the checker."""
 
     operand: Expression
     field: str
     offset: int
     is_test: bool = False
     is_optional: bool = False
+    variable: str = ""
 
 
 @dataclass(slots=True)

@@ -117,7 +117,8 @@ class ApiCall:
     objects: the other objects, for hooks that read or write them. verb: as in
     `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
-    append. rng: the server's generator. access: who may do what.
+    append. rng: the server's generator. access: who may do what. options: fields of its
+    CreateOptions, UpdateOptions or PatchOptions that the request gave.
     """
 
     objects: ObjectClient
@@ -133,6 +134,7 @@ class ApiCall:
     warnings: list[str] = field(default_factory=list)
     rng: np.random.Generator = field(kw_only=True)
     access: AccessControl = field(kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ values; apiserver v0.36, endpoints/handlers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -240,6 +241,21 @@ def write_options(query: QueryParameters, kind: str) -> WriteOptions:
     if causes:
         raise invalid_object(META_GROUP, kind, "", causes)
     return WriteOptions(bool(dry_run), manager, validation or "Warn")
+
+
+def given_options(query: QueryParameters) -> dict[str, Any]:
+    """The fields of the options of a write that the request gives."""
+    if query.is_empty:
+        return {}
+    made: dict[str, Any] = {}
+    if query.all("dryRun"):
+        made["dryRun"] = query.all("dryRun")
+    for name in ("fieldManager", "fieldValidation"):
+        if query.text(name):
+            made[name] = query.text(name)
+    if query.flag("force") is not None:
+        made["force"] = query.flag("force")
+    return made
 
 
 def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
