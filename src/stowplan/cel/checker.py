@@ -272,6 +272,8 @@ class _Checker:
             if wanted is None:
                 self._issues.report(offset, f"undefined field '{key}'")
             found = self.type_of(value)
+            if key in expression.optional:
+                found = self._unwrapped(value, found)
             if wanted is not None and not self.types.assign(found, wanted):
                 shown = self.types.resolve(found, free_to_dyn=True)
                 text = f"expected type of field '{key}' is '{wanted}' but provided type is '{shown}'"

@@ -229,10 +229,18 @@ def _map(expression: MapLiteral) -> Step:
 
 def _object(expression: ObjectLiteral) -> Step:
     steps = [(name, plan(value)) for name, value, _ in expression.fields]
-    type_name = expression.name.removeprefix(".")
+    type_name, optional = expression.name.removeprefix("."), expression.optional
 
     def run(activation: Activation) -> Any:
-        pairs = [(name, step(activation)) for name, step in steps]
+        pairs = []
+        for name, step in steps:
+            value = step(activation)
+            if name in optional:
+                value = _as_optional(value)
+                if not value.has_value:
+                    continue
+                value = value.value
+            pairs.append((name, value))
         activation.spend(OBJECT_COST)
         return ObjectValue(type_name, pairs)
 

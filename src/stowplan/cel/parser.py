@@ -254,16 +254,20 @@ class _CelParser:
         if opening is None:
             return name
         fields: list[tuple[str, Expression, int]] = []
+        optional: set[str] = set()
         while self._take("}") is None:
+            is_optional = self._take("?") is not None
             key = self._take(IDENTIFIER) or self._take(QUOTED_IDENTIFIER)
             if key is None:
                 raise self._stop(f"mismatched input '{self._next.text}' expecting IDENTIFIER")
             colon = self._expect(":")
             fields.append((key.text, self._expression(), colon.offset))
+            if is_optional:
+                optional.add(key.text)
             if self._take(",") is None:
                 self._expect("}")
                 break
-        return ObjectLiteral(words, fields, opening.offset)
+        return ObjectLiteral(words, fields, opening.offset, frozenset(optional))
 
     def _list(self, opening: Token) -> Expression:
         elements: list[Expression] = []

@@ -77,11 +77,13 @@ class MapLiteral:
 
 @dataclass(slots=True)
 class ObjectLiteral:
-    """`Name{field: value}`. fields: name, value and place of each."""
+    """`Name{field: value, ?other: value}`. fields: name, value and place of each. optional: names
+    of those that are left out where they are none."""
 
     name: str
     fields: list[tuple[str, Expression, int]]
     offset: int
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
