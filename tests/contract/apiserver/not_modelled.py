@@ -12,9 +12,10 @@ APPLY = "server-side apply is not offered yet: the answer is the 415 of a server
 RESIZE = "the resize subresource is not offered yet"
 ADMISSION = "service accounts and the taint of nodes that are new are not done yet"
 PROTOBUF = "JSON and YAML only: a client that takes nothing but protobuf is told 406"
+WEBHOOKS = "configurations of webhooks are not served yet"
 UNSERVED = (
     "groups that are not served are not listed either: apiregistration.k8s.io,"
-    " certificates.k8s.io, networking.k8s.io, admissionregistration.k8s.io,"
+    " certificates.k8s.io, networking.k8s.io,"
     " flowcontrol.apiserver.k8s.io; nor `/metrics`, `/flagz` and `/statusz`"
 )
 AT_ONCE = "custom kinds are served at once, without a 429 while storage is being prepared"
@@ -43,6 +44,7 @@ class NotModelled(NamedTuple):
 
 NOT_YET: dict[tuple[str, str], str] = {
     ("core", "server-side-apply"): APPLY,
+    ("cel", "vap-apply"): APPLY,
     ("scheduling", "resize"): RESIZE,
     ("default-admission", "service-account-and-taints"): ADMISSION,
     ("workload-api", "workload-podgroup"): "scheduling.k8s.io/v1alpha2 is not served",
@@ -106,6 +108,9 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("crd", "custom-objects", 14, "header Content-Type", PROTOBUF),
     NotModelled("crd", "custom-objects", 16, "body", MANAGED),
     NotModelled("crd", "crd-delete", 11, "items", CLEARED),
+    NotModelled("cel", "simple", 9, "status", APPLY),
+    NotModelled("cel", "transition", 11, "status", APPLY),
+    NotModelled("cel", "vap-request", 23, "status", APPLY),
     NotModelled("discovery", "legacy-discovery", 2, "groups", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 4, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 5, "status", UNSERVED),
@@ -113,8 +118,7 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("discovery", "legacy-discovery", 20, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 21, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 22, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 29, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 30, "status", UNSERVED),
+    NotModelled("discovery", "legacy-discovery", 30, "resources", WEBHOOKS),
     NotModelled("discovery", "legacy-discovery", 43, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 44, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 51, "body", UNSERVED),

@@ -176,6 +176,7 @@ def _kind(
     strategy: BuiltinStrategy,
     table: PrintedTable,
     status: ResourceStrategy | None = None,
+    stored_as: str = "",
 ) -> KindRegistration:
     return KindRegistration(
         group=GROUP,
@@ -186,6 +187,7 @@ def _kind(
         status=status,
         categories=("api-extensions",),
         table=table,
+        stored_as=stored_as,
     )
 
 
@@ -209,11 +211,13 @@ KINDS = (
         _MUTATING_TYPES,
         _strategy(policy_checks.mutating_policy_causes),
         PrintedTable("Name, Mutations:integer, ParamKind, Age", _policy_cells("mutations")),
+        stored_as="v1beta1",
     ),
     _kind(
         "MutatingAdmissionPolicyBinding",
         _MUTATING_BINDING_TYPES,
         _strategy(policy_checks.mutating_binding_causes),
         PrintedTable(_BINDING_COLUMNS, _binding_cells),
+        stored_as="v1beta1",
     ),
 )
