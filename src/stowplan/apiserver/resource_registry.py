@@ -20,7 +20,8 @@ GROUPS = (
     "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
     "autoscaling", "batch", "policy",
     "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
-    "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+    "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "discovery.k8s.io", "resource.k8s.io",
 )  # fmt: skip
 """The named groups, in the order of discovery."""
 

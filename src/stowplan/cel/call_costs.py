@@ -23,9 +23,10 @@ _SELECTOR_REQUIREMENT, _REQUIREMENT_COST = 0.5, 50
 _ADDRESS_BYTES = CostRange(4, 16)
 _TEXTS = frozenset({"string", "bytes"})
 _OF_ONE_STEP = frozenset({
-    "net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.authorization.Authorizer",
-    "kubernetes.authorization.PathCheck", "kubernetes.authorization.GroupCheck",
-    "kubernetes.authorization.ResourceCheck", "kubernetes.authorization.Decision",
+    "net.IP", "net.CIDR", "kubernetes.Quantity", "kubernetes.Semver",
+    "kubernetes.authorization.Authorizer", "kubernetes.authorization.PathCheck",
+    "kubernetes.authorization.GroupCheck", "kubernetes.authorization.ResourceCheck",
+    "kubernetes.authorization.Decision",
 })  # fmt: skip
 
 
@@ -215,13 +216,13 @@ def equality_cost(left: CostArgument, right: CostArgument) -> CallCost | None:
     return None
 
 
-_NOMINAL = (
-    "serviceAccount path group resource subresource namespace name allowed reason error errored "
-    "masked prefixLength family isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast "
-    "isGlobalUnicast format.named sign asInteger isInteger asApproximateFloat isGreaterThan "
-    "isLessThan compareTo add sub major minor patch getScheme getHostname getHost getPort "
-    "getEscapedPath getQuery"
-).split()
+_NOMINAL = """
+    serviceAccount path group resource subresource namespace name allowed reason error errored
+    masked prefixLength family isUnspecified isLoopback isLinkLocalMulticast isLinkLocalUnicast
+    isGlobalUnicast format.named sign asInteger isInteger asApproximateFloat isGreaterThan
+    isLessThan compareTo add sub major minor patch getScheme getHostname getHost getPort
+    getEscapedPath getQuery
+""".split()  # noqa: SIM905
 CALL_COSTS: dict[str, Estimate] = {
     **dict.fromkeys(_NOMINAL, _one),
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _over_items),
@@ -229,7 +230,9 @@ CALL_COSTS: dict[str, Estimate] = {
         ("url", "jsonpatch.escapeKey", "lowerAscii", "upperAscii", "substring", "trim"),
         _reading(keeps_size=True),
     ),
-    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _reading()),
+    **dict.fromkeys(
+        ("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _reading()
+    ),
     **dict.fromkeys(("find", "findAll"), _find),
     **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     "check": _check,

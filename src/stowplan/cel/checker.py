@@ -276,7 +276,9 @@ class _Checker:
                 found = self._unwrapped(value, found)
             if wanted is not None and not self.types.assign(found, wanted):
                 shown = self.types.resolve(found, free_to_dyn=True)
-                text = f"expected type of field '{key}' is '{wanted}' but provided type is '{shown}'"
+                text = (
+                    f"expected type of field '{key}' is '{wanted}' but provided type is '{shown}'"
+                )
                 self._issues.report(offset, text)
         return made
 

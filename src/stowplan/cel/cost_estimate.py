@@ -5,7 +5,7 @@ Source: cel-go v0.26, checker/cost.go; apiserver v1.36, pkg/cel/library/cost.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stowplan.cel.call_costs import CALL_COSTS, CallCost, CostArgument, equality_cost
@@ -62,7 +62,7 @@ class _LocalVariable:
 
 
 class _Estimator:
-    def __init__(self, types: dict[int, CelType] | object, size_of_path: SizeOfPath) -> None:
+    def __init__(self, types: Mapping[int, CelType], size_of_path: SizeOfPath) -> None:
         self._types = types
         self._size_of_path = size_of_path
         self._paths: dict[int, Path] = {}
@@ -94,7 +94,7 @@ class _Estimator:
                 return self._binding(node) if _is_binding(node) else self._loop(node)
 
     def _type(self, node: Expression) -> CelType:
-        return self._types[id(node)]  # type: ignore[index]
+        return self._types[id(node)]
 
     def _path(self, node: Expression) -> Path:
         local = self._local(node)
@@ -182,13 +182,16 @@ class _Estimator:
         total = self.cost(loop.range).plus(self.cost(loop.initial))
         self._push_accumulator(loop)
         total = total.plus(self.cost(loop.result))
-        size, entry = self._size(loop.result), self._entry(loop.result)
+        self._copy_sizes(loop, loop.result)
         self._pop(loop.accumulator)
-        if size is not None:
-            self._sizes[id(loop)] = size
-        if entry is not None:
-            self._entries[id(loop)] = entry
         return total
+
+    def _copy_sizes(self, node: Expression, source: Expression) -> None:
+        size, entry = self._size(source), self._entry(source)
+        if size is not None:
+            self._sizes[id(node)] = size
+        if entry is not None:
+            self._entries[id(node)] = entry
 
     def _push_loop_variables(self, loop: Comprehension) -> list[str]:
         entry, path = self._entry(loop.range), self._path(loop.range)
@@ -233,13 +236,9 @@ class _Estimator:
     def _call(self, call: FunctionCall) -> CostRange:
         if call.function == "dyn":
             (argument,) = call.arguments
-            total = self.cost(argument).plus(ONE)
-            size, entry = self._size(argument), self._entry(argument)
-            if size is not None:
-                self._sizes[id(call)] = size
-            if entry is not None:
-                self._entries[id(call)] = entry
-            return total
+            unwrapped = self.cost(argument).plus(ONE)
+            self._copy_sizes(call, argument)
+            return unwrapped
         costs = [self.cost(one) for one in call.arguments]
         target = FREE if call.target is None else self.cost(call.target)
         if not call.overloads:
@@ -271,9 +270,7 @@ class _Estimator:
         self._paths[id(call)] = (*self._path(held), step)
         return None if entry is None else entry.value
 
-    def _overload_cost(
-        self, call: FunctionCall, overload: str, costs: list[CostRange]
-    ) -> CallCost:
+    def _overload_cost(self, call: FunctionCall, overload: str, costs: list[CostRange]) -> CallCost:
         arguments = FREE
         for one in costs:
             arguments = arguments.plus(one)

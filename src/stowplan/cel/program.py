@@ -66,7 +66,6 @@ class Program:
         except RecursionError:
             raise EvaluationError(_TOO_DEEP) from None
 
-
     def outcome(self, variables: Mapping[str, Any], cost_limit: int) -> Outcome:
         """As `evaluate`; an error is part of the outcome."""
         activation = Activation(variables_of(dict(variables)), cost_limit)

@@ -121,8 +121,11 @@ def _service_account(held: CelAuthorizer, namespace: str, name: str) -> CelAutho
     return CelAuthorizer(held.access, user)
 
 
-def _setter(field: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    return lambda held, value: replace(held, **{field: value})
+_SETTERS: dict[str, Callable[[ResourceCheck, str], ResourceCheck]] = {
+    "subresource": lambda held, value: replace(held, subresource=value),
+    "namespace": lambda held, value: replace(held, namespace=value),
+    "name": lambda held, value: replace(held, name=value),
+}
 
 
 def _check_cost(values: tuple[Any, ...], result: Any) -> int:
@@ -146,9 +149,9 @@ def authorizer_library() -> Library:
     add("authorizer_serviceaccount", f"{AUTHORIZER}->serviceAccount(string, string) {AUTHORIZER}",
         _service_account)  # fmt: skip
     add("groupcheck_resource", f"{_GROUP_CHECK}->resource(string) {RESOURCE_CHECK}", _resource)
-    for field in ("subresource", "namespace", "name"):
+    for field, setter in _SETTERS.items():
         signature = f"{RESOURCE_CHECK}->{field}(string) {RESOURCE_CHECK}"
-        add(f"resourcecheck_{field}", signature, _setter(field))
+        add(f"resourcecheck_{field}", signature, setter)
     for field in ("fieldSelector", "labelSelector"):
         signature = f"{RESOURCE_CHECK}->{field}(string) {RESOURCE_CHECK}"
         add(f"authorizer_{field.lower()}", signature, lambda held, text: held, _selector_cost)

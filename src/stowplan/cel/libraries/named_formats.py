@@ -37,7 +37,7 @@ def _validate(held: NamedFormat, text: str) -> OptionalValue:
 
 def _cost(values: tuple[Any, ...], result: Any) -> int:
     held, text = values
-    pattern = math.ceil(held.n_pattern * REGEX_FACTOR)
+    pattern: int = math.ceil(held.n_pattern * REGEX_FACTOR)
     return math.ceil((1.0 + len(text)) * STRING_FACTOR) * pattern
 
 

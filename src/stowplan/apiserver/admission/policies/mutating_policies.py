@@ -206,7 +206,7 @@ class _MutationRun:
             after = sub.view.write(obj, after, call)
         elif sub is None and matched.alias is not None:
             after = matched.alias.to_stored(after)
-        head = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
+        head: Tree = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         obj.clear()
         obj.update({**after, **head})
 
@@ -237,7 +237,7 @@ def _applied(value: object, before: Tree, schema: ResourceSchema) -> Tree:
 
 def _decoded(after: Tree, schema: ResourceSchema) -> Tree:
     """A patched object in canonical form, with defaults. Raises ApiError 500."""
-    head = {key: after[key] for key in ("kind", "apiVersion") if key in after}
+    head: Tree = {key: after[key] for key in ("kind", "apiVersion") if key in after}
     try:
         made, texts = schema.decode(after, (), "Strict")
     except BodyDecodeError as error:

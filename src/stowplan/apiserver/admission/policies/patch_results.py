@@ -79,7 +79,7 @@ def json_patch_of(value: tuple[Any, ...]) -> list[Tree]:
     """The operations that an expression has made. Raises PatchError."""
     made: list[Tree] = []
     for one in value:
-        held = {key: found for key, found in one.entries.values()}
+        held = dict(one.entries.values())
         operation: Tree = {"op": held.get("op", ""), "path": held.get("path", "")}
         if held.get("from"):
             operation["from"] = held["from"]

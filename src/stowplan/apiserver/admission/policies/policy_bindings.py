@@ -186,9 +186,7 @@ def check_conditions(
     """Evaluate the match conditions of a policy."""
     if not conditions:
         return ConditionsResult(True)
-    run = evaluation(
-        request, matched, params, variables, CONDITIONS_COST_MAX, with_namespace=False
-    )
+    run = evaluation(request, matched, params, variables, CONDITIONS_COST_MAX, with_namespace=False)
     errors: list[str] = []
     try:
         for one in conditions:

@@ -274,9 +274,7 @@ def _validation_causes(one: Tree, path: str, compiler: PolicyCompiler) -> Iterat
     yield from field_checks.one_of(one.get("reason"), _REASONS, f"{path}.reason")
 
 
-def _annotation_causes(
-    notes: list[Tree], policy: str, compiler: PolicyCompiler
-) -> Iterator[Cause]:
+def _annotation_causes(notes: list[Tree], policy: str, compiler: PolicyCompiler) -> Iterator[Cause]:
     path = "spec.auditAnnotations"
     if len(notes) > _ANNOTATIONS_MAX:
         yield invalid(path, notes, f"must not have more than {_ANNOTATIONS_MAX} auditAnnotations")

@@ -171,12 +171,9 @@ class PolicyCompiler:
             return CompiledExpression(text, error=f"compilation failed: {error}")
         found = program.result_type
         if wanted and found not in wanted:
-            if len(wanted) == 1:
-                error = f"must evaluate to {wanted[0]} but got {found}"
-            else:
-                listed = " ".join(one.name for one in wanted)
-                error = f"must evaluate to one of [{listed}] but got {found}"
-            return CompiledExpression(text, error=error)
+            listed = " ".join(one.name for one in wanted)
+            allowed = str(wanted[0]) if len(wanted) == 1 else f"one of [{listed}]"
+            return CompiledExpression(text, error=f"must evaluate to {allowed} but got {found}")
         if program.fault:
             return CompiledExpression(text, error=f"program instantiation failed: {program.fault}")
         return CompiledExpression(text, program)
