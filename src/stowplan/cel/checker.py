@@ -275,11 +275,9 @@ class _Checker:
             if key in expression.optional:
                 found = self._unwrapped(value, found)
             if wanted is not None and not self.types.assign(found, wanted):
-                shown = self.types.resolve(found, free_to_dyn=True)
-                text = (
-                    f"expected type of field '{key}' is '{wanted}' but provided type is '{shown}'"
-                )
-                self._issues.report(offset, text)
+                provided = self.types.resolve(found, free_to_dyn=True)
+                text = f"expected type of field '{key}' is '{wanted}' but provided type is"
+                self._issues.report(offset, f"{text} '{provided}'")
         return made
 
     def _comprehension(self, loop: Comprehension) -> CelType:

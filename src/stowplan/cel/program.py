@@ -32,7 +32,7 @@ _TOO_DEEP = "expression recursion limit exceeded: 250"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EvaluationOutcome:
     """One evaluation: a value or an error, "" for none, and what it cost. is_over: the cost limit
     ended it."""
 
@@ -66,17 +66,17 @@ class Program:
         except RecursionError:
             raise EvaluationError(_TOO_DEEP) from None
 
-    def outcome(self, variables: Mapping[str, Any], cost_limit: int) -> Outcome:
+    def outcome(self, variables: Mapping[str, Any], cost_limit: int) -> EvaluationOutcome:
         """As `evaluate`; an error is part of the outcome."""
         activation = Activation(variables_of(dict(variables)), cost_limit)
         try:
-            return Outcome(self.step(activation), "", activation.cost)
+            return EvaluationOutcome(self.step(activation), "", activation.cost)
         except RecursionError:
-            return Outcome(None, _TOO_DEEP, activation.cost)
+            return EvaluationOutcome(None, _TOO_DEEP, activation.cost)
         except EvaluationError as error:
-            return Outcome(None, str(error), activation.cost)
+            return EvaluationOutcome(None, str(error), activation.cost)
         except CostLimitError as error:
-            return Outcome(None, str(error), activation.cost, is_over=True)
+            return EvaluationOutcome(None, str(error), activation.cost, is_over=True)
 
 
 @dataclass

@@ -96,8 +96,8 @@ def tokens_of(text: str, issues: Issues) -> list[Token]:
 
 def _unreadable(text: str, start: int, end: int, issues: Issues) -> int:
     """Report letters that are no token; returns where reading goes on."""
-    shown = text[start:end].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-    issues.report(start, f"Syntax error: token recognition error at: '{shown}'")
+    formatted = text[start:end].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    issues.report(start, f"Syntax error: token recognition error at: '{formatted}'")
     return min(end, len(text))
 
 

@@ -49,7 +49,7 @@ _NAMES: tuple[tuple[str, str, _Problems, int], ...] = (
     ("date", "date", _named("date", "invalid date"), 160),
     ("datetime", "datetime", _named("datetime", "invalid datetime"), 160),
 )  # fmt: skip
-_FORMATS = {name: NamedFormat(shown, check, size) for name, shown, check, size in _NAMES}
+_FORMATS = {name: NamedFormat(formatted, check, size) for name, formatted, check, size in _NAMES}
 
 
 @cache

@@ -6,12 +6,12 @@ Source: apiextensions-apiserver v0.36, pkg/apiserver/schema/cel/validation.go
 
 from __future__ import annotations
 
-from stowplan.cel.program import Outcome
+from stowplan.cel.program import EvaluationOutcome
 
 MESSAGE_BYTES_MAX = 5 * 1024
 
 
-def message_of(found: Outcome) -> str:
+def message_of(found: EvaluationOutcome) -> str:
     """The text; "" where the expression failed or gave a text that is no message."""
     if found.error or not isinstance(found.value, str):
         return ""

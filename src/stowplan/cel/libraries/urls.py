@@ -15,7 +15,6 @@ from stowplan.cel.overloads import Library
 from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, MapValue, ValueKind
 
 URL_TYPE = "kubernetes.URL"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _PORT = re.compile(r":[0-9]*")
 _HOST_LETTERS = re.compile(r"[\x00-\x20<>\"^`{}|\\]")

@@ -12,6 +12,7 @@ from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import MergeShape, MergeStrategy, ResourceSchema
+from stowplan.apis.machinery.strconv import int_or_none
 from stowplan.apiserver.crd.custom_resources import CustomSchema
 from stowplan.apiserver.crd.value_validation import LIST_TYPE
 from stowplan.apiserver.patch.json_patch import json_patched
@@ -133,8 +134,11 @@ def _reached(document: Any, path: list[str]) -> tuple[bool, Any]:
     for part in path:
         if isinstance(document, dict) and part in document:
             document = document[part]
-        elif isinstance(document, list) and part.isdigit() and int(part) < len(document):
-            document = document[int(part)]
+        elif isinstance(document, list) and part.isdecimal():
+            index = int_or_none(part)
+            if index is None or index >= len(document):
+                return False, None
+            document = document[index]
         else:
             return False, None
     return isinstance(document, dict | list), document

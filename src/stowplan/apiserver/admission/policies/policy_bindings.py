@@ -121,8 +121,8 @@ def param_resource(call: ApiCall, kind: Tree) -> Resource:
     group, _, version = kind.get("apiVersion", "").rpartition("/")
     found = call.objects.registry.by_kind(group, version, kind.get("kind", ""))
     if found is None:
-        shown = f"{group}/{version}, Kind={kind.get('kind', '')}"
-        text = f"failed to find resource referenced by paramKind: '{shown}'"
+        formatted = f"{group}/{version}, Kind={kind.get('kind', '')}"
+        text = f"failed to find resource referenced by paramKind: '{formatted}'"
         raise PolicyConfigurationError(text, names_binding=False)
     return found
 

@@ -230,11 +230,11 @@ def _condition_causes(spec: Tree) -> Iterator[Cause]:
         seen.add(name)
 
 
-def _compile_causes(found: CompiledExpression, path: str, shown: str = "") -> Iterator[Cause]:
+def _compile_causes(found: CompiledExpression, path: str, formatted: str = "") -> Iterator[Cause]:
     if found.error.startswith("program instantiation failed"):
         yield Cause(path, "InternalError", f"Internal error: {found.error}")
     elif found.error:
-        yield invalid(path, shown or found.text, found.error)
+        yield invalid(path, formatted or found.text, found.error)
 
 
 def _variable_causes(spec: Tree, compiler: PolicyCompiler) -> Iterator[Cause]:

@@ -162,12 +162,12 @@ def _policy_cells(field: str) -> Any:
 
 def _binding_cells(obj: Tree, now: float) -> Iterable[Any]:
     given = obj["spec"].get("paramRef") or {}
-    shown = UNSET
+    formatted = UNSET
     if given.get("name"):
-        shown = f"{given.get('namespace') or '*'}/{given['name']}"
+        formatted = f"{given.get('namespace') or '*'}/{given['name']}"
     elif given.get("selector") is not None:
-        shown = formatted_selector(given["selector"])
-    return (shown,)
+        formatted = formatted_selector(given["selector"])
+    return (formatted,)
 
 
 def _kind(

@@ -15,7 +15,7 @@ from stowplan.apiserver.admission.policies.policy_environments import CompiledEx
 from stowplan.apiserver.admission.policies.request_matching import AdmissionAttributes
 from stowplan.apiserver.crd.rules.typed_values import json_value
 from stowplan.apiserver.expressions.authorizer_library import CelAuthorizer, ResourceCheck
-from stowplan.cel.program import Outcome
+from stowplan.cel.program import EvaluationOutcome
 from stowplan.cel.values import EvaluationError, MapValue
 from stowplan.objects.encoding.tree import Tree
 
@@ -66,7 +66,7 @@ class _LazyVariables(MapValue):
     ) -> None:
         super().__init__()
         self._compiled, self._own, self._budget = compiled, own, budget
-        self._known: dict[str, Outcome] = {}
+        self._known: dict[str, EvaluationOutcome] = {}
 
     def find(self, key: Any) -> tuple[bool, Any]:
         """(True, value) of a variable. Raises EvaluationError, OutOfBudget."""
@@ -98,15 +98,15 @@ class Evaluation:
     values: dict[str, Any]
     budget: Budget
 
-    def outcome(self, compiled: CompiledExpression) -> Outcome:
+    def outcome(self, compiled: CompiledExpression) -> EvaluationOutcome:
         """Value or error of an expression, the error with its text. Raises OutOfBudget."""
         if compiled.program is None:
-            return Outcome(None, f"compilation error: {compiled.error}", 0)
+            return EvaluationOutcome(None, f"compilation error: {compiled.error}", 0)
         found = compiled.program.outcome(self.values, CALL_COST_MAX)
         self.budget.spend(found.cost)
         if found.error:
             text = f"expression '{compiled.text}' resulted in error: {found.error}"
-            return Outcome(None, text, found.cost)
+            return EvaluationOutcome(None, text, found.cost)
         return found
 
 

@@ -28,7 +28,7 @@ from stowplan.objects.encoding.tree import Tree
 
 _RULE_COST_MAX = 10_000_000
 _TOTAL_COST_MAX = 100_000_000
-_N_SHOWN_MAX = 4
+_N_LISTED_MAX = 4
 _REASONS = (
     "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
 )  # fmt: skip
@@ -88,7 +88,7 @@ class _TotalCost:
         if cost >= _TOTAL_COST_MAX // 100:
             self.most.append((cost, path))
             self.most.sort(key=lambda one: -one[0])
-            del self.most[_N_SHOWN_MAX:]
+            del self.most[_N_LISTED_MAX:]
 
 
 def rule_causes(schema: Tree, path: str, schema_causes: list[Cause]) -> list[Cause]:
@@ -184,13 +184,13 @@ def _printed(rule: Tree) -> Tree:
 
 def _cost_text(name: str, cost: int, limit: int) -> str:
     factor = cost / limit
-    shown = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else ""
-    shown = shown or f"{factor:.1f}x"
+    formatted = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else ""
+    formatted = formatted or f"{factor:.1f}x"
     hint = (
         "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays,"
         " maps, and strings are declared)"
     )
-    return f"{name} exceeds budget by factor of {shown} {hint}"
+    return f"{name} exceeds budget by factor of {formatted} {hint}"
 
 
 def _one_rule_causes(

@@ -43,7 +43,6 @@ _UNCHECKED = (
 _NO_BUDGET = (
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )
-_ABSENT = object()
 
 
 @dataclass
@@ -169,21 +168,21 @@ class RuleValidator:
             tree.rules = compiled_rules(tree.node, tree.declared)
         if not tree.rules:
             return
-        shown = value_text(tree.node.get("type", ""))
+        formatted = value_text(tree.node.get("type", ""))
         if self.left <= 0:
-            self._add(path, INVALID, f"Invalid value: {shown}: {_NO_BUDGET}")
+            self._add(path, INVALID, f"Invalid value: {formatted}: {_NO_BUDGET}")
             raise _BudgetSpent
         own = _variables(tree, value, old)
         for rule in tree.rules:
             if rule.program is None:
                 if rule.error:
                     text = f"rule compile error: {rule.error}"
-                    self._add(path, INVALID, f"Invalid value: {shown}: {text}")
+                    self._add(path, INVALID, f"Invalid value: {formatted}: {text}")
                 continue
             if rule.uses_old and old is None and not rule.is_old_optional:
                 continue
             variables = own.optional if rule.is_old_optional else own.plain
-            self._rule(rule, variables, own.plain, value, path, shown, near)
+            self._rule(rule, variables, own.plain, value, path, formatted, near)
 
     def _add(self, path: str, reason: str, message: str) -> None:
         self.causes.append(Cause(path or NO_PATH, reason, message))
@@ -195,18 +194,18 @@ class RuleValidator:
         plain: dict[str, Any],
         value: Any,
         path: str,
-        shown: str,
+        formatted: str,
         near: Counterpart | None,
     ) -> None:
         assert rule.program is not None
         found = rule.program.outcome(variables, CALL_COST_MAX)
         if found.cost > self.left:
-            self._add(path, INVALID, f"Invalid value: {shown}: {_NO_BUDGET}")
+            self._add(path, INVALID, f"Invalid value: {formatted}: {_NO_BUDGET}")
             raise _BudgetSpent
         self.left -= found.cost
         if found.error:
             text = _error_text(found.error, found.is_over, rule.source)
-            self._add(path, INVALID, f"Invalid value: {shown}: {text}")
+            self._add(path, INVALID, f"Invalid value: {formatted}: {text}")
             if found.is_over:
                 raise _BudgetSpent
             return
@@ -216,10 +215,10 @@ class RuleValidator:
         if rule.field_path:
             here = f"{path}.{rule.field_path}" if path else rule.field_path
         detail, spent = self._detail(rule, plain)
-        omits = rule_type(shown) in ("object", "array")
+        omits = rule_type(formatted) in ("object", "array")
         cause = _cause(here, rule.source.get("reason"), value, omits, detail)
         if spent:
-            cause = Cause(here or NO_PATH, INVALID, f"Invalid value: {shown}: {detail}")
+            cause = Cause(here or NO_PATH, INVALID, f"Invalid value: {formatted}: {detail}")
         if not rule.uses_old and near is not None and near.is_same:
             self.warnings.append(f"{cause.field}: {cause.message}")
         else:
@@ -244,9 +243,9 @@ class RuleValidator:
         return (text or _message(rule.source)), False
 
 
-def rule_type(shown: str) -> str:
+def rule_type(formatted: str) -> str:
     """The type of a quoted one."""
-    return shown.strip('"')
+    return formatted.strip('"')
 
 
 @dataclass(frozen=True)
@@ -306,13 +305,13 @@ def _error_text(error: str, is_over: bool, rule: Tree) -> str:
 
 
 def _cause(path: str, reason: str | None, value: Any, omits: bool, detail: str) -> Cause:
-    """omits: the value is not shown."""
+    """omits: the value is not formatted."""
     path = path or NO_PATH
     if reason == FORBIDDEN:
         return Cause(path, FORBIDDEN, f"Forbidden: {detail}")
     if reason == REQUIRED:
         return Cause(path, REQUIRED, f"Required value: {detail}")
-    shown = "" if omits else f": {value_text(value)}"
+    formatted = "" if omits else f": {value_text(value)}"
     if reason == DUPLICATE:
-        return Cause(path, DUPLICATE, f"Duplicate value{shown}")
-    return Cause(path, INVALID, f"Invalid value{shown}: {detail}")
+        return Cause(path, DUPLICATE, f"Duplicate value{formatted}")
+    return Cause(path, INVALID, f"Invalid value{formatted}: {detail}")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from stowplan.apis.machinery.strconv import saturated_int
 from stowplan.apiserver.crd.rules.declared_types import with_object_head
 from stowplan.apiserver.crd.rules.field_names import escaped_name
 from stowplan.apiserver.crd.structural_schema import EMBEDDED
@@ -25,7 +26,9 @@ _UNITS = {
     "hour": 3600 * 10**9, "hours": 3600 * 10**9, "d": 86400 * 10**9, "day": 86400 * 10**9,
     "days": 86400 * 10**9, "w": 7 * 86400 * 10**9,
 }  # fmt: skip
-_DURATION_PART = re.compile(r"(\d+)(?:\.(\d*))?\s*([a-zµ]+)")
+_DURATION_PART = re.compile(r"([0-9]+)(?:\.([0-9]*))?\s*([a-zµ]+)")
+_N_FRACTION_DIGITS_MAX = 18
+"""More do not change a nanosecond count, and these fit int64."""
 
 
 def json_value(value: Any) -> Any:
@@ -91,9 +94,10 @@ def _duration(text: str) -> CelDuration:
         size = _UNITS.get(unit)
         if size is None:
             raise EvaluationError(f"Invalid duration {text}")
-        nanos += int(whole) * size
+        nanos += saturated_int(whole) * size
         if fraction:
-            nanos += int(fraction) * size // 10 ** len(fraction)
+            digits = fraction[:_N_FRACTION_DIGITS_MAX]
+            nanos += saturated_int(digits) * size // 10 ** len(digits)
     return CelDuration(-nanos if text.startswith("-") else nanos)
 
 
