@@ -17,20 +17,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from tests.apiserver.small_cluster import START, Tree, deployment
 
-RULES = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
 DEVICES = [{"cel": {"expression": "true"}}]
-
-
-def definition(schema: Tree) -> Tree:
-    names = {"plural": "cars", "singular": "car", "kind": "Car"}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
-    }
-    spec = {"group": "a.example", "names": names, "scope": "Cluster", "versions": [version]}
-    return {"metadata": {"name": "cars.a.example"}, "spec": spec}
 
 
 def workload(**spec: Any) -> Tree:
@@ -39,10 +26,6 @@ def workload(**spec: Any) -> Tree:
 
 
 CASES: dict[str, tuple[Tree, str]] = {
-    "apiextensions.k8s.io/customresourcedefinitions": (
-        definition(RULES),
-        "x-kubernetes-validations: CEL rules are stored, but not evaluated",
-    ),
     "resource.k8s.io/deviceclasses": (
         {"metadata": {"name": "x"}, "spec": {"selectors": DEVICES}},
         "CEL selectors of devices are stored, but not evaluated",
@@ -116,7 +99,6 @@ def test_every_listed_path_exists() -> None:
     ("path", "obj"),
     [
         ("apps/deployments", deployment("x", 0)),
-        ("apiextensions.k8s.io/customresourcedefinitions", definition({"type": "object"})),
         ("resource.k8s.io/deviceclasses", {"metadata": {"name": "x"}, "spec": {}}),
     ],
 )

@@ -31,6 +31,7 @@ HAND_WRITTEN: Mapping[str, str] = {
     "apiserver/http/protobuf_body.py": "0012-protobuf-bodies.md",
     "driver/client/connection_pool.py": "0013-http.md",
     "driver/http/fast_path.py": "0013-http.md",
+    "apiserver/admission/policies/patch_results.py": "0016-patches.md",
     "apiserver/crd/jsonpath.py": "0015-custom-resources.md",
     "apiserver/crd/structural_schema.py": "0015-custom-resources.md",
     "apiserver/crd/value_validation.py": "0015-custom-resources.md",

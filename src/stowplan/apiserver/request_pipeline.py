@@ -63,6 +63,7 @@ from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND
 from stowplan.apiserver.http.request_options import (
     ListOptions,
     QueryParameters,
+    given_options,
     list_options,
     manager_name,
     object_selector,
@@ -271,6 +272,7 @@ class RequestPipeline:
             manager_name(options, self.request.headers.get("user-agent", "")),
             rng=self.server.rng,
             access=self.server.options.access,
+            options=given_options(self.query),
         )
 
     def _body(self) -> bytes:
@@ -580,6 +582,8 @@ def _as_stored(resource: Resource, obj: Tree) -> Tree:
 
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
+    if resource.custom and obj.get("apiVersion") != resource.api_version:
+        return {**obj, "apiVersion": resource.api_version}
     return obj if resource.alias is None else resource.alias.from_stored(obj)
 
 

@@ -11,6 +11,7 @@ from stowplan.apis.builtin_kinds import KINDS
 from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
+from stowplan.apiserver.admission.policies import policy_kinds
 from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
@@ -18,13 +19,17 @@ from stowplan.framework.problems import ContractError
 GROUPS = (
     "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
     "autoscaling", "batch", "policy",
-    "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
-    "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+    "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
+    "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "discovery.k8s.io", "resource.k8s.io",
 )  # fmt: skip
 """The named groups, in the order of discovery."""
 
 
-BUILTIN_KINDS = (*KINDS, *register(definition_strategy.KIND, *access_reviews.KINDS))
+BUILTIN_KINDS = (
+    *KINDS,
+    *register(definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS),
+)
 """The kinds of apis/, and those that are part of the API server."""
 
 

@@ -6,7 +6,8 @@ Source: cel-go v0.26, common/types/types.go and checker/types.go.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 _FORM = re.compile(r"[\w.]+|[(),]")
@@ -27,11 +28,12 @@ _DYNAMIC = frozenset({"dyn", "any", "error"})
 @dataclass(frozen=True, slots=True)
 class CelType:
     """A type. name: of a primitive, constructor (`list`, `map`, `type`, `optional_type`), object,
-    or a type parameter (one capital letter, or a fresh one that begins with `_`)."""
+    or a type parameter (one capital letter, or a fresh one that begins with `_`). fields: of an
+    object whose fields are known, None for other types; types of one name are the same type."""
 
     name: str
     parameters: tuple[CelType, ...] = ()
-    fields: tuple[tuple[str, CelType], ...] = ()
+    fields: Mapping[str, CelType] | None = field(default=None, compare=False)
 
     @property
     def is_parameter(self) -> bool:

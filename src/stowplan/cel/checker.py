@@ -7,6 +7,7 @@ Kubernetes has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from stowplan.cel.cel_types import (
     BOOL,
@@ -33,7 +34,9 @@ from stowplan.cel.syntax_tree import (
     Issues,
     ListLiteral,
     MapLiteral,
+    ObjectLiteral,
     Selection,
+    qualified_name,
 )
 from stowplan.cel.values import Uint
 
@@ -46,28 +49,48 @@ _LITERALS: dict[type, CelType] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class CheckedTypes:
+    """What the checker found. result: type of the expression. by_node: type of each node, by its
+    id. variables: names of the environment that it reads."""
+
+    result: CelType
+    by_node: Mapping[int, CelType]
+    variables: frozenset[str]
+
+
 def check(
-    expression: Expression, issues: Issues, library: Library, variables: Mapping[str, CelType]
-) -> CelType:
-    """The type of an expression, with calls resolved in place; issues are reported."""
-    checker = _Checker(issues, library, variables)
+    expression: Expression,
+    issues: Issues,
+    library: Library,
+    variables: Mapping[str, CelType],
+    objects: Mapping[str, CelType] | None = None,
+) -> CheckedTypes:
+    """Types of an expression, with calls resolved in place; issues are reported.
+
+    objects: types that expressions may construct, by name.
+    """
+    checker = _Checker(issues, library, variables, objects or {})
     found = checker.type_of(expression)
-    return checker.types.resolve(found, free_to_dyn=True)
-
-
-def qualified_name(expression: Expression | None) -> str:
-    """`a.b.c` of a chain of names, "" for anything else."""
-    if isinstance(expression, Identifier):
-        return expression.name
-    if isinstance(expression, Selection) and not expression.is_test and not expression.is_optional:
-        outer = qualified_name(expression.operand)
-        return f"{outer}.{expression.field}" if outer else ""
-    return ""
+    by_node = {
+        node: checker.types.resolve(one, free_to_dyn=True) for node, one in checker.found.items()
+    }
+    result = checker.types.resolve(found, free_to_dyn=True)
+    return CheckedTypes(result, by_node, frozenset(checker.variables))
 
 
 class _Checker:
-    def __init__(self, issues: Issues, library: Library, variables: Mapping[str, CelType]) -> None:
+    def __init__(
+        self,
+        issues: Issues,
+        library: Library,
+        variables: Mapping[str, CelType],
+        objects: Mapping[str, CelType],
+    ) -> None:
         self.types = Substitution()
+        self.found: dict[int, CelType] = {}
+        self.variables: set[str] = set()
+        self._objects = objects
         self._issues = issues
         self._functions = library.functions
         self._scopes: list[Mapping[str, CelType]] = [variables]
@@ -76,25 +99,31 @@ class _Checker:
         """The type of an expression, as far as it is known."""
         match expression:
             case Constant():
-                return _LITERALS[type(expression.value)]
+                found = _LITERALS[type(expression.value)]
             case Identifier():
-                return self._identifier(expression)
+                found = self._identifier(expression)
             case Selection():
-                return self._selection(expression)
+                found = self._selection(expression)
             case FunctionCall():
-                return self._call(expression)
+                found = self._call(expression)
             case ListLiteral():
-                return self._list(expression)
+                found = self._list(expression)
             case MapLiteral():
-                return self._map(expression)
+                found = self._map(expression)
+            case ObjectLiteral():
+                found = self._object(expression)
             case Comprehension():
-                return self._comprehension(expression)
+                found = self._comprehension(expression)
+        self.found[id(expression)] = found
+        return found
 
     def _variable(self, name: str) -> CelType | None:
         name = name.removeprefix(".")
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
+        for depth in range(len(self._scopes) - 1, -1, -1):
+            if name in self._scopes[depth]:
+                if depth == 0:
+                    self.variables.add(name)
+                return self._scopes[depth][name]
         return CelType("type", (cel_type(name),)) if name in TYPE_NAMES else None
 
     def _identifier(self, expression: Identifier) -> CelType:
@@ -111,6 +140,10 @@ class _Checker:
         name = qualified_name(expression)
         if name in TYPE_NAMES:
             return CelType("type", (cel_type(name),))
+        if name in self._scopes[0]:
+            # A variable whose name has a point.
+            expression.variable = name
+            return self._scopes[0][name]
         operand = self.types.resolve(self.type_of(expression.operand))
         was_optional = operand.name == "optional_type"
         target = operand.parameters[0] if was_optional else operand
@@ -124,10 +157,10 @@ class _Checker:
     def _field(self, expression: Selection, target: CelType) -> CelType:
         if target.name == "map":
             return target.parameters[1]
-        if target.fields:
-            for name, found in target.fields:
-                if name == expression.field:
-                    return found
+        if target.fields is not None:
+            found = target.fields.get(expression.field)
+            if found is not None:
+                return found
             self._issues.report(expression.offset, f"undefined field '{expression.field}'")
             return ERROR
         if target.is_parameter:
@@ -227,6 +260,25 @@ class _Checker:
         if keys is None or values is None:
             return CelType("map", (self.types.fresh(), self.types.fresh()))
         return CelType("map", (keys, values))
+
+    def _object(self, expression: ObjectLiteral) -> CelType:
+        name = expression.name.removeprefix(".")
+        made = self._objects.get(name)
+        if made is None or made.fields is None:
+            self._undeclared(expression.offset, expression.name)
+            return ERROR
+        for key, value, offset in expression.fields:
+            wanted = made.fields.get(key)
+            if wanted is None:
+                self._issues.report(offset, f"undefined field '{key}'")
+            found = self.type_of(value)
+            if key in expression.optional:
+                found = self._unwrapped(value, found)
+            if wanted is not None and not self.types.assign(found, wanted):
+                provided = self.types.resolve(found, free_to_dyn=True)
+                text = f"expected type of field '{key}' is '{wanted}' but provided type is"
+                self._issues.report(offset, f"{text} '{provided}'")
+        return made
 
     def _comprehension(self, loop: Comprehension) -> CelType:
         over = self.types.resolve(self.type_of(loop.range))

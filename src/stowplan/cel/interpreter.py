@@ -21,7 +21,9 @@ from stowplan.cel.syntax_tree import (
     Identifier,
     ListLiteral,
     MapLiteral,
+    ObjectLiteral,
     Selection,
+    walk,
 )
 from stowplan.cel.values import (
     NO_OVERLOAD,
@@ -29,6 +31,7 @@ from stowplan.cel.values import (
     CostLimitError,
     EvaluationError,
     MapValue,
+    ObjectValue,
     OptionalValue,
     TypeValue,
     equal,
@@ -37,6 +40,7 @@ from stowplan.cel.values import (
 
 LIST_COST = 10
 MAP_COST = 30
+OBJECT_COST = 40
 
 
 class Activation:
@@ -76,6 +80,8 @@ def plan(expression: Expression) -> Step:
             return _list(expression)
         case MapLiteral():
             return _map(expression)
+        case ObjectLiteral():
+            return _object(expression)
         case Comprehension():
             return _loop(expression)
 
@@ -142,6 +148,8 @@ def _qualified(container: Any, key: Any, *, is_optional: bool) -> Any:
 
 
 def _selection(expression: Selection) -> Step:
+    if expression.variable:
+        return _identifier(Identifier(expression.variable, expression.offset))
     operand = plan(expression.operand)
     key, is_optional = expression.field, expression.is_optional
     cost = 1 if _is_attribute(expression.operand) else 2
@@ -219,6 +227,26 @@ def _map(expression: MapLiteral) -> Step:
     return run
 
 
+def _object(expression: ObjectLiteral) -> Step:
+    steps = [(name, plan(value)) for name, value, _ in expression.fields]
+    type_name, optional = expression.name.removeprefix("."), expression.optional
+
+    def run(activation: Activation) -> Any:
+        pairs = []
+        for name, step in steps:
+            value = step(activation)
+            if name in optional:
+                value = _as_optional(value)
+                if not value.has_value:
+                    continue
+                value = value.value
+            pairs.append((name, value))
+        activation.spend(OBJECT_COST)
+        return ObjectValue(type_name, pairs)
+
+    return run
+
+
 def _call(call: FunctionCall) -> Step:
     special = _SPECIAL.get(call.function)
     if special is not None:
@@ -273,6 +301,22 @@ def _is_folded(call: FunctionCall, arguments: list[Expression]) -> bool:
     elements = arguments[1].elements
     kinds = {type(one.value) if isinstance(one, Constant) else None for one in elements}
     return len(kinds) == 1 and None not in kinds
+
+
+def instantiation_fault(expression: Expression) -> str:
+    """Error of the first conversion of a constant that fails, which the original evaluates before
+    it runs the expression; "" for none."""
+    for one in walk(expression):
+        if not isinstance(one, FunctionCall) or one.function not in _CONVERSIONS:
+            continue
+        if one.target is None and _is_folded(one, one.arguments):
+            (argument,) = one.arguments
+            assert isinstance(argument, Constant)
+            try:
+                choose(one.overloads, (argument.value,)).run(argument.value)
+            except EvaluationError as error:
+                return str(error)
+    return ""
 
 
 def _folded(steps: list[Step], overloads: tuple[Overload, ...]) -> Step:

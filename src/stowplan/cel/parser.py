@@ -16,7 +16,9 @@ from stowplan.cel.syntax_tree import (
     Issues,
     ListLiteral,
     MapLiteral,
+    ObjectLiteral,
     Selection,
+    qualified_name,
 )
 from stowplan.cel.tokens import (
     END,
@@ -175,6 +177,7 @@ class _CelParser:
                     found = expanded(call, self._issues)
                 else:
                     found = Selection(found, name.text, token.offset, is_optional=optional)
+                    found = self._object(found)
             elif self._take("[") is not None:
                 optional = self._take("?") is not None
                 key = self._expression()
@@ -240,9 +243,31 @@ class _CelParser:
             raise _SyntaxStop
         opening = self._take("(")
         if opening is None:
-            return Identifier(prefix + token.text, token.offset)
+            return self._object(Identifier(prefix + token.text, token.offset))
         call = FunctionCall(prefix + token.text, self._arguments(")"), opening.offset)
         return expanded(call, self._issues)
+
+    def _object(self, name: Expression) -> Expression:
+        """`a.b.Name{...}`, or the name where no brace follows."""
+        words = qualified_name(name)
+        opening = self._take("{") if words else None
+        if opening is None:
+            return name
+        fields: list[tuple[str, Expression, int]] = []
+        optional: set[str] = set()
+        while self._take("}") is None:
+            is_optional = self._take("?") is not None
+            key = self._take(IDENTIFIER) or self._take(QUOTED_IDENTIFIER)
+            if key is None:
+                raise self._stop(f"mismatched input '{self._next.text}' expecting IDENTIFIER")
+            colon = self._expect(":")
+            fields.append((key.text, self._expression(), colon.offset))
+            if is_optional:
+                optional.add(key.text)
+            if self._take(",") is None:
+                self._expect("}")
+                break
+        return ObjectLiteral(words, fields, opening.offset, frozenset(optional))
 
     def _list(self, opening: Token) -> Expression:
         elements: list[Expression] = []

@@ -5,6 +5,7 @@ Source: cel-spec, doc/langdef.md; cel-go v0.26, common/ast and common/errors.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -31,13 +32,15 @@ class Identifier:
 
 @dataclass(slots=True)
 class Selection:
-    """`operand.field`. is_test: it is the argument of `has`. is_optional: `operand.?field`."""
+    """`operand.field`. is_test: it is the argument of `has`. is_optional: `operand.?field`.
+    variable: the name of a variable that the whole is, filled by the checker."""
 
     operand: Expression
     field: str
     offset: int
     is_test: bool = False
     is_optional: bool = False
+    variable: str = ""
 
 
 @dataclass(slots=True)
@@ -73,6 +76,17 @@ class MapLiteral:
 
 
 @dataclass(slots=True)
+class ObjectLiteral:
+    """`Name{field: value, ?other: value}`. fields: name, value and place of each. optional: names
+    of those that are left out where they are none."""
+
+    name: str
+    fields: list[tuple[str, Expression, int]]
+    offset: int
+    optional: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
 class Comprehension:
     """A loop over a list or map, to which macros expand.
 
@@ -91,8 +105,52 @@ class Comprehension:
 
 
 Expression: TypeAlias = (
-    Constant | Identifier | Selection | FunctionCall | ListLiteral | MapLiteral | Comprehension
+    Constant
+    | Identifier
+    | Selection
+    | FunctionCall
+    | ListLiteral
+    | MapLiteral
+    | ObjectLiteral
+    | Comprehension
 )
+
+
+def qualified_name(expression: Expression | None) -> str:
+    """`a.b.c` of a chain of names, "" for anything else."""
+    if isinstance(expression, Identifier):
+        return expression.name
+    if isinstance(expression, Selection) and not expression.is_test and not expression.is_optional:
+        outer = qualified_name(expression.operand)
+        return f"{outer}.{expression.field}" if outer else ""
+    return ""
+
+
+def parts_of(expression: Expression) -> list[Expression]:
+    """The direct parts of an expression, in the order in which they are planned."""
+    match expression:
+        case Selection():
+            return [expression.operand]
+        case FunctionCall():
+            target = [] if expression.target is None else [expression.target]
+            return [*target, *expression.arguments]
+        case ListLiteral():
+            return list(expression.elements)
+        case MapLiteral():
+            return [one for entry in expression.entries for one in entry]
+        case ObjectLiteral():
+            return [value for _, value, _ in expression.fields]
+        case Comprehension():
+            loop = expression
+            return [loop.range, loop.initial, loop.condition, loop.step, loop.result]
+    return []
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """An expression and all below it; parts come before their whole."""
+    for part in parts_of(expression):
+        yield from walk(part)
+    yield expression
 
 
 @dataclass(slots=True)

@@ -38,6 +38,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
+_HALVES = frozenset("=&|")
 _ESCAPES = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",
@@ -70,8 +71,9 @@ def tokens_of(text: str, issues: Issues) -> list[Token]:
     while place < len(text):
         match = _PATTERN.match(text, place)
         if match is None:
-            issues.report(place, f"Syntax error: token recognition error at: '{text[place]}'")
-            place += 1
+            # Half of an operator is read up to the letter that does not continue it.
+            end = place + (2 if text[place] in _HALVES else 1)
+            place = _unreadable(text, place, end, issues)
             continue
         kind, found = match.lastgroup, match.group()
         end = match.end()
@@ -90,6 +92,13 @@ def tokens_of(text: str, issues: Issues) -> list[Token]:
         place = end
     tokens.append(Token(END, END, len(text)))
     return tokens
+
+
+def _unreadable(text: str, start: int, end: int, issues: Issues) -> int:
+    """Report letters that are no token; returns where reading goes on."""
+    formatted = text[start:end].replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    issues.report(start, f"Syntax error: token recognition error at: '{formatted}'")
+    return min(end, len(text))
 
 
 def _number(kind: str, text: str, offset: int, issues: Issues) -> Any:
@@ -119,9 +128,7 @@ def _string(text: str, start: int, opening: str, issues: Issues) -> tuple[Token 
             break
         place += 2 if text[place] == "\\" and not raw else 1
     if not text.startswith(quote, place):
-        rest = text[start : start + len(opening)]
-        issues.report(start, f"Syntax error: token recognition error at: '{rest}'")
-        return None, start + len(opening)
+        return None, _unreadable(text, start, place + 1, issues)
     body = text[start + len(opening) : place]
     end = place + len(quote)
     value: Any = body if raw else _unescaped(body, binary, start, issues)

@@ -9,7 +9,7 @@ Source: cel-spec, doc/langdef.md (Values, Equality, Ordering); cel-go v0.26, com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,44 @@ class OptionalValue:
 NONE_VALUE = OptionalValue(False)
 
 
+class SetList(tuple[Any, ...]):
+    """A list whose order does not count."""
+
+    __slots__ = ()
+
+
+class KeyedList(tuple[Any, ...]):
+    """A list of maps that are told apart by the values of some keys, whose order does not count."""
+
+    keys: tuple[str, ...] = ()
+
+    def key_of_item(self, item: Any) -> tuple[Any, ...]:
+        """The values of the keys."""
+        return tuple(key_of(item.find(key)[1]) for key in self.keys)
+
+    def by_key(self) -> dict[tuple[Any, ...], Any]:
+        """The items; of equal keys the last counts."""
+        return {self.key_of_item(item): item for item in self}
+
+
+def with_keys(items: Iterable[Any], keys: tuple[str, ...]) -> KeyedList:
+    """A list of maps with keys."""
+    made = KeyedList(items)
+    made.keys = keys
+    return made
+
+
+def joined_lists(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`left + right`; items of a set or of a list with keys occur once."""
+    if isinstance(left, SetList):
+        return SetList([*left, *(one for one in right if not any(equal(one, x) for x in left))])
+    if isinstance(left, KeyedList):
+        held = left.by_key()
+        held.update((left.key_of_item(item), item) for item in right)
+        return with_keys(held.values(), left.keys)
+    return tuple(left) + tuple(right)
+
+
 class MapValue:
     """A map. The key of `entries` is `key_of` of the key; its value has key and value."""
 
@@ -107,6 +145,17 @@ class DefaultMapValue(MapValue):
         return (True, value) if found else (True, EMPTY_MAP)
 
 
+class ObjectValue(MapValue):
+    """A constructed object. name: of its type."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """pairs: names of fields and their values."""
+        super().__init__(pairs)
+        self.name = name
+
+
 def key_of(key: Any) -> Any:
     """A key for Python's dict: numbers that are equal have the same."""
     if isinstance(key, bool):
@@ -141,6 +190,8 @@ _KINDS: dict[type, str] = {
     str: "string",
     bytes: "bytes",
     tuple: "list",
+    SetList: "list",
+    KeyedList: "list",
     MapValue: "map",
     DefaultMapValue: "map",
     type(None): "null_type",
@@ -155,12 +206,14 @@ NUMBERS = frozenset({"int", "uint", "double"})
 def kind_of(value: Any) -> str:
     """The name of the value's type."""
     kind = _KINDS.get(type(value))
+    if kind is None and isinstance(value, ObjectValue):
+        return value.name
     return LIBRARY_KINDS[type(value)].name if kind is None else kind
 
 
 def size_of(value: Any) -> int:
     """Size as cost counts it: length of what has one, else 1."""
-    if isinstance(value, str | bytes | tuple | MapValue):
+    if isinstance(value, Sized):
         return len(value)
     if isinstance(value, OptionalValue) and value.has_value:
         return size_of(value.value)
@@ -175,7 +228,7 @@ def equal(left: Any, right: Any) -> bool:
     if kind != other:
         return False
     if isinstance(left, tuple):
-        return len(left) == len(right) and all(map(equal, left, right))
+        return len(left) == len(right) and _lists_equal(left, right)
     if isinstance(left, MapValue):
         return _maps_equal(left, right)
     if isinstance(left, OptionalValue):
@@ -184,6 +237,18 @@ def equal(left: Any, right: Any) -> bool:
         return equal(left.value, right.value)
     library = LIBRARY_KINDS.get(type(left))
     return bool(left == right) if library is None else library.equal(left, right)
+
+
+def _lists_equal(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    if isinstance(left, SetList):
+        return all(any(equal(one, other) for other in left) for one in right)
+    if isinstance(left, KeyedList):
+        held = left.by_key()
+        keys = [left.key_of_item(item) for item in right]
+        return all(
+            key in held and equal(held[key], item) for key, item in zip(keys, right, strict=True)
+        )
+    return all(map(equal, left, right))
 
 
 def _maps_equal(left: MapValue, right: MapValue) -> bool:

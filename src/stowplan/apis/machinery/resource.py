@@ -118,7 +118,8 @@ class ApiCall:
     `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
     append. rng: the server's generator. access: who may do what. manager: the name under which
-    managedFields record the write.
+    managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
+    PatchOptions that the request gave.
     """
 
     objects: ObjectClient
@@ -135,6 +136,7 @@ class ApiCall:
     manager: str = ""
     rng: np.random.Generator = field(kw_only=True)
     access: AccessControl = field(kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,23 +9,18 @@ from __future__ import annotations
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.objects.encoding.tree import Tree
 
-_RULES = "x-kubernetes-validations"
-_RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"
 _CEL_TEXT = "CEL selectors of devices are stored, but not evaluated"
-_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _DEVICES = (
     "resource.k8s.io/deviceclasses",
     "resource.k8s.io/resourceclaims",
     "resource.k8s.io/resourceclaimtemplates",
 )
-PATHS = frozenset({*_DEVICES, _DEFINITIONS})
+PATHS = frozenset(_DEVICES)
 """The kinds whose objects may have such features."""
 
 
 def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
     """Texts about the features of an object that have no effect."""
-    if path == _DEFINITIONS and _has_field(obj.get("spec"), _RULES):
-        return [_RULES_TEXT]
     if path in _DEVICES and _has_field(obj.get("spec"), "cel"):
         return [_CEL_TEXT]
     return []

@@ -13,6 +13,10 @@ from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSe
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
+from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
+from stowplan.apiserver.admission.policies.validating_policies import (
+    ValidatingAdmissionPolicies,
+)
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
@@ -37,5 +41,7 @@ def default_admission() -> tuple[AdmissionPlugin, ...]:
         PersistentVolumeClaimResize(),
         RuntimeClassAdmission(),
         PodTopologyLabels(),
+        MutatingAdmissionPolicies(),
+        ValidatingAdmissionPolicies(),
         ResourceQuotaAdmission(),
     )

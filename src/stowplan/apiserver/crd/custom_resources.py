@@ -29,6 +29,13 @@ from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import UnknownFields
 from stowplan.apis.subresources.scale import CustomScaleView
 from stowplan.apiserver.crd.jsonpath import JsonPath, column_text
+from stowplan.apiserver.crd.rules.correlation import Counterpart
+from stowplan.apiserver.crd.rules.rule_validator import (
+    RuleNode,
+    RuleValidator,
+    rule_tree,
+    unchecked_rules,
+)
 from stowplan.apiserver.crd.structural_schema import (
     DEFAULTING_STEPS_MAX,
     DefaultingBudget,
@@ -135,6 +142,7 @@ class CustomStrategy(ResourceStrategy):
         self._structure = structure
         self._status = status
         self._scale = scale
+        self._rules = rule_tree(structure, True)
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         if self._ending:
@@ -150,22 +158,27 @@ class CustomStrategy(ResourceStrategy):
         if self._status:
             restore_field(new, old, "status")
         generation = old["metadata"].get("generation", 0)
-        new["metadata"]["generation"] = generation + (_without_head(new) != _without_head(old))
+        # The stored object may be of another version, which differs in its name only.
+        same = _without_head({**new, "apiVersion": ""}) == _without_head({**old, "apiVersion": ""})
+        new["metadata"]["generation"] = generation + (not same)
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        yield from ValueValidator().check(_without_head(obj), self._structure)
-        yield from self._scaled(obj)
-        yield from list_causes(_without_head(obj), self._structure)
+        causes = ValueValidator().check(_without_head(obj), self._structure)
+        causes += [*self._scaled(obj), *list_causes(_without_head(obj), self._structure)]
+        yield from causes
+        yield from broken_rules(self._rules, self._structure, obj, None, causes, call)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
         wrong = list(_type_causes(new, call.resource))
         if wrong:
             yield from wrong
             return
-        yield from ValueValidator().check(_without_head(new), self._structure, _without_head(old))
-        yield from self._scaled(new)
+        causes = ValueValidator().check(_without_head(new), self._structure, _without_head(old))
+        causes += self._scaled(new)
         if not any(list_causes(_without_head(old), self._structure)):
-            yield from list_causes(_without_head(new), self._structure)
+            causes += list_causes(_without_head(new), self._structure)
+        yield from causes
+        yield from broken_rules(self._rules, self._structure, new, old, causes, call)
 
     def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
         had = set(old["metadata"].get("finalizers", ())) if old is not None else set()
@@ -195,6 +208,7 @@ class CustomStatusStrategy(ResourceStrategy):
 
     def __init__(self, structure: Tree) -> None:
         self._structure = structure
+        self._rules = rule_tree(structure, True)
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         version = new["metadata"].get("resourceVersion")
@@ -213,12 +227,37 @@ class CustomStatusStrategy(ResourceStrategy):
             new["status"] = status
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        causes: list[Cause] = []
         below = (self._structure.get("properties") or {}).get("status")
         if below is not None and "status" in new:
             was = {"old": old["status"]} if "status" in old else {}
-            yield from ValueValidator("status").check(new["status"], below, **was)
+            causes += ValueValidator("status").check(new["status"], below, **was)
         if not any(list_causes(_without_head(old), self._structure)):
-            yield from list_causes(_without_head(new), self._structure)
+            causes += list_causes(_without_head(new), self._structure)
+        yield from causes
+        yield from broken_rules(self._rules, self._structure, new, old, causes, call)
+
+
+def broken_rules(
+    rules: RuleNode | None,
+    structure: Tree,
+    obj: Tree,
+    old: Tree | None,
+    causes: list[Cause],
+    call: ApiCall,
+) -> Iterator[Cause]:
+    """Causes of broken rules; rules that an unchanged part breaks warn. causes: found before."""
+    if rules is None:
+        return
+    unchecked = unchecked_rules(causes)
+    if unchecked is not None:
+        yield unchecked
+        return
+    validator = RuleValidator()
+    counterpart = None if old is None else Counterpart(obj, old, structure)
+    validator.check(rules, obj, old, counterpart=counterpart)
+    call.warnings.extend(validator.warnings)
+    yield from validator.causes
 
 
 def _type_causes(obj: Tree, resource: Resource) -> Iterator[Cause]:

@@ -17,21 +17,13 @@ from itertools import accumulate
 
 import re2
 
+from stowplan.cel.pattern_errors import go_pattern_error
+
 MEMORY_MAX = 8 << 20
 """Memory of one pattern in bytes, its DFA cache included."""
 NESTED_MAX = 999
 """Maximum nesting of groups; RE2 takes quadratic time in it."""
 CACHED_PATTERNS_MAX = 128
-_GO_TEXTS = {
-    "bad repetition operator": "invalid nested repetition operator",
-    "invalid named capture group": "invalid named capture",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-    "invalid repetition size": "invalid repeat count",
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "trailing \\": "trailing backslash at end of expression",
-}
 _SIGNS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|[()]", re.DOTALL)
 
 
@@ -58,7 +50,7 @@ class SchemaPattern:
             self._compiled = re2.compile(_encoded(pattern), options)
         except re2.error as error:
             raise PatternError(
-                _go_error_text(error.args[0].decode(errors="replace"), pattern)
+                go_pattern_error(error.args[0].decode(errors="replace"), pattern)
             ) from None
 
     def found_in(self, text: str) -> bool:
@@ -69,14 +61,6 @@ class SchemaPattern:
 def _encoded(text: str) -> bytes:
     """UTF-8; a lone surrogate, which JSON can contain, counts as a character."""
     return text.encode(errors="surrogatepass")
-
-
-def _go_error_text(message: str, pattern: str) -> str:
-    """Go's error for an error of RE2 such as `missing ]: [a`."""
-    if message.startswith("pattern too large"):
-        return f"expression too large: `{pattern}`"
-    problem, _, part = message.partition(": ")
-    return f"{_GO_TEXTS.get(problem, problem)}: `{part}`"
 
 
 @lru_cache(maxsize=CACHED_PATTERNS_MAX)

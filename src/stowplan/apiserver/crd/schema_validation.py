@@ -7,12 +7,14 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.validation import field_checks
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
+from stowplan.apiserver.crd.rules.definition_checks import rule_causes, rule_form_causes
+from stowplan.apiserver.crd.rules.rule_validator import RuleValidator, rule_tree
 from stowplan.apiserver.crd.structural_schema import (
     EMBEDDED,
     EMBEDDED_FIELDS,
@@ -67,9 +69,11 @@ def schema_causes(schema: Tree, path: str, statuses: bool) -> list[Cause]:
     ]
     if structural:
         causes += sorted(structural, key=lambda one: f"{one.field}: {one.message}")
-    else:
-        causes += _default_causes(schema, here)
-    return [*causes, *_unsupported_causes(schema, _SchemaPosition(here, root=True))]
+        return [*causes, *_unsupported_causes(schema, _SchemaPosition(here, root=True))]
+    defaults = list(_default_causes(schema, here))
+    unsupported = list(_unsupported_causes(schema, _SchemaPosition(here, root=True)))
+    rules = [] if defaults else rule_causes(schema, here, unsupported)
+    return [*causes, *defaults, *unsupported, *rules]
 
 
 def _has_reference(schema: Tree) -> bool:
@@ -266,9 +270,23 @@ def _default_causes(node: Tree, path: str) -> Iterator[Cause]:
         prune_unknown(default, node, bool(node.get(EMBEDDED)), unknown)
         if unknown:
             yield invalid(f"{path}.default", default, "must not have unknown fields")
-        yield from ValueValidator(f"{path}.default").check(default, node)
+        wrong = ValueValidator(f"{path}.default").check(default, node)
+        yield from wrong or _broken_by_default(default, node, f"{path}.default")
     for where, below in sub_schemas(node, path):
         yield from _default_causes(below, where)
+
+
+def _broken_by_default(default: Any, node: Tree, path: str) -> list[Cause]:
+    """Rules that a default breaks, as a value that stays or as a new one."""
+    rules = rule_tree(node, False)
+    if rules is None:
+        return []
+    for old in (default, None):
+        validator = RuleValidator()
+        validator.check(rules, default, old, path)
+        if validator.causes:
+            return validator.causes
+    return []
 
 
 def sub_schemas(node: Tree, path: str) -> Iterator[tuple[str, Tree]]:
@@ -358,6 +376,7 @@ def _kubernetes_causes(node: Tree, path: str) -> Iterator[Cause]:
     yield from _list_key_causes(node, path)
     if node.get(LIST_TYPE) in ("set", "map") and isinstance(node.get("items"), dict):
         yield from _list_item_causes(node, path)
+    yield from rule_form_causes(node, path)
 
 
 def _set_item_causes(items: Tree, path: str) -> Iterator[Cause]:

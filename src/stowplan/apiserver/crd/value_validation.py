@@ -1,6 +1,6 @@
 """Validation of values against the schema of a custom kind.
 
-CEL rules (`x-kubernetes-validations`) are stored and not evaluated.
+Rules in CEL (`x-kubernetes-validations`) are in `rules/`.
 
 Source: kube-openapi, pkg/validation/validate; the texts of pkg/validation/errors.
 """

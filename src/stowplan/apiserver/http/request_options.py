@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -266,6 +267,21 @@ def _agent_name(user_agent: str) -> str:
             sent = sent.encode("latin-1").decode()
     printable = "".join(letter for letter in sent if letter.isprintable())
     return printable.encode()[:FIELD_MANAGER_LENGTH_MAX].decode(errors="ignore")
+
+
+def given_options(query: QueryParameters) -> dict[str, Any]:
+    """The fields of the options of a write that the request gives."""
+    if query.is_empty:
+        return {}
+    made: dict[str, Any] = {}
+    if query.all("dryRun"):
+        made["dryRun"] = query.all("dryRun")
+    for name in ("fieldManager", "fieldValidation"):
+        if query.text(name):
+            made[name] = query.text(name)
+    if query.flag("force") is not None:
+        made["force"] = query.flag("force")
+    return made
 
 
 def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:

@@ -134,7 +134,29 @@ def _intersects(held: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _product(factor: int) -> Callable[[tuple[Any, ...], Any], int]:
-    return lambda values, result: factor * size_of(values[0]) * size_of(values[1])
+    return lambda values, result: 1 + factor * size_of(values[0]) * size_of(values[1])
+
+
+# A call that makes a list costs 1, and 10 for the list.
+_NEW_LIST = 11
+
+
+def _output(values: tuple[Any, ...], result: Any) -> int:
+    return _NEW_LIST + size_of(result)
+
+
+def _flattened(values: tuple[Any, ...], result: Any) -> int:
+    depth = values[1] if len(values) > 1 else 1
+    return _NEW_LIST + depth * size_of(values[0])
+
+
+def _self_compared(index: int) -> Callable[[tuple[Any, ...], Any], int]:
+    def cost(values: tuple[Any, ...], result: Any) -> int:
+        held = values[index]
+        factor = 2.1 if held and isinstance(held[0], str | bytes) else 2.0
+        return _NEW_LIST + int(len(held) * len(held) * factor)
+
+    return cost
 
 
 def list_library() -> Library:
@@ -150,16 +172,18 @@ def list_library() -> Library:
         add(f"list_{kind}_sum", f"list({kind})->sum() {kind}", _sum_from(zero), _whole)
     add("list_a_index_of_int", "list(A)->indexOf(A) int", _index_of, _whole)
     add("list_a_last_index_of_int", "list(A)->lastIndexOf(A) int", _last_index_of, _whole)
-    add("list_slice", "list(T)->slice(int, int) list(T)", _slice)
-    add("list_flatten", "list(list(T))->flatten() list(T)", _flatten)
-    add("list_flatten_int", "list(dyn)->flatten(int) list(dyn)", _flatten)
-    add("list_distinct", "list(T)->distinct() list(T)", _distinct)
-    add("list_reverse", "list(T)->reverse() list(T)", lambda held: held[::-1])
+    add("list_slice", "list(T)->slice(int, int) list(T)", _slice, _output)
+    add("list_flatten", "list(list(T))->flatten() list(T)", _flatten, _flattened)
+    add("list_flatten_int", "list(dyn)->flatten(int) list(dyn)", _flatten, _flattened)
+    add("list_distinct", "list(T)->distinct() list(T)", _distinct, _self_compared(0))
+    add("list_reverse", "list(T)->reverse() list(T)", lambda held: held[::-1], _output)
     for kind in _ORDERED:
-        add(f"list_{kind}_sort", f"list({kind})->sort() list({kind})", _sort)
+        add(f"list_{kind}_sort", f"list({kind})->sort() list({kind})", _sort,
+            _self_compared(0))  # fmt: skip
         signature = f"list(T)->@sortByAssociatedKeys(list({kind})) list(T)"
-        add(f"list_{kind}_sortByAssociatedKeys", signature, _sort_by_keys)
-    add("lists_range", "lists.range(int) list(int)", _range)
+        add(f"list_{kind}_sortByAssociatedKeys", signature, _sort_by_keys,
+            _self_compared(1))  # fmt: skip
+    add("lists_range", "lists.range(int) list(int)", _range, _output)
     add("list_sets_contains_list", "sets.contains(list(T), list(T)) bool", _contains, _product(1))
     add("list_sets_equivalent_list", "sets.equivalent(list(T), list(T)) bool",
         lambda one, two: _contains(one, two) and _contains(two, one), _product(2))  # fmt: skip

@@ -35,7 +35,7 @@ def parse_duration(text: str) -> CelDuration:
     """`1h30m` as Go reads it; raises EvaluationError."""
     match = _DURATION.fullmatch(text)
     if match is None and text not in ("0", "+0", "-0"):
-        raise EvaluationError(f'time: invalid duration "{text}"')
+        raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Duration'")
     nanos = 0
     for whole, fraction, unit in _PART.findall(text.lstrip("+-")):
         size = _UNITS[unit]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import re2
 
 from stowplan.cel.libraries import moments
 from stowplan.cel.overloads import Library
+from stowplan.cel.pattern_errors import go_pattern_error
 from stowplan.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -32,6 +34,7 @@ from stowplan.cel.values import (
     checked_uint,
     compare,
     equal,
+    joined_lists,
     key_of,
     kind_of,
     size_of,
@@ -39,6 +42,8 @@ from stowplan.cel.values import (
 
 STRING_FACTOR = 0.1
 REGEX_FACTOR = 0.25
+# Exponents from this one on are written.
+_EXPONENT_MIN = 6
 
 
 def traversal(index: int = 0, factor: float = STRING_FACTOR) -> Callable[..., int]:
@@ -76,7 +81,9 @@ def regular_expression(text: str) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        raise EvaluationError(f"error parsing regexp: {error}") from None
+        message = str(error.args[0], "utf-8", "replace")
+        text = go_pattern_error(message, text)
+        raise EvaluationError(f"error parsing regexp: {text}") from None
 
 
 def _matches(text: str, pattern: str) -> bool:
@@ -131,7 +138,7 @@ def _add_arithmetic(library: Library) -> None:
     add = "_+_({0}, {0}) {0}"
     library.add("add_string", add.format("string"), operator.add, _sum_cost)
     library.add("add_bytes", add.format("bytes"), operator.add, _sum_cost)
-    library.add("add_list", add.format("list(A)"), operator.add)
+    library.add("add_list", add.format("list(A)"), joined_lists)
     moments.add_arithmetic(library)
 
 
@@ -221,17 +228,43 @@ def _parsed(text: str, kind: str) -> Any:
 
 
 def format_double(value: float) -> str:
-    """A double as the original shows it: the shortest digits, exponent where that is shorter."""
+    """A double as the original shows it: the shortest digits, an exponent from 1e+06 on."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
-    text = repr(value)
-    if "e" not in text:
-        return text.removesuffix(".0")
-    mantissa, exponent = text.split("e")
-    sign, digits = exponent[0] if exponent[0] in "+-" else "+", exponent.lstrip("+-")
-    return f"{mantissa.removesuffix('.0')}e{sign}{digits.rjust(2, '0')}"
+    sign, digits, point = _digits(value)
+    exponent = point - 1
+    if not -4 <= exponent < _EXPONENT_MIN:
+        mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
+        return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return sign + _without_exponent(digits, point)
+
+
+def plain_double(value: float) -> str:
+    """A finite double with its shortest digits and without exponent."""
+    sign, digits, point = _digits(value)
+    return sign + _without_exponent(digits, point)
+
+
+def _digits(value: float) -> tuple[str, str, int]:
+    """(sign, shortest digits, place of the point in them)."""
+    sign, held, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, held))
+    stripped = digits.rstrip("0") or "0"
+    point = len(digits) + exponent
+    leading = len(stripped) - len(stripped.lstrip("0")) if stripped != "0" else 0
+    point = 1 if stripped == "0" else point - leading
+    return "-" if sign else "", stripped[leading:], point
+
+
+def _without_exponent(digits: str, point: int) -> str:
+    if point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    if point >= len(digits):
+        return digits.ljust(point, "0")
+    return f"{digits[:point]}.{digits[point:]}"
 
 
 def _decoded(value: bytes) -> str:
@@ -247,7 +280,7 @@ def _to_bool(text: str) -> bool:
         return True
     if text in ("0", "f", "F", "FALSE", "false", "False"):
         return False
-    raise EvaluationError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    raise EvaluationError("type conversion error from 'string' to 'bool'")
 
 
 def _same(value: Any) -> Any:

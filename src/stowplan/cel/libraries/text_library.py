@@ -12,6 +12,7 @@ from stowplan.cel.libraries import moments
 from stowplan.cel.libraries.standard_library import (
     STRING_FACTOR,
     format_double,
+    plain_double,
     regex_cost,
     regular_expression,
     traversal,
@@ -106,9 +107,9 @@ def _formatted(value: Any) -> str:
     if isinstance(value, Uint):
         return str(int(value))
     if isinstance(value, float):
-        return {"+Inf": "Infinity", "-Inf": "-Infinity"}.get(
-            format_double(value), format_double(value)
-        )
+        if math.isfinite(value):
+            return plain_double(value)
+        return {"+Inf": "Infinity", "-Inf": "-Infinity"}.get(format_double(value), "NaN")
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, CelDuration):

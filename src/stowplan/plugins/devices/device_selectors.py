@@ -43,12 +43,12 @@ def device_environment(*, with_lists: bool = False) -> Environment:
     device = CelType(
         "kubernetes.DRADevice",
         (),
-        (
-            ("driver", STRING),
-            ("allowMultipleAllocations", BOOL),
-            ("attributes", cel_type(f"map(string, map(string, {attribute}))")),
-            ("capacity", cel_type("map(string, map(string, kubernetes.Quantity))")),
-        ),
+        {
+            "driver": STRING,
+            "allowMultipleAllocations": BOOL,
+            "attributes": cel_type(f"map(string, map(string, {attribute}))"),
+            "capacity": cel_type("map(string, map(string, kubernetes.Quantity))"),
+        },
     )
     library = kubernetes_library()
     if with_lists:

@@ -1,0 +1,1 @@
+"""Admission policies in CEL: ValidatingAdmissionPolicy, MutatingAdmissionPolicy, their bindings."""

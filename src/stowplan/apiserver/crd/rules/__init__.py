@@ -1,0 +1,1 @@
+"""Rules of custom kinds in CEL (`x-kubernetes-validations`)."""
