@@ -270,6 +270,42 @@ def address(value: str, path: str) -> Iterator[Cause]:
         yield invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
 
 
+def endpoint_address(value: str, path: str) -> Iterator[Cause]:
+    """An address that endpoints can have; it is one already."""
+    found = ipaddress.ip_address(value)
+    if found.is_unspecified:
+        yield invalid(path, value, f"may not be unspecified ({value})")
+    if found.is_loopback:
+        text = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        yield invalid(path, value, text)
+    for ranges, name in (
+        (("169.254.0.0/16", "fe80::/10"), "link-local range (169.254.0.0/16, fe80::/10)"),
+        (("224.0.0.0/24", "ff02::/16"), "link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ):
+        if any(found in ipaddress.ip_network(one) for one in ranges):
+            yield invalid(path, value, f"may not be in the {name}")
+
+
+def domain_name(value: str, path: str) -> Iterator[Cause]:
+    """A domain name of at least two segments; it may end in a dot."""
+    if not value:
+        yield required(path)
+        return
+    name = value.removesuffix(".")
+    problems = subdomain_problems(name)
+    if problems:
+        yield invalid(path, name, ",".join(problems))
+    elif "." not in name:
+        text = "should be a domain with at least two segments separated by dots"
+        yield invalid(path, name, text)
+    else:
+        for one in name.split("."):
+            found = label_problems(one)
+            if found:
+                yield invalid(path, one, ",".join(found))
+                return
+
+
 def network(value: str, path: str) -> Iterator[Cause]:
     """A CIDR."""
     try:
