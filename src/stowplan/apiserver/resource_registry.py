@@ -17,9 +17,10 @@ from stowplan.framework.problems import ContractError
 
 GROUPS = (
     "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-    "autoscaling", "batch", "policy",
+    "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
     "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
     "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 )  # fmt: skip
 """The named groups, in the order of discovery."""
 

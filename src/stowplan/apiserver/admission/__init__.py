@@ -9,6 +9,7 @@ Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 from __future__ import annotations
 
 from stowplan.apis.machinery.resource import AdmissionPlugin
+from stowplan.apiserver.admission.default_ingress_class import DefaultIngressClass
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -16,6 +17,7 @@ from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
+from stowplan.apiserver.admission.service_addresses import ServiceAddresses
 from stowplan.apiserver.admission.volume_claims import (
     DefaultStorageClassAdmission,
     PersistentVolumeClaimResize,
@@ -36,6 +38,8 @@ def default_admission() -> tuple[AdmissionPlugin, ...]:
         StorageObjectInUseProtection(),
         PersistentVolumeClaimResize(),
         RuntimeClassAdmission(),
+        DefaultIngressClass(),
         PodTopologyLabels(),
         ResourceQuotaAdmission(),
+        ServiceAddresses(),
     )
