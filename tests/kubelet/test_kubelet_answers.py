@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpResponse
-from stowplan.apiserver.http.pod_connect import POD_CONNECT_SUBRESOURCES
+from stowplan.apiserver.http.connect import CONNECT_SUBRESOURCES
 from tests.apiserver.plain import asked
 from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 
@@ -101,7 +101,7 @@ def test_a_refusal_is_one_line(
         assert "\n" not in message
 
 
-@pytest.mark.parametrize("name", sorted(POD_CONNECT_SUBRESOURCES))
+@pytest.mark.parametrize("name", sorted(CONNECT_SUBRESOURCES))
 def test_other_methods_and_kinds_are_refused(cluster: SmallCluster, name: str) -> None:
     assert ask(cluster, f"runs/{name}", "DELETE").status == 405
     answer = asked(cluster.server, "GET", f"/api/v1/nodes/node-1/{name}", now=cluster.now)

@@ -12,6 +12,7 @@ from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.auth import access_reviews
+from stowplan.apiserver.auth.token_request import TOKEN_SUBRESOURCE
 from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
 
@@ -72,8 +73,8 @@ class BuiltInRegistry:
         self.changes += 1
 
 
-def built_in_registry() -> BuiltInRegistry:
-    """A new registry of the built-in kinds. Raises ContractError for a kind without a group of
+def built_in_registry(*, workloads: bool = False) -> BuiltInRegistry:
+    """A new registry of the built-in kinds. workloads: with scheduling.k8s.io/v1alpha2. Raises ContractError for a kind without a group of
     `GROUPS`."""
     made = sorted(BUILTIN_KINDS, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)
@@ -90,6 +91,8 @@ def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
 
 def _resource(kind: KindRegistration) -> Resource:
     subresources = {one.name: one for one in kind.subresources}
+    if kind.kind == "ServiceAccount":
+        subresources[TOKEN_SUBRESOURCE.name] = TOKEN_SUBRESOURCE
     if kind.status is not None:
         subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(

@@ -1,7 +1,7 @@
 """Admission plugins: they change or reject writes.
 
-The plugins are in the original's order. Missing: service accounts, the not-ready taint of
-new nodes.
+The plugins are in the original's order. Service accounts of pods and the not-ready taint of new
+nodes are left out of `default_admission`, as the embedded cluster needs neither.
 
 Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 """
@@ -13,10 +13,12 @@ from stowplan.apiserver.admission.default_ingress_class import DefaultIngressCla
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from stowplan.apiserver.admission.node_taint import NodeTaint
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
+from stowplan.apiserver.admission.service_accounts import ServiceAccountAdmission
 from stowplan.apiserver.admission.service_addresses import ServiceAddresses
 from stowplan.apiserver.admission.volume_claims import (
     DefaultStorageClassAdmission,
@@ -24,14 +26,22 @@ from stowplan.apiserver.admission.volume_claims import (
     StorageObjectInUseProtection,
 )
 
-__all__ = ["default_admission"]
+__all__ = ["admission_plugins", "default_admission"]
 
 
 def default_admission() -> tuple[AdmissionPlugin, ...]:
-    """The plugins of a server with default options, in order."""
+    """The plugins of an embedded cluster, in order."""
+    return admission_plugins(identities=False)
+
+
+def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
+    """The plugins of a server with default options, in order. identities: with service accounts
+    of pods and the taint of new nodes, which wait for controllers to make and remove them."""
+    accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
     return (
         NamespaceLifecycle(),
         LimitRanger(),
+        *accounts,
         PriorityAdmission(),
         DefaultTolerationSeconds(),
         DefaultStorageClassAdmission(),
