@@ -29,10 +29,16 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "")
         if server.get(resource, namespace, metadata["name"]) is None:
-            stored = server.create(resource, {k: v for k, v in obj.items() if k != "status"}, now, namespace)
+            stored = server.create(
+                resource, {k: v for k, v in obj.items() if k != "status"}, now, namespace
+            )
             if "status" in obj:
-                conditions = [{**one, "lastTransitionTime": format_time(now)} for one in obj["status"]]
-                server.update_status(resource, {**stored, "status": {"conditions": conditions}}, now)
+                conditions = [
+                    {**one, "lastTransitionTime": format_time(now)} for one in obj["status"]
+                ]
+                server.update_status(
+                    resource, {**stored, "status": {"conditions": conditions}}, now
+                )
 
 
 def _bootstrap_objects(port: int) -> Iterator[Tree]:

@@ -177,7 +177,9 @@ class RequestPipeline:
         raise no_such_path()
 
     def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
-        if route.subresource in connect.CONNECT_SUBRESOURCES and connect.is_connect(route, resource):
+        if route.subresource in connect.CONNECT_SUBRESOURCES and connect.is_connect(
+            route, resource
+        ):
             return connect.connect_response(
                 self.server, route, resource, self.request.method, self.query
             )

@@ -55,9 +55,7 @@ class KindsCluster:
         )
         running = settings == "controllers"
         manager = ControllerManagerOptions(controllers=running, hollow_nodes=False)
-        self.cluster = EmbeddedCluster(
-            options, np.random.default_rng(9), manager_options=manager
-        )
+        self.cluster = EmbeddedCluster(options, np.random.default_rng(9), manager_options=manager)
         parts = self.cluster.controller_manager.parts
         parts[:] = [part for part in parts if part.name not in ABSENT_CONTROLLERS]
         self.server = self.cluster.server

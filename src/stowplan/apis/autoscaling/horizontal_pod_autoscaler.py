@@ -432,11 +432,10 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 
 STRATEGY = BuiltinStrategy(
-    _validate, _validate_update, status={"desiredReplicas": 0, "currentMetrics": None})
-STATUS_STRATEGY = StatusStrategy(_validate_status_update)
-TABLE = PrintedTable(
-    "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", _cells
+    _validate, _validate_update, status={"desiredReplicas": 0, "currentMetrics": None}
 )
+STATUS_STRATEGY = StatusStrategy(_validate_status_update)
+TABLE = PrintedTable("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", _cells)
 KIND = KindRegistration(
     group="autoscaling",
     version="v2",

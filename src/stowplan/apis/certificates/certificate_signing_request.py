@@ -163,7 +163,9 @@ def _validate_signer(name: str, path: str) -> Iterator[Cause]:
     for text in [one for part in rest.split(".") for one in label_problems(part)]:
         yield invalid(path, rest, f"validating label {json.dumps(rest)}: {text}")
     if len(name) > _SIGNER_PATH_MAX:
-        yield Cause(path, "FieldValueTooLong", f"Too long: may not be more than {_SIGNER_PATH_MAX} bytes")
+        yield Cause(
+            path, "FieldValueTooLong", f"Too long: may not be more than {_SIGNER_PATH_MAX} bytes"
+        )
 
 
 def _validate_conditions(conditions: list[Tree]) -> Iterator[Cause]:

@@ -126,8 +126,10 @@ def _validate_order(one: Tree, path: str) -> Iterator[Cause]:
             yield invalid(f"{path}.{field}[{resource}]", amounts[printed], relation)
         yield from _validate_ratio(amounts, f"{path}.maxLimitRequestRatio[{resource}]")
         default, request = amounts.get("default"), amounts.get("defaultRequest")
-        if default is None or request is None or resource_requirements.is_overcommit_allowed(
-            resource
+        if (
+            default is None
+            or request is None
+            or resource_requirements.is_overcommit_allowed(resource)
         ):
             continue
         if canonical_quantity.compare(default, request) != 0:

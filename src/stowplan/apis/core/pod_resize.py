@@ -43,7 +43,9 @@ class PodResizeStrategy(ResourceStrategy):
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         spec, before = new["spec"], old["spec"]
-        counts = [[len(one.get(name) or ()) for name in _CONTAINER_FIELDS] for one in (spec, before)]
+        counts = [
+            [len(one.get(name) or ()) for name in _CONTAINER_FIELDS] for one in (spec, before)
+        ]
         if counts[0] == counts[1]:
             merged = {name: _merged(spec, before, name) for name in _CONTAINER_FIELDS}
             resources = spec.get("resources")
@@ -90,7 +92,9 @@ def _resize_causes(new: Tree, old: Tree) -> Iterator[Cause]:
         yield forbidden_field("spec", "Pod running on node without support for resize")
     yield from _pod_level_causes(spec, before)
     if old["status"].get("nodeAllocatableResourceClaimStatuses"):
-        yield forbidden_field("spec", "pods with node allocatable resource claims cannot be resized")
+        yield forbidden_field(
+            "spec", "pods with node allocatable resource claims cannot be resized"
+        )
     order = list(_order_causes(spec, before))
     yield from order
     if not order:
@@ -192,9 +196,7 @@ def _undone(spec: Tree, before: Tree) -> Tree:
         if spec.get(field):
             pairs = zip(spec[field], before.get(field) or (), strict=True)
             made[field] = [
-                _container_undone(one, was)
-                if field == "containers" or _is_sidecar(one)
-                else one
+                _container_undone(one, was) if field == "containers" or _is_sidecar(one) else one
                 for one, was in pairs
             ]
     restore_field(made, before, "resources")

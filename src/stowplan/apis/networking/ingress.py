@@ -195,9 +195,7 @@ def _validate_resource(reference: Tree, path: str) -> Iterator[Cause]:
     if "apiGroup" in reference:
         yield from field_checks.dns_subdomain(reference["apiGroup"], f"{path}.apiGroup")
     for name in ("kind", "name"):
-        yield from field_checks.needed(
-            reference[name], field_checks.path_segment, f"{path}.{name}"
-        )
+        yield from field_checks.needed(reference[name], field_checks.path_segment, f"{path}.{name}")
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid, required, too_many
+from stowplan.apis.machinery.errors import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid,
+    required,
+    too_many,
+)
 from stowplan.apis.schema.canonical_quantity import amount, compare, format_quantity, suffix_of
 from stowplan.objects.encoding.tree import Tree
 

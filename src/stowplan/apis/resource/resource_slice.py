@@ -108,7 +108,6 @@ class ResourceSliceStrategy(BuiltinStrategy):
         super().prepare_update(new, old, call)
         _set_taint_times(new, call.now)
 
-
     def canonicalize(self, obj: Tree) -> None:
         for name in ("devices", "sharedCounters"):
             if not obj["spec"].get(name, True):

@@ -71,9 +71,7 @@ def validate_resource_slice(obj: Tree) -> Iterator[Cause]:
 
     count_max = DEVICES_WITH_MORE_MAX if any(map(_has_more, devices or ())) else DEVICES_MAX
     yield from validate_set(devices or [], count_max, check, "spec.devices")
-    yield from validate_set(
-        counters or [], _COUNTER_SETS_MAX, _counter_set, "spec.sharedCounters"
-    )
+    yield from validate_set(counters or [], _COUNTER_SETS_MAX, _counter_set, "spec.sharedCounters")
 
 
 def _pool(pool: Tree, path: str) -> Iterator[Cause]:
@@ -122,7 +120,9 @@ def _node_selector(selector: Tree, path: str, one_term: bool) -> Iterator[Cause]
     yield from pod_scheduling.node_selector(selector, path)
     terms = selector.get("nodeSelectorTerms") or []
     if one_term and len(terms) != 1:
-        yield invalid(f"{path}.nodeSelectorTerms", terms, "must have exactly one node selector term")
+        yield invalid(
+            f"{path}.nodeSelectorTerms", terms, "must have exactly one node selector term"
+        )
 
 
 def _device(device: Tree, per_device: bool, path: str) -> Iterator[Cause]:
@@ -131,7 +131,9 @@ def _device(device: Tree, per_device: bool, path: str) -> Iterator[Cause]:
     if len(attributes) + len(capacity) > _ATTRIBUTES_MAX:
         text = f"the total number of attributes and capacities must not exceed {_ATTRIBUTES_MAX}"
         yield invalid(path, len(attributes) + len(capacity), text)
-    count = sum(sum(len(one.get(name) or ()) for name in _LISTS) or 1 for one in attributes.values())
+    count = sum(
+        sum(len(one.get(name) or ()) for name in _LISTS) or 1 for one in attributes.values()
+    )
     if count > _VALUES_MAX:
         text = f"the total number of attribute values must not exceed {_VALUES_MAX}"
         yield invalid(path, count, text)
@@ -146,7 +148,9 @@ def _device(device: Tree, per_device: bool, path: str) -> Iterator[Cause]:
             yield forbidden_field(here, "allowMultipleAllocations must be true")
         elif policy is not None:
             yield from validate_request_policy(value["value"], policy, here)
-    yield from validate_list(device.get("taints") or [], _TAINTS_MAX, validate_taint, f"{path}.taints")
+    yield from validate_list(
+        device.get("taints") or [], _TAINTS_MAX, validate_taint, f"{path}.taints"
+    )
     consumed = device.get("consumesCounters") or []
     here = f"{path}.consumesCounters"
     yield from validate_set(consumed, _CONSUMED_MAX, _consumption, here, "counterSet")
@@ -158,7 +162,9 @@ def _device(device: Tree, per_device: bool, path: str) -> Iterator[Cause]:
 def _device_nodes(device: Tree, per_device: bool, path: str) -> Iterator[Cause]:
     of_slice = "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
     if per_device:
-        text = f"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when {of_slice}"
+        text = (
+            f"exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when {of_slice}"
+        )
         yield from _nodes(device, _DEVICE_NODES, path, text, text)
     elif any(name in device for name in _DEVICE_NODES):
         text = f"`nodeName`, `nodeSelector` and `allNodes` can only be set if {of_slice}"

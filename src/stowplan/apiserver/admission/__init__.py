@@ -14,6 +14,7 @@ from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSe
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.node_taint import NodeTaint
+from stowplan.apiserver.admission.pod_groups import PodGroupAdmission
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
@@ -25,6 +26,7 @@ from stowplan.apiserver.admission.volume_claims import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
+from stowplan.apiserver.admission.webhooks import UnansweredWebhooks
 
 __all__ = ["admission_plugins", "default_admission"]
 
@@ -38,11 +40,13 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     """The plugins of a server with default options, in order. identities: with service accounts
     of pods and the taint of new nodes, which wait for controllers to make and remove them."""
     accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
+    priorities = PriorityAdmission()
     return (
         NamespaceLifecycle(),
         LimitRanger(),
         *accounts,
-        PriorityAdmission(),
+        priorities,
+        PodGroupAdmission(priorities),
         DefaultTolerationSeconds(),
         DefaultStorageClassAdmission(),
         StorageObjectInUseProtection(),
@@ -50,6 +54,7 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
         RuntimeClassAdmission(),
         DefaultIngressClass(),
         PodTopologyLabels(),
+        UnansweredWebhooks(),
         ResourceQuotaAdmission(),
         ServiceAddresses(),
     )

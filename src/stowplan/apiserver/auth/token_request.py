@@ -46,9 +46,7 @@ def request_token(call: ApiCall, body: Tree) -> SubresourceResult:
         about = f"the UID in the token request ({given['uid']}) does not match the UID of the"
         raise conflict(GROUP, KIND, call.name, f"{about} service account ({uid})")
     access = call.access
-    tokens = (
-        access.accounts if isinstance(access, TokenRbacAccess) else ServiceAccountTokens(b"")
-    )
+    tokens = access.accounts if isinstance(access, TokenRbacAccess) else ServiceAccountTokens(b"")
     audiences = spec.get("audiences") or [tokens.audience]
     causes = list(_causes(spec["expirationSeconds"]))
     if causes:
@@ -85,9 +83,7 @@ def _causes(seconds: int) -> Iterator[Cause]:
         yield invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
 
 
-def _bound(
-    call: ApiCall, reference: Tree | None
-) -> tuple[tuple[str, tuple[str, str]], ...]:
+def _bound(call: ApiCall, reference: Tree | None) -> tuple[tuple[str, tuple[str, str]], ...]:
     """What the token is bound to; with a pod its node as well. Raises ApiError."""
     if reference is None:
         return ()

@@ -49,7 +49,11 @@ def is_connect(route: RequestInfo, resource: Resource) -> bool:
 
 
 def connect_response(
-    server: ServerContext, route: RequestInfo, resource: Resource, method: str, query: QueryParameters
+    server: ServerContext,
+    route: RequestInfo,
+    resource: Resource,
+    method: str,
+    query: QueryParameters,
 ) -> HttpResponse:
     """The response to a request for which `is_connect` holds. Raises ApiError."""
     if route.subresource == PROXY_SUBRESOURCE:
@@ -130,7 +134,8 @@ def _service_refusal(
         return not_found("", "endpoints", name)
     subsets = found.get("subsets") or ()
     fitting = any(
-        one.get("addresses") and any(port == each.get("name", "") for each in one.get("ports") or ())
+        one.get("addresses")
+        and any(port == each.get("name", "") for each in one.get("ports") or ())
         for one in subsets
     )
     shown = route.name if subsets else name

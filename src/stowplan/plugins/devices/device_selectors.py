@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from stowplan.apis.resource.device_environment import SelectorError, compile_selector, device_environment
+from stowplan.apis.resource.device_environment import (
+    SelectorError,
+    compile_selector,
+    device_environment,
+)
 from stowplan.cel.libraries.quantities import quantity_of
 from stowplan.cel.libraries.versions import parse_version
 from stowplan.cel.values import (
