@@ -78,8 +78,10 @@ class BuiltInRegistry:
 
 
 def built_in_registry(*, workloads: bool = False) -> BuiltInRegistry:
-    """A new registry of the built-in kinds. workloads: with scheduling.k8s.io/v1alpha2. Raises ContractError for a kind without a group of
-    `GROUPS`."""
+    """A new registry of the built-in kinds. workloads: with scheduling.k8s.io/v1alpha2.
+
+    Raises ContractError for a kind without a group of `GROUPS`.
+    """
     kinds = (*BUILTIN_KINDS, *WORKLOAD_KINDS) if workloads else BUILTIN_KINDS
     made = sorted(kinds, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)

@@ -156,6 +156,8 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("kinds", "token-use", 5, "compiler", BUILD),
     NotModelled("kinds", "daemonset-and-revisions", 12, "status", RAW_DATA),
     NotModelled("kinds", "daemonset-and-revisions", 14, "rows", RAW_DATA),
+    NotModelled("scheduling", "resize", 12, "metadata.resourceVersion", APPLY_VERSIONS),
+    NotModelled("scheduling", "resize", 14, "metadata.resourceVersion", APPLY_VERSIONS),
     NotModelled("kinds", "resize", 7, "metadata.resourceVersion", APPLY_VERSIONS),
     NotModelled("kinds", "resize", 14, "metadata.resourceVersion", APPLY_VERSIONS),
     NotModelled("kinds", "webhook-unreachable", 3, "message", NO_CALLS),

@@ -30,7 +30,7 @@ def cached_qos_class(spec: Tree) -> str:
 
 
 def qos_class(spec: Tree) -> str:
-    """QoS class: Guaranteed, Burstable or BestEffort, from requests and limits of the containers."""
+    """Guaranteed, Burstable or BestEffort, from requests and limits of the containers."""
     if spec.get("resources", {}).get("requests") or spec.get("resources", {}).get("limits"):
         parts = [spec["resources"]]
     else:

@@ -6,6 +6,7 @@ Source: kubernetes v1.36, pkg/apis/resource/validation/validation.go (validateRe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from stowplan.apis.machinery.errors import (
     Cause,
@@ -37,7 +38,7 @@ def validate_request_policy(capacity: str, policy: Tree, path: str) -> Iterator[
 
 
 def _values(default: str, capacity: str, values: list[str], path: str) -> Iterator[Cause]:
-    for at, (one, following) in enumerate(zip(values, values[1:], strict=False)):
+    for at, (one, following) in enumerate(pairwise(values)):
         if compare(one, following) > 0:
             text = "values must be sorted in ascending order"
             yield invalid(f"{path}[{at + 1}]", following, text)

@@ -77,9 +77,9 @@ def _matches(hook: Tree, call: ApiCall, obj: Tree | None, old: Tree | None) -> b
         return False
     labels = [(one or {}).get("metadata", {}).get("labels") or {} for one in (obj, old) if one]
     selector = hook["objectSelector"]
-    if not field_checks.is_empty_selector(selector):
-        if not any(field_checks.matches(selector, one) for one in labels):
-            return False
+    counts = not field_checks.is_empty_selector(selector)
+    if counts and not any(field_checks.matches(selector, one) for one in labels):
+        return False
     selector = hook["namespaceSelector"]
     if field_checks.is_empty_selector(selector):
         return True
