@@ -20,7 +20,7 @@ _ALLOWED = ("bool", "any", "dyn")
 """Results: attributes are of type any, or dyn with lists."""
 
 
-class SelectorError(ValueError):
+class DeviceSelectorError(ValueError):
     """A selector that does not compile, in the original's words."""
 
 
@@ -59,12 +59,12 @@ def _includes(target: Any, wanted: Any) -> bool:
 
 
 def compile_selector(environment: Environment, expression: str) -> Program:
-    """The program of a selector, which is a bool or of unknown type. Raises SelectorError."""
+    """The program of a selector, which is a bool or of unknown type. Raises DeviceSelectorError."""
     try:
         program = environment.compile(expression)
     except CompileError as fault:
-        raise SelectorError(f"compilation failed: {fault}") from None
+        raise DeviceSelectorError(f"compilation failed: {fault}") from None
     found = program.result_type
     if found.name not in _ALLOWED:
-        raise SelectorError(f"must evaluate to bool or the unknown type, not {found}")
+        raise DeviceSelectorError(f"must evaluate to bool or the unknown type, not {found}")
     return program

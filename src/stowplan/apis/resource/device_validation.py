@@ -21,7 +21,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import label_value_problems, regex_text, subdomain_problems
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.resource.device_environment import (
-    SelectorError,
+    DeviceSelectorError,
     compile_selector,
     device_environment,
 )
@@ -141,7 +141,7 @@ def _selector(one: Tree, path: str) -> Iterator[Cause]:
         return
     try:
         compile_selector(_ENVIRONMENT, expression)
-    except SelectorError as error:
+    except DeviceSelectorError as error:
         yield invalid(f"{here}.expression", expression, str(error))
 
 

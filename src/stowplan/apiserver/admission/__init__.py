@@ -9,18 +9,18 @@ Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 from __future__ import annotations
 
 from stowplan.apis.machinery.resource import AdmissionPlugin
+from stowplan.apiserver.admission.address_allocation import ServiceAddresses
 from stowplan.apiserver.admission.default_ingress_class import DefaultIngressClass
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.node_taint import NodeTaint
-from stowplan.apiserver.admission.pod_groups import PodGroupAdmission
+from stowplan.apiserver.admission.pod_group_admission import PodGroupAdmission
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
 from stowplan.apiserver.admission.service_accounts import ServiceAccountAdmission
-from stowplan.apiserver.admission.service_addresses import ServiceAddresses
 from stowplan.apiserver.admission.volume_claims import (
     DefaultStorageClassAdmission,
     PersistentVolumeClaimResize,

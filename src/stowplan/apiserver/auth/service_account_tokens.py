@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +67,12 @@ class ServiceAccountTokens:
         private |= {kind: {"name": name, "uid": uid} for kind, (name, uid) in claims.bound}
         body = {
             "aud": list(claims.audiences),
-            "exp": int(claims.expires),
-            "iat": int(claims.issued),
+            "exp": math.floor(claims.expires),
+            "iat": math.floor(claims.issued),
             "iss": ISSUER,
             "jti": claims.id,
             "kubernetes.io": private,
-            "nbf": int(claims.issued),
+            "nbf": math.floor(claims.issued),
             "sub": f"system:serviceaccount:{claims.namespace}:{claims.account}",
         }
         head = _packed({"alg": "HS256", "typ": "JWT"}) + "." + _packed(body)

@@ -90,8 +90,7 @@ def _bound(call: ApiCall, reference: Tree | None) -> tuple[tuple[str, tuple[str,
     kind, version = reference.get("kind", ""), reference.get("apiVersion", "")
     group, _, last = version.rpartition("/")
     if group or kind not in (*_NAMESPACED, "Node"):
-        shown = f"{group}/{last}, Kind={kind}"
-        raise bad_request(f"cannot bind token to object of type {shown}")
+        raise bad_request(f"cannot bind token to object of type {group}/{last}, Kind={kind}")
     path = _NAMESPACED.get(kind, "nodes")
     name = reference.get("name", "")
     found = _object(call, path, "" if kind == "Node" else call.namespace, name)

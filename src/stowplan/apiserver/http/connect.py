@@ -26,6 +26,7 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.http_messages import HttpResponse
 from stowplan.apis.machinery.resource import Resource, ServerContext
+from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.apiserver.auth.request_info import RequestInfo
 from stowplan.apiserver.http.plain_pages import UNCACHED
 from stowplan.apiserver.http.request_options import QueryParameters
@@ -37,6 +38,8 @@ CONNECT_ACTIONS = {"attach": "attach", "exec": "exec", "portforward": "port-forw
 CONNECT_SUBRESOURCES = frozenset({LOG_SUBRESOURCE, PROXY_SUBRESOURCE, *CONNECT_ACTIONS})
 GET_ONLY, GET_OR_POST = ("GET", "HEAD"), ("GET", "POST")
 _MEDIA = ("Content-Type", "text/plain")
+_PORT_BITS = 17
+"""A sign and 16 bits."""
 
 
 def is_connect(route: RequestInfo, resource: Resource) -> bool:
@@ -119,14 +122,15 @@ def _service_refusal(
 ) -> ApiError | None:
     """503 of a service without that port or without endpoints."""
     name = service["metadata"]["name"]
-    if port.isdecimal():
+    number = uint_or_none(port, _PORT_BITS)
+    if number is not None:
         names = [
             one.get("name", "")
             for one in service["spec"].get("ports") or ()
-            if one["port"] == int(port)
+            if one["port"] == number
         ]
         if not names:
-            return _unavailable(f'no service port {int(port)} found for service "{name}"')
+            return _unavailable(f'no service port {number} found for service "{name}"')
         port = names[0]
     kind = server.registry.find("", "v1", "endpoints")
     found = server.get(kind, route.namespace, name) if kind is not None else None
@@ -138,8 +142,9 @@ def _service_refusal(
         and any(port == each.get("name", "") for each in one.get("ports") or ())
         for one in subsets
     )
-    shown = route.name if subsets else name
-    return None if fitting else _unavailable(f'no endpoints available for service "{shown}"')
+    if fitting:
+        return None
+    return _unavailable(f'no endpoints available for service "{route.name if subsets else name}"')
 
 
 def _unavailable(text: str) -> ApiError:

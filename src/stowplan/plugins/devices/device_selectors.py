@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from stowplan.apis.resource.device_environment import (
-    SelectorError,
+    DeviceSelectorError,
     compile_selector,
     device_environment,
 )
@@ -119,7 +119,7 @@ class DeviceSelectors:
         """The answer, or the text of the error."""
         try:
             program = compile_selector(self._environment, expression)
-        except SelectorError as fault:
+        except DeviceSelectorError as fault:
             return f"CEL compile error: {fault}"
         try:
             variable = device_value(driver, device, with_lists=self._with_lists)
