@@ -92,7 +92,7 @@ VALUES: list[tuple[Tree, Any, list[str]]] = [
     (
         {"type": "array", "items": TEXT, "maxItems": 1},
         ["x", "y"],
-        ["a: Too many: 2: must have at most 1 items"],
+        ["a: Too many: 2: must have at most 1 item"],
     ),
     (
         {"type": "array", "items": TEXT},

@@ -296,7 +296,6 @@ def test_what_fails_is_reported() -> None:
 @pytest.mark.parametrize(
     ("version", "kind", "cause"),
     [
-        ("a/b/c", "Deployment", "unexpected GroupVersion string: a/b/c"),
         ("foo/v1", "Bar", 'no matches for kind "Bar" in group "foo"'),
         ("apps/v1", "DaemonSet", "the server could not find the requested resource"),
         # Targets are looked up by their group.

@@ -8,7 +8,7 @@ kube-controller-manager v1.36, pkg/controller/{endpointslice,serviceaccount,repl
 
 from __future__ import annotations
 
-from stowplan.controllers.endpoints import endpoints_of
+from stowplan.controllers.service_endpoints.endpoints import endpoints_of
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     SmallCluster,

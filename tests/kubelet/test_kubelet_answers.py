@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpResponse
-from stowplan.apiserver.http.pod_connect import POD_CONNECT_SUBRESOURCES
+from stowplan.apiserver.http.connect import CONNECT_SUBRESOURCES, PROXY_SUBRESOURCE
 from tests.apiserver.plain import asked
 from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 
@@ -75,8 +75,8 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
             "a container name must be specified for pod two, choose one of: [c d]",
         ),
         ("two/log", {"container": "x"}, 400, "container x is not valid for pod two"),
-        ("runs/log", {"tailLines": "-1"}, 400, "tailLines: got -1"),
-        ("runs/log", {"limitBytes": "0"}, 400, "limitBytes: got 0"),
+        ("runs/log", {"tailLines": "-1"}, 422, "tailLines: Invalid value: -1"),
+        ("runs/log", {"limitBytes": "0"}, 422, "limitBytes: Invalid value: 0"),
         ("runs/log", {"tailLines": "9" * 30}, 400, "value out of range"),
         ("runs/log", {"previous": "true"}, 400, 'previous terminated container "c" in pod "runs"'),
         ("nope/exec", {}, 404, 'pods "nope" not found'),
@@ -101,7 +101,7 @@ def test_a_refusal_is_one_line(
         assert "\n" not in message
 
 
-@pytest.mark.parametrize("name", sorted(POD_CONNECT_SUBRESOURCES))
+@pytest.mark.parametrize("name", sorted(CONNECT_SUBRESOURCES - {PROXY_SUBRESOURCE}))
 def test_other_methods_and_kinds_are_refused(cluster: SmallCluster, name: str) -> None:
     assert ask(cluster, f"runs/{name}", "DELETE").status == 405
     answer = asked(cluster.server, "GET", f"/api/v1/nodes/node-1/{name}", now=cluster.now)

@@ -54,6 +54,7 @@ WORDS = re.compile(
 )
 # What has such a word in its name and leaves the work to a library, or has nothing to replace.
 USES_A_LIBRARY = {
+    "apis/certificates/certificate_signing_request.py": "values",
     "apiserver/auth/token_rbac.py": "the rights of the bootstrap tokens, a table",
     "apiserver/crd/schema_validation.py": "rules of Kubernetes on definitions",
     "apiserver/patch/patch_request.py": "which patch a request is",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stowplan.apis.admissionregistration import webhook_configuration
 from stowplan.apis.apps import (
     controller_revision,
     daemon_set,
@@ -11,6 +12,7 @@ from stowplan.apis.apps import (
 )
 from stowplan.apis.autoscaling import horizontal_pod_autoscaler, horizontal_pod_autoscaler_v1
 from stowplan.apis.batch import cron_job, job
+from stowplan.apis.certificates import certificate_signing_request
 from stowplan.apis.coordination import lease
 from stowplan.apis.core import (
     binding,
@@ -32,7 +34,14 @@ from stowplan.apis.core import (
     service_account,
 )
 from stowplan.apis.discovery import endpoint_slice
+from stowplan.apis.flowcontrol import priority_level
 from stowplan.apis.kind.registration import register
+from stowplan.apis.networking import (
+    ingress,
+    ingress_class,
+    network_policy,
+    service_addresses,
+)
 from stowplan.apis.node import runtime_class
 from stowplan.apis.policy import eviction, pod_disruption_budget
 from stowplan.apis.rbac import role, role_binding
@@ -80,7 +89,17 @@ KINDS = register(
     stateful_set.KIND,
     cron_job.KIND,
     job.KIND,
+    webhook_configuration.KIND,
+    webhook_configuration.MUTATING_KIND,
+    certificate_signing_request.KIND,
     lease.KIND,
+    priority_level.KIND,
+    priority_level.SCHEMA_KIND,
+    ingress.KIND,
+    ingress_class.KIND,
+    network_policy.KIND,
+    service_addresses.KIND,
+    service_addresses.RANGE_KIND,
     runtime_class.KIND,
     pod_disruption_budget.KIND,
     role.KIND,

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.apis.core.service import CLUSTER_IP_RANGE
 from stowplan.apis.machinery.access import AlwaysAllow
+from stowplan.apis.machinery.timestamps import format_time
+from stowplan.apis.networking.service_addresses import DEFAULT_RANGE_NAME
 from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
@@ -27,16 +30,36 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "")
         if server.get(resource, namespace, metadata["name"]) is None:
-            server.create(resource, obj, now, namespace, AlwaysAllow.APISERVER)
+            given = {key: value for key, value in obj.items() if key != "status"}
+            stored = server.create(resource, given, now, namespace, AlwaysAllow.APISERVER)
+            if "status" in obj:
+                conditions = [
+                    {**one, "lastTransitionTime": format_time(now)} for one in obj["status"]
+                ]
+                changed = {**stored, "status": {"conditions": conditions}}
+                server.update_status(resource, changed, now, AlwaysAllow.APISERVER)
 
 
 def _bootstrap_objects(port: int) -> Iterator[Tree]:
     for name in SYSTEM_NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     yield from system_priority_classes()
+    yield _service_range()
     yield _kubernetes_service(port)
     yield from default_roles()
     yield from default_bindings()
+
+
+def _service_range() -> Tree:
+    """The range of service addresses. status: its conditions, without times."""
+    ready = {"type": "Ready", "status": "True", "reason": ""}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": DEFAULT_RANGE_NAME},
+        "spec": {"cidrs": [str(CLUSTER_IP_RANGE)]},
+        "status": [{**ready, "message": "Kubernetes default Service CIDR is ready"}],
+    }
 
 
 def _kubernetes_service(port: int) -> Tree:

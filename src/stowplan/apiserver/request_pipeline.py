@@ -39,7 +39,7 @@ from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.apply.apply_patch import read_apply_body
 from stowplan.apiserver.apply.scale_write import ScaleWrite
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
-from stowplan.apiserver.http import pod_connect
+from stowplan.apiserver.http import connect
 from stowplan.apiserver.http.body_decoding import (
     body_too_large,
     decode_delete_options,
@@ -193,6 +193,12 @@ class RequestPipeline:
         raise no_such_path()
 
     def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        if route.subresource in connect.CONNECT_SUBRESOURCES and connect.is_connect(
+            route, resource
+        ):
+            return connect.connect_response(
+                self.server, route, resource, self.request.method, self.query
+            )
         misplaced = route.rest or (route.namespace and not resource.namespaced)
         if misplaced or (route.name and resource.namespaced and not route.namespace):
             return self._missing(resource)
@@ -201,8 +207,6 @@ class RequestPipeline:
             if sub is None or route.watch:
                 if resource.custom:
                     raise not_found(resource.group, resource.plural, route.name)
-                if _is_pod_connect(route, resource):
-                    return self._pod_connect(route, resource)
                 raise no_such_path()
             return (yield from self._subresource(route, resource, sub))
         verb = self._verb(route, resource)
@@ -490,15 +494,6 @@ class RequestPipeline:
 
     # Subresources
 
-    def _pod_connect(self, route: RequestInfo, resource: Resource) -> HttpResponse:
-        value = self.server.store.get(resource.key(route.namespace, route.name))
-        if value is None:
-            raise not_found(resource.group, resource.plural, route.name)
-        pod = decode(under_current_schema(resource, value))
-        return pod_connect.pod_connect_response(
-            pod, route.subresource, self.request.method, self.query
-        )
-
     def _subresource(
         self, route: RequestInfo, resource: Resource, sub: Subresource
     ) -> RequestSteps:
@@ -567,12 +562,6 @@ class RequestPipeline:
 
         obj, _ = self.server.writes.update(call, make, tracks=False)
         return self._object(resource, view.read(obj, call))
-
-
-def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
-    """True for log, exec, attach and portforward of a pod."""
-    of_pods = not resource.group and resource.plural == "pods" and not route.watch
-    return of_pods and route.subresource in pod_connect.POD_CONNECT_SUBRESOURCES
 
 
 def _as_stored(resource: Resource, obj: Tree) -> Tree:

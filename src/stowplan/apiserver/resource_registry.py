@@ -10,18 +10,21 @@ from collections.abc import Iterable
 from stowplan.apis.builtin_kinds import KINDS
 from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
+from stowplan.apis.scheduling import workload_groups
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.admission.policies import policy_kinds
 from stowplan.apiserver.auth import access_reviews
+from stowplan.apiserver.auth.token_request import TOKEN_SUBRESOURCE
 from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
 
 GROUPS = (
     "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-    "autoscaling", "batch", "policy",
-    "rbac.authorization.k8s.io", "storage.k8s.io", "admissionregistration.k8s.io",
-    "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
-    "discovery.k8s.io", "resource.k8s.io",
+    "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
+    "rbac.authorization.k8s.io", "storage.k8s.io",
+    "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
+    "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 )  # fmt: skip
 """The named groups, in the order of discovery."""
 
@@ -31,6 +34,8 @@ BUILTIN_KINDS = (
     *register(definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS),
 )
 """The kinds of apis/, and those that are part of the API server."""
+WORKLOAD_KINDS = register(workload_groups.KIND, workload_groups.POD_GROUP_KIND)
+"""Kinds of scheduling.k8s.io/v1alpha2, which is off by default."""
 
 
 class BuiltInRegistry:
@@ -76,10 +81,13 @@ class BuiltInRegistry:
         self.changes += 1
 
 
-def built_in_registry() -> BuiltInRegistry:
-    """A new registry of the built-in kinds. Raises ContractError for a kind without a group of
-    `GROUPS`."""
-    made = sorted(BUILTIN_KINDS, key=_discovery_order)
+def built_in_registry(*, workloads: bool = False) -> BuiltInRegistry:
+    """A new registry of the built-in kinds. workloads: with scheduling.k8s.io/v1alpha2.
+
+    Raises ContractError for a kind without a group of `GROUPS`.
+    """
+    kinds = (*BUILTIN_KINDS, *WORKLOAD_KINDS) if workloads else BUILTIN_KINDS
+    made = sorted(kinds, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)
 
 
@@ -94,6 +102,8 @@ def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
 
 def _resource(kind: KindRegistration) -> Resource:
     subresources = {one.name: one for one in kind.subresources}
+    if kind.kind == "ServiceAccount":
+        subresources[TOKEN_SUBRESOURCE.name] = TOKEN_SUBRESOURCE
     if kind.status is not None:
         subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(

@@ -23,7 +23,6 @@ from stowplan.controllers.autoscaling.horizontal_pod_autoscaler import (
 from stowplan.controllers.batch.cron_job import CronJobController
 from stowplan.controllers.batch.ttl_after_finished import TtlAfterFinishedController
 from stowplan.controllers.disruption_controller import DisruptionController
-from stowplan.controllers.endpoint_slice import EndpointSliceController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
 from stowplan.controllers.namespace_deletion import NamespaceController
@@ -36,6 +35,7 @@ from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.replication_controller import ReplicationControllerController
 from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
+from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController

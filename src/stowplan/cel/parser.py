@@ -169,7 +169,8 @@ class _CelParser:
                 optional = self._take("?") is not None
                 name = self._take(QUOTED_IDENTIFIER) or self._take(IDENTIFIER)
                 if name is None:
-                    text = f"mismatched input '{self._next.text}' expecting IDENTIFIER"
+                    seen = f".{'?' if optional else ''}{self._next.text.removeprefix(END)}"
+                    text = f"no viable alternative at input '{seen}'"
                     raise self._stop(text)
                 opening = None if name.kind == QUOTED_IDENTIFIER else self._take("(")
                 if opening is not None and not optional:

@@ -21,8 +21,9 @@ from stowplan.apis.machinery.errors import (
     not_supported,
     required,
 )
+from stowplan.apis.machinery.names import path_segment_problems
 from stowplan.apis.schema import canonical_quantity
-from stowplan.apis.validation import field_checks
+from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
@@ -63,7 +64,7 @@ HorizontalPodAutoscalerBehavior
 HPAScalingRules
   stabilizationWindowSeconds int32?
   selectPolicy ScalingPolicySelect?
-  policies [HPAScalingPolicy]
+  policies [HPAScalingPolicy]?
   tolerance Quantity?
 
 HPAScalingPolicy
@@ -158,6 +159,7 @@ DEFAULT_CPU_UTILIZATION = 80
 STABILIZATION_SECONDS_MAX = 3600
 PERIOD_SECONDS_MAX = 1800
 _PRINTED_MAX = 2
+_RULE_FIELDS = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
 _SOURCES = {
     "ContainerResource": "containerResource",
     "External": "external",
@@ -166,6 +168,8 @@ _SOURCES = {
     "Resource": "resource",
 }
 """Types of metrics -> the fields that describe them."""
+_CHECKED = ("object", "external", "pods", "resource", "containerResource")
+"""Fields of sources in the order in which they are checked: only the first that is there is."""
 _SCALE_UP: Tree = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",
@@ -190,14 +194,17 @@ def set_defaults(one: Tree) -> None:
     if behavior is not None:
         for name, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
             given = behavior.get(name) or {}
-            behavior[name] = {**copy.deepcopy(rules), **given}
+            made = {**copy.deepcopy(rules), **given}
+            behavior[name] = {key: made[key] for key in _RULE_FIELDS if key in made}
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
+def _validate(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
     spec = obj["spec"]
     least, most = spec.get("minReplicas"), spec["maxReplicas"]
-    if least is not None and least < 1:
-        yield invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+    lower = 0 if old is not None and old["spec"].get("minReplicas") == 0 else 1
+    if least is not None and least < lower:
+        text = f"must be greater than or equal to {lower}"
+        yield invalid("spec.minReplicas", least, text)
     if most == 0:
         yield required("spec.maxReplicas", "must be set and greater than 0")
     elif most < 0:
@@ -205,62 +212,149 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     if least is not None and most < least:
         text = "must be greater than or equal to `minReplicas`"
         yield invalid("spec.maxReplicas", most, text)
-    for name in ("kind", "name"):
-        if not spec["scaleTargetRef"][name]:
-            yield required(f"spec.scaleTargetRef.{name}")
-    for at, metric in enumerate(spec.get("metrics") or ()):
-        yield from _validate_metric(metric, f"spec.metrics[{at}]")
+    yield from _validate_target(spec["scaleTargetRef"], old)
+    metrics = spec.get("metrics") or ()
+    before = (old["spec"].get("metrics") or ()) if old is not None else ()
+    checks_version = not any(
+        _api_version_problem(each["object"]["describedObject"], True)
+        for each in before
+        if each["type"] == "Object" and "object" in each
+    )
+    for at, metric in enumerate(metrics):
+        yield from _validate_metric(metric, f"spec.metrics[{at}]", checks_version)
+    if least == 0 and not any(each["type"] in ("Object", "External") for each in metrics):
+        text = "must specify at least one Object or External metric"
+        yield forbidden_field("spec.metrics", f"{text} to support scaling to zero replicas")
     for name in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(name)
         if rules is not None:
             yield from _validate_rules(rules, f"spec.behavior.{name}")
 
 
-def _validate_metric(metric: Tree, path: str) -> Iterator[Cause]:
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new, old)
+
+
+def _validate_target(reference: Tree, old: Tree | None) -> Iterator[Cause]:
+    """The target; its version only if it or the kind has changed."""
+    path = "spec.scaleTargetRef"
+    yield from _validate_reference(reference, path)
+    keys = ("apiVersion", "kind")
+    before = old["spec"]["scaleTargetRef"] if old is not None else {}
+    if old is not None and all(before.get(key) == reference.get(key) for key in keys):
+        return
+    yield from _validate_version(reference, path, reference["kind"] == "ReplicationController")
+
+
+def _validate_reference(reference: Tree, path: str) -> Iterator[Cause]:
+    for name in ("kind", "name"):
+        value = reference[name]
+        if not value:
+            yield required(f"{path}.{name}")
+        for text in path_segment_problems(value):
+            yield invalid(f"{path}.{name}", value, text)
+
+
+def _validate_version(reference: Tree, path: str, core_allowed: bool) -> Iterator[Cause]:
+    problem = _api_version_problem(reference, core_allowed)
+    if problem:
+        yield invalid(f"{path}.apiVersion", reference.get("apiVersion", ""), problem)
+
+
+def _api_version_problem(reference: Tree, core_allowed: bool) -> str:
+    version = reference.get("apiVersion", "")
+    if version.count("/") > 1:
+        return f"unexpected GroupVersion string: {version}"
+    group = version.rpartition("/")[0]
+    return "" if group or core_allowed else "apiVersion must specify API group"
+
+
+def _validate_metric(metric: Tree, path: str, checks_version: bool) -> Iterator[Cause]:
     type_ = metric["type"]
     if not type_:
         yield required(f"{path}.type", "must specify a metric source type")
     if type_ not in _SOURCES:
         yield not_supported(f"{path}.type", type_, list(_SOURCES))
-        return
-    field = _SOURCES[type_]
-    if field not in metric:
-        yield required(f"{path}.{field}", "must populate information for the given metric source")
-    for other in sorted(set(_SOURCES.values()) - {field}):
-        if other in metric:
+    present = [field for field in _CHECKED if field in metric]
+    for field in present[:1]:
+        source, here = metric[field], f"{path}.{field}"
+        if field == "object":
+            yield from _validate_reference(source["describedObject"], f"{here}.describedObject")
+            if checks_version:
+                described = source["describedObject"]
+                yield from _validate_version(described, f"{here}.describedObject", True)
+        yield from _validate_source(source, field, here)
+    expected = _SOURCES.get(type_, "")
+    if not expected:
+        yield not_supported(f"{path}.type", type_, list(_SOURCES))
+    elif expected not in metric:
+        text = "must populate information for the given metric source"
+        yield required(f"{path}.{expected}", text)
+    if len(present) != 1:
+        for other in sorted(set(present) - {expected}):
             text = "must populate the given metric source only"
             yield forbidden_field(f"{path}.{other}", text)
-    if field in metric:
-        yield from _validate_source(metric[field], field, f"{path}.{field}")
 
 
 def _validate_source(source: Tree, field: str, path: str) -> Iterator[Cause]:
-    target = source["target"]
     of_resource = field in ("resource", "containerResource")
-    if of_resource and not source["name"]:
+    if not of_resource:
+        name = source["metric"]["name"]
+        if not name:
+            yield required(f"{path}.metric.name", "must specify a metric name")
+        for text in path_segment_problems(name):
+            yield invalid(f"{path}.metric.name", name, text)
+    elif not source["name"]:
         yield required(f"{path}.name", "must specify a resource name")
-    if not of_resource and not source["metric"]["name"]:
-        yield required(f"{path}.metric.name", "must specify a metric name")
+    elif field == "containerResource":
+        name = source["name"]
+        yield from resource_requirements.validate_container_resource_name(name, f"{path}.name")
+    if field == "containerResource":
+        if not source["container"]:
+            yield required(f"{path}.container", "must specify a container")
+        else:
+            yield from field_checks.dns_label(source["container"], f"{path}.container")
+    yield from _validate_metric_target(source["target"], f"{path}.target")
+    yield from _validate_amounts(source["target"], field, f"{path}.target")
+
+
+def _validate_metric_target(target: Tree, path: str) -> Iterator[Cause]:
     if not target["type"]:
-        yield required(f"{path}.target.type", "must specify a metric target type")
-    elif target["type"] not in ("Utilization", "Value", "AverageValue"):
+        yield required(f"{path}.type", "must specify a metric target type")
+    if target["type"] not in ("Utilization", "Value", "AverageValue"):
         text = "must be either Utilization, Value, or AverageValue"
-        yield invalid(f"{path}.target.type", target["type"], text)
+        yield invalid(f"{path}.type", target["type"], text)
     for name in ("value", "averageValue"):
         amount = target.get(name)
-        if amount is not None and canonical_quantity.amount(amount).unscaled <= 0:
-            yield invalid(f"{path}.target.{name}", amount, "must be positive")
+        if amount is not None and canonical_quantity.compare(amount, "0") <= 0:
+            yield invalid(f"{path}.{name}", amount, "must be positive")
     share = target.get("averageUtilization")
     if share is not None and share < 1:
-        yield invalid(f"{path}.target.averageUtilization", share, "must be greater than 0")
-    if not of_resource:
-        return
-    if share is None and target.get("averageValue") is None:
-        text = "must set either a target raw value or a target utilization"
-        yield required(f"{path}.target.averageUtilization", text)
-    elif share is not None and target.get("averageValue") is not None:
-        text = "may not set both a target raw value and a target utilization"
-        yield forbidden_field(f"{path}.target.averageValue", text)
+        yield invalid(f"{path}.averageUtilization", share, "must be greater than 0")
+
+
+def _validate_amounts(target: Tree, field: str, path: str) -> Iterator[Cause]:
+    """Which of the amounts a source needs."""
+    value, average = (target.get(name) is not None for name in ("value", "averageValue"))
+    share = target.get("averageUtilization") is not None
+    if field in ("resource", "containerResource"):
+        if not share and not average:
+            text = "must set either a target raw value or a target utilization"
+            yield required(f"{path}.averageUtilization", text)
+        elif share and average:
+            text = "may not set both a target raw value and a target utilization"
+            yield forbidden_field(f"{path}.averageValue", text)
+    elif field == "pods" and not average:
+        yield required(f"{path}.averageValue", "must specify a positive target averageValue")
+    elif field == "object" and not (value or average):
+        text = "must set either a target value or averageValue"
+        yield required(f"{path}.averageValue", text)
+    elif field == "external" and not (value or average):
+        text = "must set either a target value for metric or a per-pod target"
+        yield required(f"{path}.averageValue", text)
+    elif field == "external" and value and average:
+        text = "may not set both a target value for metric and a per-pod target"
+        yield forbidden_field(f"{path}.value", text)
 
 
 def _validate_rules(rules: Tree, path: str) -> Iterator[Cause]:
@@ -285,6 +379,9 @@ def _validate_rules(rules: Tree, path: str) -> Iterator[Cause]:
         if policy["periodSeconds"] > PERIOD_SECONDS_MAX:
             text = f"must be less than or equal to {PERIOD_SECONDS_MAX}"
             yield invalid(f"{there}.periodSeconds", policy["periodSeconds"], text)
+    tolerance = rules.get("tolerance")
+    if tolerance is not None and canonical_quantity.is_negative(tolerance):
+        yield invalid(f"{path}.tolerance", tolerance, field_checks.NOT_NEGATIVE)
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -330,16 +427,15 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
     target = spec["scaleTargetRef"]
     least = str(spec.get("minReplicas", UNSET))
-    return [f"{target['kind']}/{target['name']}", _metrics_text(obj), least]
+    counts = [spec["maxReplicas"], obj["status"].get("currentReplicas", 0)]
+    return [f"{target['kind']}/{target['name']}", _metrics_text(obj), least, *counts]
 
 
-STRATEGY = BuiltinStrategy(_validate, status={"desiredReplicas": 0, "currentMetrics": None})
-STATUS_STRATEGY = StatusStrategy(_validate_status_update)
-TABLE = PrintedTable(
-    "Name, Reference, Targets, MinPods, MaxPods:integer=spec.maxReplicas, "
-    "Replicas:integer=status.currentReplicas, Age",
-    _cells,
+STRATEGY = BuiltinStrategy(
+    _validate, _validate_update, status={"desiredReplicas": 0, "currentMetrics": None}
 )
+STATUS_STRATEGY = StatusStrategy(_validate_status_update)
+TABLE = PrintedTable("Name, Reference, Targets, MinPods, MaxPods, Replicas, Age", _cells)
 KIND = KindRegistration(
     group="autoscaling",
     version="v2",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from stowplan.apis.autoscaling.horizontal_pod_autoscaler import (
     PATH,
@@ -57,10 +57,7 @@ _SHARED = ("observedGeneration", "lastScaleTime", "desiredReplicas")
 
 
 class HorizontalPodAutoscalerV1Alias:
-    """Conversion between autoscaling/v1 and the stored autoscaling/v2 (`ResourceAlias`).
-
-    Differs: the annotations have metrics in the words of v2, which no client of v1 reads.
-    """
+    """Conversion between autoscaling/v1 and the stored autoscaling/v2 (`ResourceAlias`)."""
 
     path = PATH
 
@@ -86,9 +83,11 @@ class HorizontalPodAutoscalerV1Alias:
             ) == "cpu" and "averageUtilization" in current:
                 made_status["currentCPUUtilizationPercentage"] = current["averageUtilization"]
         kept = {
-            _METRICS: others,
-            _CURRENT_METRICS: status.get("currentMetrics"),
-            _BEHAVIOR: spec.get("behavior"),
+            _METRICS: [metric_v1(each, _TARGET) for each in others],
+            _CURRENT_METRICS: [
+                metric_v1(each, _CURRENT) for each in status.get("currentMetrics") or ()
+            ],
+            _BEHAVIOR: _internal_behavior(spec.get("behavior")),
             _CONDITIONS: status.get("conditions"),
         }
         meta = _with_annotations(tree["metadata"], kept)
@@ -100,7 +99,7 @@ class HorizontalPodAutoscalerV1Alias:
         spec, status = dict(tree["spec"]), dict(tree.get("status") or {})
         notes = tree["metadata"].get("annotations") or {}
         share = spec.pop("targetCPUUtilizationPercentage", None)
-        metrics = _list_of(notes, _METRICS)
+        metrics = [metric_v2(each, _TARGET) for each in _list_of(notes, _METRICS)]
         if share is not None:
             target = {"type": "Utilization", "averageUtilization": share}
             metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
@@ -108,9 +107,10 @@ class HorizontalPodAutoscalerV1Alias:
             spec["metrics"] = metrics
         behavior = _parsed(notes, _BEHAVIOR)
         if isinstance(behavior, dict):
-            spec["behavior"] = behavior
+            spec["behavior"] = _behavior_of(behavior)
         status.pop("currentCPUUtilizationPercentage", None)
-        status["currentMetrics"] = _list_of(notes, _CURRENT_METRICS) or None
+        current = [metric_v2(each, _CURRENT) for each in _list_of(notes, _CURRENT_METRICS)]
+        status["currentMetrics"] = current or None
         conditions = _list_of(notes, _CONDITIONS)
         if conditions:
             status["conditions"] = conditions
@@ -123,6 +123,142 @@ class HorizontalPodAutoscalerV1Alias:
         }
         set_defaults(made)
         return made
+
+
+class _Words(NamedTuple):
+    """What v1 calls the amounts of a target or of a current value. field: theirs in v2."""
+
+    field: str
+    value: str
+    average: str
+    utilization: str
+
+
+_TARGET = _Words("target", "targetValue", "targetAverageValue", "targetAverageUtilization")
+_CURRENT = _Words("current", "currentValue", "currentAverageValue", "currentAverageUtilization")
+_ZERO = "0"
+
+
+def metric_v1(metric: Tree, words: _Words) -> Tree:
+    """A metric of v2 in the words of v1, its fields in their order there."""
+    made: Tree = {"type": metric["type"]}
+    for field in ("object", "pods", "resource", "containerResource", "external"):
+        if field in metric:
+            made[field] = _source_v1(metric[field], field, words)
+    return made
+
+
+def _source_v1(source: Tree, field: str, words: _Words) -> Tree:
+    amounts = source[words.field]
+    value, average = amounts.get("value"), amounts.get("averageValue")
+    if field in ("resource", "containerResource"):
+        made: Tree = {
+            "name": source["name"],
+            words.utilization: amounts.get("averageUtilization"),
+            words.average: average if words is _TARGET else average or _ZERO,
+        }
+        if field == "containerResource":
+            made["container"] = source["container"]
+        return _given(made)
+    metric = source["metric"]
+    name, selector = metric["name"], metric.get("selector")
+    if field == "pods":
+        amount = average or _ZERO
+        return _given({"metricName": name, words.average: amount, "selector": selector})
+    if field == "object":
+        made = {"target": source["describedObject"], "metricName": name}
+        made |= {words.value: value or _ZERO, "selector": selector, "averageValue": average}
+        return _given(made)
+    kept = value if words is _TARGET else value or _ZERO
+    made = {"metricName": name, "metricSelector": selector, words.value: kept}
+    return _given({**made, words.average: average})
+
+
+def metric_v2(metric: Tree, words: _Words) -> Tree:
+    """A metric of v1 in the words of v2; what is there in the words of v2 is kept."""
+    made: Tree = {"type": metric.get("type", "")}
+    for field in ("object", "pods", "resource", "containerResource", "external"):
+        source = metric.get(field)
+        if isinstance(source, dict):
+            made[field] = source if words.field in source else _source_v2(source, field, words)
+    return made
+
+
+def _source_v2(source: Tree, field: str, words: _Words) -> Tree:
+    value, average = source.get(words.value), source.get(words.average)
+    if field in ("resource", "containerResource"):
+        share = source.get(words.utilization)
+        kind = "Utilization" if share is not None else "AverageValue"
+        made: Tree = {"name": source.get("name", "")}
+        amounts = {"averageValue": average, "averageUtilization": share}
+        if field == "containerResource":
+            made["container"] = source.get("container", "")
+    else:
+        selector = source.get("selector", source.get("metricSelector"))
+        made = {"metric": _given({"name": source.get("metricName", ""), "selector": selector})}
+        if field == "object":
+            made["describedObject"] = source.get("target") or {"kind": "", "name": ""}
+            average = source.get("averageValue")
+            value = None if average is not None and words is _TARGET else value
+        kind = "Value" if value is not None else "AverageValue"
+        amounts = {"value": value, "averageValue": average}
+    head = {"type": kind} if words is _TARGET else {}
+    return {**made, words.field: _given({**head, **amounts})}
+
+
+def _given(tree: Tree) -> Tree:
+    return {key: value for key, value in tree.items() if value is not None}
+
+
+_RULES = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
+
+
+def _internal_behavior(behavior: Tree | None) -> Tree | None:
+    """The behavior as the original writes it: in its internal type, which has Go's names."""
+    if behavior is None:
+        return None
+    made: Tree = {}
+    for name in ("scaleUp", "scaleDown"):
+        rules = behavior.get(name)
+        if rules is not None:
+            rules = {_go_name(key): rules.get(key) for key in _RULES}
+            policies = rules["Policies"]
+            if policies is not None:
+                rules["Policies"] = [
+                    {_go_name(key): each[key] for key in ("type", "value", "periodSeconds")}
+                    for each in policies
+                ]
+        made[_go_name(name)] = rules
+    return made
+
+
+def _behavior_of(written: Tree) -> Tree:
+    """The behavior of such an annotation; names count as Go reads them, of either case."""
+    made: Tree = {}
+    for name, rules in written.items():
+        if isinstance(rules, dict):
+            made[_json_name(name)] = {
+                _json_name(key): [_lowered(each) for each in value]
+                if isinstance(value, list)
+                else value
+                for key, value in rules.items()
+                if value is not None
+            }
+    return made
+
+
+def _lowered(policy: Any) -> Any:
+    if not isinstance(policy, dict):
+        return policy
+    return {_json_name(key): value for key, value in policy.items()}
+
+
+def _go_name(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+def _json_name(name: str) -> str:
+    return name[:1].lower() + name[1:]
 
 
 def _cpu_target(metric: Tree) -> int | None:

@@ -90,7 +90,7 @@ def _validate_job_template(spec: Tree) -> Iterator[Cause]:
     if "selector" in spec:
         yield invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
     if spec.get("manualSelector"):
-        yield not_supported(f"{path}.manualSelector", True, [])
+        yield not_supported(f"{path}.manualSelector", True, ["nil", "false"])
 
 
 def _validate_schedule(spec: Tree) -> Iterator[Cause]:

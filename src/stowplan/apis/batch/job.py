@@ -315,12 +315,15 @@ def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
 
 def _validate_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
     new, old = job["spec"], was_job["spec"]
-    indexed = new.get("completionMode") == "Indexed"
+    # The original checks the new spec a second time, and lists its causes twice.
+    yield from validate_job_spec(new, "spec")
+    yield from _validate_selector(new)
     completions, was = new.get("completions"), old.get("completions")
-    if completions != was:
-        together = completions == new.get("parallelism")
-        if not indexed or completions is None or was is None or not together:
-            yield invalid("spec.completions", completions, field_checks.IMMUTABLE)
+    if new.get("completionMode") != "Indexed":
+        yield from field_checks.immutable(completions, was, "spec.completions")
+    elif completions not in (was, None, new.get("parallelism")):
+        text = "can only be modified in tandem with spec.parallelism"
+        yield invalid("spec.completions", completions, text)
     yield from field_checks.immutable(new.get("selector"), old.get("selector"), "spec.selector")
     yield from _validate_template_update(job, was_job)
     for name in _FIXED:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, invalid
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -40,21 +41,23 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     changes = spec.get("leaseTransitions")
     if changes is not None and changes < 0:
         yield invalid("spec.leaseTransitions", changes, field_checks.NOT_NEGATIVE)
-    strategy = spec.get("strategy")
-    if strategy is not None:
-        if "/" in strategy:
-            yield from field_checks.qualified_name(strategy, "spec.strategy.strategy")
-        elif strategy != "OldestEmulationVersion":
-            yield not_supported("spec.strategy.strategy", strategy, ["OldestEmulationVersion"])
-    if spec.get("preferredHolder") and not strategy:
-        text = "may only be specified if `strategy` is defined"
-        yield forbidden_field("spec.preferredHolder", text)
+
+
+class LeaseStrategy(BuiltinStrategy):
+    """Leases: the fields of coordinated leader election, which is off by default, are dropped."""
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        for name in ("strategy", "preferredHolder"):
+            obj["spec"].pop(name, None)
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        self.prepare_create(new, call)
 
 
 KIND = KindRegistration(
     group="coordination.k8s.io",
     kind="Lease",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, create_on_update=True, unconditional=False),
+    strategy=LeaseStrategy(_validate, create_on_update=True, unconditional=False),
     table=PrintedTable("Name, Holder=spec.holderIdentity, Age"),
 )

@@ -5,6 +5,7 @@ Source: kubernetes v1.36, pkg/registry/core/persistentvolume, pkg/apis/core/vali
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -111,7 +112,7 @@ PersistentVolumeSource
   csi CSIPersistentVolumeSource?
 
 PersistentVolumeSpec
-  capacity ResourceList
+  capacity ResourceList?
   +PersistentVolumeSource
   accessModes [PersistentVolumeAccessMode]
   claimRef ObjectReference? -- the claim that it is bound to.
@@ -187,7 +188,7 @@ def _validate_spec(spec: Tree, path: str) -> Iterator[Cause]:
     if not modes:
         yield required(f"{path}.accessModes")
     yield from access_modes(modes, f"{path}.accessModes")
-    yield from _validate_capacity(spec.get("capacity", {}), f"{path}.capacity")
+    yield from _validate_capacity(spec.get("capacity"), f"{path}.capacity")
     policy = spec.get("persistentVolumeReclaimPolicy", "")
     if policy and policy not in _RECLAIM:
         yield not_supported(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM)
@@ -203,12 +204,12 @@ def _validate_spec(spec: Tree, path: str) -> Iterator[Cause]:
     yield from _validate_other_fields(spec, path)
 
 
-def _validate_capacity(given: dict[str, str], path: str) -> Iterator[Cause]:
+def _validate_capacity(given: dict[str, str] | None, path: str) -> Iterator[Cause]:
     if not given:
         yield required(path)
-    if "storage" not in given or len(given) > 1:
-        yield not_supported(path, given or None, ["storage"])
-    for name, value in sorted(given.items()):
+    if not given or "storage" not in given or len(given) > 1:
+        yield not_supported(path, given, ["storage"])
+    for name, value in sorted((given or {}).items()):
         here = f"{path}[{name}]"
         if canonical_quantity.is_negative(value):
             yield invalid(
@@ -219,6 +220,15 @@ def _validate_capacity(given: dict[str, str], path: str) -> Iterator[Cause]:
 
 
 def _validate_source(spec: Tree, path: str) -> Iterator[Cause]:
+    yield from _validate_one_source(spec, path)
+    host = spec.get("hostPath", {}).get("path", "")
+    root = "hostPath" in spec and posixpath.normpath(host).rstrip("/") == ""
+    if root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        yield forbidden_field(f"{path}.persistentVolumeReclaimPolicy", text)
+
+
+def _validate_one_source(spec: Tree, path: str) -> Iterator[Cause]:
     sources = [name for name in spec if name not in _NOT_SOURCES]
     for name in sources[1:]:
         yield forbidden_field(f"{path}.{name}", "may not specify more than 1 volume type")

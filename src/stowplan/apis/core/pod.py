@@ -6,12 +6,14 @@ Source: kubernetes v1.36, pkg/registry/core/pod/strategy.go, pkg/apis/core/valid
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.binding import BINDING_SUBRESOURCE
-from stowplan.apis.core.pod_defaults import POD_DEFAULTS
+from stowplan.apis.core.pod_defaults import POD_DEFAULTS, set_stored_pod_defaults
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
+from stowplan.apis.core.pod_qos import cached_qos_class
+from stowplan.apis.core.pod_resize import EPHEMERAL_CONTAINERS_SUBRESOURCE, RESIZE_SUBRESOURCE
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_status import status_update
 from stowplan.apis.core.pod_table import PrintedPodTable
@@ -31,7 +33,6 @@ from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
-from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -52,7 +53,6 @@ _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-_SUPPORTED_BY_QOS = ("cpu", "memory")
 
 
 class PodStrategy(ResourceStrategy):
@@ -62,7 +62,7 @@ class PodStrategy(ResourceStrategy):
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         obj["metadata"]["generation"] = 1
-        obj["status"] = {"phase": "Pending", "qosClass": _cached_qos_class(obj["spec"])}
+        obj["status"] = {"phase": "Pending", "qosClass": cached_qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
             since = {"lastTransitionTime": timestamps.format_time(call.now)}
             obj["status"]["conditions"] = [{**_GATED, **since}]
@@ -106,6 +106,10 @@ class PodStrategy(ResourceStrategy):
             yield from _SPECS_WITHOUT_WARNINGS.seen(
                 obj["spec"], pod_warnings(obj["spec"], obj["metadata"])
             )
+
+    def canonicalize(self, obj: Tree) -> None:
+        # The original answers with what it reads back, which has defaults for what admission added.
+        set_stored_pod_defaults(obj["spec"])
 
     def grace(self, obj: Tree, delete_options: DeleteOptions, call: ApiCall) -> int | None:
         seconds = delete_options.grace_s
@@ -308,60 +312,6 @@ def _apply_match_label_keys(spec: Tree, labels: dict[str, str]) -> None:
                     )
 
 
-_QOS_CACHE: dict[bytes, str] = {}
-
-
-def _cached_qos_class(spec: Tree) -> str:
-    """`qos_class` of a spec, cached by its encoded resources."""
-    key = encode(spec)
-    if len(key) > _CACHED_BYTES_MAX:
-        return qos_class(spec)
-    found = _QOS_CACHE.get(key)
-    if found is None:
-        if len(_QOS_CACHE) >= _CACHED_MAX:
-            _QOS_CACHE.clear()
-        found = _QOS_CACHE[key] = qos_class(spec)
-    return found
-
-
-def qos_class(spec: Tree) -> str:
-    """QoS class: Guaranteed, Burstable or BestEffort, from requests and limits of the containers.
-
-    Source: kubernetes v1.36, pkg/apis/core/helper/qos.
-    """
-    if spec.get("resources", {}).get("requests") or spec.get("resources", {}).get("limits"):
-        parts = [spec["resources"]]
-    else:
-        both = (*(spec["containers"] or ()), *spec.get("initContainers", ()))
-        parts = [one["resources"] for one in both]
-    requests: dict[str, Any] = {}
-    limits: dict[str, Any] = {}
-    guaranteed = True
-    for part in parts:
-        _add(requests, part.get("requests", {}))
-        found = _add(limits, part.get("limits", {}))
-        guaranteed = guaranteed and found == set(_SUPPORTED_BY_QOS)
-    if not requests and not limits:
-        return "BestEffort"
-    if guaranteed and set(requests) == set(limits):
-        same = all(not (requests[n] > limits[n] or limits[n] > requests[n]) for n in limits)
-        if same:
-            return "Guaranteed"
-    return "Burstable"
-
-
-def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
-    """Add the amounts that count for the QoS class to `total`; returns their names."""
-    found: set[str] = set()
-    for name, text in amounts.items():
-        if name in _SUPPORTED_BY_QOS:
-            amount = canonical_quantity.amount(text)
-            if amount.unscaled > 0:
-                found.add(name)
-                total[name] = total[name] + amount if name in total else amount
-    return found
-
-
 def _pod_ip(pod: Tree) -> str:
     addresses = pod["status"].get("podIPs") or [{}]
     ip: str = addresses[0].get("ip", "")
@@ -385,5 +335,10 @@ KIND = KindRegistration(
         # The original offers it and reads it as empty for every pod.
         "status.podIPs": lambda pod: "",
     },
-    subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
+    subresources=(
+        BINDING_SUBRESOURCE,
+        EPHEMERAL_CONTAINERS_SUBRESOURCE,
+        EVICTION_SUBRESOURCE,
+        RESIZE_SUBRESOURCE,
+    ),
 )

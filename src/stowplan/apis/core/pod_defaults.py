@@ -6,12 +6,13 @@ Source: kubernetes v1.36, pkg/apis/core/v1/defaults.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.image_reference import image_tag
 from stowplan.apis.schema.struct_types import DefaultingHook
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.quantity import Exact
 
 _POD_LEVEL = frozenset({"cpu", "memory"})
 _HUGE_PAGES = "hugepages-"
@@ -53,6 +54,12 @@ def _set_pod_defaults(one: Tree) -> None:
     if "resources" in spec:
         _set_pod_level_resources(spec)
     spec.setdefault("enableServiceLinks", True)
+
+
+def set_stored_pod_defaults(spec: Tree) -> None:
+    """Requests of the pod as a whole, once admission has completed those of its containers."""
+    if "resources" in spec:
+        _set_pod_level_resources(spec)
 
 
 def _set_pod_template_spec_defaults(one: Tree) -> None:
@@ -106,11 +113,11 @@ def _set_pod_level_resources(spec: Tree) -> None:
 def sum_container_resources(spec: Tree, which: str) -> dict[str, str]:
     """Requests or limits of the pod: the sum of its containers, or the largest init container
     with the sidecars started before it, whichever is more."""
-    total: dict[str, Any] = {}
+    total: dict[str, _Sum] = {}
     for each in spec["containers"] or ():
         _add(total, each["resources"].get(which, {}))
-    sidecars: dict[str, Any] = {}
-    peak: dict[str, Any] = {}
+    sidecars: dict[str, _Sum] = {}
+    peak: dict[str, _Sum] = {}
     for each in spec.get("initContainers", ()):
         amounts = each["resources"].get(which, {})
         if each.get("restartPolicy") == "Always":
@@ -122,19 +129,33 @@ def sum_container_resources(spec: Tree, which: str) -> dict[str, str]:
             _add(alone, amounts)
             _raise_to_maximum(peak, alone)
     _raise_to_maximum(total, peak)
-    return {name: canonical_quantity.format_quantity(amount) for name, amount in total.items()}
+    return {
+        name: canonical_quantity.format_quantity(one.amount, one.suffix)
+        for name, one in total.items()
+    }
 
 
-def _add(total: dict[str, Any], amounts: dict[str, Any]) -> None:
-    for name, given in amounts.items():
-        amount = canonical_quantity.amount(given) if isinstance(given, str) else given
-        total[name] = total[name] + amount if name in total else amount
+class _Sum(NamedTuple):
+    """A sum of amounts. suffix: of the first that is not zero, which Go writes the sum with."""
+
+    amount: Exact
+    suffix: str
 
 
-def _raise_to_maximum(total: dict[str, Any], other: dict[str, Any]) -> None:
-    for name, amount in other.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
+def _add(total: dict[str, _Sum], amounts: dict[str, str]) -> None:
+    for name, text in amounts.items():
+        amount, suffix = canonical_quantity.amount(text), canonical_quantity.suffix_of(text)
+        held = total.get(name)
+        if held is not None:
+            suffix = held.suffix if held.amount.unscaled else suffix
+            amount = held.amount + amount
+        total[name] = _Sum(amount, suffix)
+
+
+def _raise_to_maximum(total: dict[str, _Sum], other: dict[str, _Sum]) -> None:
+    for name, one in other.items():
+        if name not in total or one.amount > total[name].amount:
+            total[name] = one
 
 
 POD_DEFAULTS: Mapping[str, DefaultingHook] = {

@@ -77,6 +77,13 @@ def pod_spec(spec: Tree, meta: Tree | None, path: str, is_pod: bool) -> Iterator
         yield from pod_scheduling.topology_spread_constraints(
             spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints"
         )
+    if "schedulingGroup" in spec:
+        name, here = spec["schedulingGroup"].get("podGroupName"), f"{path}.schedulingGroup"
+        if name is None:
+            text = "must specify one of: `podGroupName`"
+            yield invalid(f"{here}.podGroupName", None, text)
+        else:
+            yield from field_checks.dns_subdomain(name, f"{here}.podGroupName")
     yield from security_context.host_users(spec, path)
     yield from _names(spec, path)
     yield from _other_fields(spec, path)

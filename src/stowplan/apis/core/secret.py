@@ -6,8 +6,7 @@ Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/val
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stowplan.apis.core.config_map import DATA_BYTES_MAX, validate_still_immutable
@@ -15,7 +14,10 @@ from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_fields
 from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid, required
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apis.validation import field_checks
+from stowplan.apis.validation.pem import key_pair_problem
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
@@ -28,8 +30,9 @@ Secret -- confidential data.
   stringData {string}
   type SecretType =Opaque
 """
+TLS_TYPE = "kubernetes.io/tls"
 _REQUIRED_KEYS = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    TLS_TYPE: ("tls.crt", "tls.key"),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -57,8 +60,10 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     for key in _REQUIRED_KEYS.get(kind, ()):
         if key not in data:
             yield required(f"data[{key}]")
-        elif key.startswith(".docker") and not _is_json(data[key]):
-            yield invalid(f"data[{key}]", "<secret contents redacted>", "invalid character")
+        elif key.startswith(".docker"):
+            problem = _json_problem(data[key])
+            if problem:
+                yield invalid(f"data[{key}]", "<secret contents redacted>", problem)
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
         yield required("data[username]")
         yield required("data[password]")
@@ -68,12 +73,16 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             yield required(f"metadata.annotations[{annotation}]")
 
 
-def _is_json(value: str) -> bool:
+def _json_problem(value: str) -> str:
+    """Why the text is no JSON object, in Go's words; "" if it is one."""
     try:
-        json.loads(base64.b64decode(value))
-    except (ValueError, RecursionError):
-        return False
-    return True
+        found, _ = parse_json(base64.b64decode(value))
+    except InvalidJson as error:
+        return str(error)
+    if found is None or isinstance(found, dict):
+        return ""
+    go = {str: "string", bool: "bool", list: "array"}.get(type(found), "number")
+    return f"json: cannot unmarshal {go} into Go value of type map[string]interface {{}}"
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -86,6 +95,18 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     yield from _validate(new)
 
 
+class SecretStrategy(BuiltinStrategy):
+    """Secrets: a certificate and its key that do not belong together are warned of."""
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        if obj.get("type") == TLS_TYPE:
+            data = obj.get("data", {})
+            pair = (base64.b64decode(data.get(key) or "") for key in _REQUIRED_KEYS[TLS_TYPE])
+            problem = key_pair_problem(*pair)
+            if problem:
+                yield problem
+
+
 def _cells(obj: Tree, now: float) -> list[Any]:
     return [len(obj.get("data", ()))]
 
@@ -94,7 +115,7 @@ KIND = KindRegistration(
     kind="Secret",
     types=TYPES,
     defaults={"core/v1.Secret": _set_defaults},
-    strategy=BuiltinStrategy(_validate, _validate_update),
+    strategy=SecretStrategy(_validate, _validate_update),
     table=PrintedTable("Name, Type=type, Data, Age", _cells),
     fields=selectable_fields("type"),
 )

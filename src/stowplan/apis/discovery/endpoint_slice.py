@@ -7,13 +7,15 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
+from stowplan.apis.machinery.names import label_value_problems
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -61,6 +63,8 @@ EndpointPort
 """
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
+HINTS_MAX = 8
+PORTS_MAX = 20_000
 ENDPOINTS_MAX = 1000
 """Endpoints of one slice."""
 _ADDRESSES_MAX = 100
@@ -73,10 +77,12 @@ def _set_port_defaults(one: Tree) -> None:
     one.setdefault("name", "")
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
+def _validate(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
     yield from field_checks.supported_value(obj["addressType"], _ADDRESS_TYPES, "addressType")
     yield from _validate_ports(obj.get("ports") or [])
     endpoints = obj.get("endpoints") or []
+    if old is not None and endpoints == (old.get("endpoints") or []):
+        return
     if len(endpoints) > ENDPOINTS_MAX:
         yield too_many("endpoints", len(endpoints), ENDPOINTS_MAX)
         return
@@ -86,6 +92,9 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 def _validate_ports(ports: list[Tree]) -> Iterator[Cause]:
     seen: set[str] = set()
+    if len(ports) > PORTS_MAX:
+        yield too_many("ports", len(ports), PORTS_MAX)
+        return
     for at, port in enumerate(ports):
         here, name = f"ports[{at}]", port.get("name", "")
         if name:
@@ -96,6 +105,8 @@ def _validate_ports(ports: list[Tree]) -> Iterator[Cause]:
         yield from field_checks.supported_value(
             port.get("protocol", ""), _PROTOCOLS, f"{here}.protocol"
         )
+        if "appProtocol" in port:
+            yield from field_checks.qualified_name(port["appProtocol"], f"{here}.appProtocol")
 
 
 def _validate_endpoint(endpoint: Tree, address_type: str, path: str) -> Iterator[Cause]:
@@ -106,20 +117,50 @@ def _validate_endpoint(endpoint: Tree, address_type: str, path: str) -> Iterator
         yield too_many(f"{path}.addresses", len(addresses), _ADDRESSES_MAX)
     for at, address in enumerate(addresses):
         if address_type == "FQDN":
-            yield from field_checks.dns_subdomain(address, f"{path}.addresses[{at}]")
+            yield from field_checks.domain_name(address, f"{path}.addresses[{at}]")
+            continue
+        if address_type not in _ADDRESS_TYPES:
             continue
         causes = list(field_checks.address(address, f"{path}.addresses[{at}]"))
         yield from causes
-        if not causes and f"IPv{ipaddress.ip_address(address).version}" != address_type:
+        if causes:
+            continue
+        if f"IPv{ipaddress.ip_address(address).version}" != address_type:
             yield invalid(f"{path}.addresses", address, f"must be an {address_type} address")
+        yield from field_checks.endpoint_address(address, f"{path}.addresses[{at}]")
+    if "nodeName" in endpoint:
+        yield from field_checks.dns_subdomain(endpoint["nodeName"], f"{path}.nodeName")
     if "hostname" in endpoint:
         yield from field_checks.dns_label(endpoint["hostname"], f"{path}.hostname")
+    for name, check in (("forZones", _zone_name), ("forNodes", field_checks.dns_subdomain)):
+        hints = (endpoint.get("hints") or {}).get(name) or []
+        if len(hints) > HINTS_MAX:
+            yield too_many(f"{path}.hints.{name}", len(hints), HINTS_MAX)
+            return
+        seen: set[str] = set()
+        for at, hint in enumerate(hints):
+            here = f"{path}.hints.{name}[{at}].name"
+            yield from field_checks.unique(hint["name"], seen, here)
+            yield from check(hint["name"], here)
+
+
+def _zone_name(name: str, path: str) -> Iterator[Cause]:
+    for text in label_value_problems(name):
+        yield invalid(path, name, text)
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The address type is immutable."""
-    yield from _validate(new)
+    yield from _validate(new, old)
     yield from field_checks.immutable(new["addressType"], old["addressType"], "addressType")
+
+
+class EndpointSliceStrategy(BuiltinStrategy):
+    """Slices: addresses that are domain names are warned of."""
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        if obj["addressType"] == "FQDN":
+            yield "spec.addressType: FQDN endpoints are deprecated"
 
 
 def _joined(texts: list[str]) -> str:
@@ -141,7 +182,7 @@ KIND = KindRegistration(
     kind="EndpointSlice",
     types=TYPES,
     defaults={"discovery/v1.EndpointPort": _set_port_defaults},
-    strategy=BuiltinStrategy(
+    strategy=EndpointSliceStrategy(
         _validate, _validate_update, counted=("addressType", "endpoints", "ports")
     ),
     table=PrintedTable("Name, AddressType=addressType, Ports, Endpoints, Age", _cells),

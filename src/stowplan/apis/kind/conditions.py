@@ -6,12 +6,35 @@ pkg/api/pod/util.go (UpdatePodCondition).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stowplan.apis.machinery.errors import (
+    Cause,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from stowplan.apis.machinery.names import regex_text
 from stowplan.apis.machinery.timestamps import format_time
+from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
+_STATUSES = ("False", "True", "Unknown")
+_REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_REASON_TEXT = regex_text(
+    "a condition reason must start with alphabetic character, optionally followed by a string of"
+    " alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
+    _REASON.pattern,
+    "my_name",
+    "MY_NAME",
+    "MyName",
+    "ReasonA,ReasonB",
+    "ReasonA:ReasonB",
+)
+_REASON_MAX, _MESSAGE_MAX = 1024, 32 << 10
 _STATUS_CONDITION_KEYS = (
     "type", "status", "observedGeneration", "lastTransitionTime", "reason", "message",
 )  # fmt: skip
@@ -67,6 +90,33 @@ def set_pod_condition(pod: Tree, wanted: Tree, now: float) -> bool:
     changed = any(old.get(name) != entry.get(name) for name in same)
     conditions[conditions.index(old)] = entry
     return changed
+
+
+def validate_conditions(conditions: list[Tree], path: str) -> Iterator[Cause]:
+    """Conditions of meta/v1, one of each type.
+
+    Source: apimachinery v0.36, apis/meta/v1/validation.
+    """
+    seen: set[str] = set()
+    for at, one in enumerate(conditions):
+        here, reason = f"{path}[{at}]", one.get("reason", "")
+        yield from field_checks.unique(one["type"], seen, f"{here}.type")
+        yield from field_checks.label_name(one["type"], f"{here}.type")
+        if one["status"] not in _STATUSES:
+            yield not_supported(f"{here}.status", one["status"], _STATUSES)
+        if one.get("observedGeneration", 0) < 0:
+            text = "must be greater than or equal to zero"
+            yield invalid(f"{here}.observedGeneration", one["observedGeneration"], text)
+        if not one.get("lastTransitionTime"):
+            yield required(f"{here}.lastTransitionTime")
+        if not reason:
+            yield required(f"{here}.reason")
+        elif not _REASON.fullmatch(reason):
+            yield invalid(f"{here}.reason", reason, _REASON_TEXT)
+        if len(reason) > _REASON_MAX:
+            yield too_long(f"{here}.reason", _REASON_MAX)
+        if len(one.get("message", "")) > _MESSAGE_MAX:
+            yield too_long(f"{here}.message", _MESSAGE_MAX)
 
 
 def _transition_time(old: Tree | None, status: str, now: float) -> Any:

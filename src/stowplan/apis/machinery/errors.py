@@ -127,7 +127,8 @@ def too_long(field: str, bytes_max: int) -> Cause:
 
 def too_many(field: str, count: int, count_max: int) -> Cause:
     """`field: Too many: N: must have at most M items`."""
-    return Cause(field, TOO_MANY, f"Too many: {count}: must have at most {count_max} items")
+    unit = "item" if count_max == 1 else "items"
+    return Cause(field, TOO_MANY, f"Too many: {count}: must have at most {count_max} {unit}")
 
 
 def bounded_causes(causes: Iterable[Cause]) -> list[Cause]:

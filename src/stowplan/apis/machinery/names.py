@@ -77,6 +77,16 @@ LABEL_VALUE_TEXT = regex_text(
 )
 
 
+_WILDCARD_TEXT = regex_text(
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which"
+    " must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric"
+    " character",
+    r"\*\." + SUBDOMAIN,
+    "*.example.com",
+)
+_wildcard = re.compile(r"\*\." + SUBDOMAIN)
+
+
 def _problems(
     name: str, prefix: bool, pattern: re.Pattern[str], length_max: int, text: str
 ) -> list[str]:
@@ -94,6 +104,16 @@ def _problems(
 def subdomain_problems(name: str, prefix: bool = False) -> list[str]:
     """Problems of a DNS subdomain. prefix: `name` is a generateName."""
     return _problems(name, prefix, _subdomain, SUBDOMAIN_MAX, SUBDOMAIN_TEXT)
+
+
+def wildcard_subdomain_problems(name: str) -> list[str]:
+    """Problems of a DNS subdomain behind `*.`."""
+    found = []
+    if len(name) > SUBDOMAIN_MAX:
+        found.append(too_long_text(SUBDOMAIN_MAX))
+    if not _wildcard.fullmatch(name):
+        found.append(_WILDCARD_TEXT)
+    return found
 
 
 def label_problems(name: str, prefix: bool = False) -> list[str]:

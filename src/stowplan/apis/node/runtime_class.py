@@ -35,7 +35,8 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     yield from field_checks.needed(obj["handler"], field_checks.dns_label, "handler")
     fixed = obj.get("overhead", {}).get("podFixed", {})
     for name, value in sorted(fixed.items()):
-        here = f"overhead.podFixed[{name}]"
+        # The original names the limits that it converts the overhead to.
+        here = f"overhead.limits[{name}]"
         yield from resource_requirements.validate_container_resource_name(name, here)
         yield from resource_requirements.validate_resource_quantity(name, value, here)
     scheduling = obj.get("scheduling", {})

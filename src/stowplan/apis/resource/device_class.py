@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.resource.device_validation import (
+    CONFIG_MAX,
     validate_device_config,
     validate_device_selectors,
+    validate_list,
 )
+from stowplan.apis.validation import resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
@@ -45,8 +48,11 @@ DeviceClassConfiguration
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     yield from validate_device_selectors(spec.get("selectors", []), "spec.selectors")
-    for at, one in enumerate(spec.get("config", ())):
-        yield from validate_device_config(one, f"spec.config[{at}]")
+    config = spec.get("config", [])
+    yield from validate_list(config, CONFIG_MAX, validate_device_config, "spec.config")
+    name = spec.get("extendedResourceName")
+    if name is not None and not resource_requirements.is_extended_resource(name):
+        yield invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
 
 
 KIND = KindRegistration(

@@ -5,7 +5,7 @@ Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/va
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stowplan.apis.core import pod_scheduling
@@ -25,10 +25,16 @@ from stowplan.apis.machinery.errors import (
     required,
     too_many,
 )
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.resource.device_validation import (
+    CONFIG_MAX,
     validate_device_config,
     validate_device_selectors,
     validate_driver_name,
+    validate_full_attribute_name,
+    validate_list,
+    validate_set,
+    validate_toleration,
 )
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
@@ -154,7 +160,8 @@ NetworkDeviceData
 """
 _REQUESTS_MAX = 32
 _ALLOCATION_MODES = ("All", "ExactCount")
-_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_ALTERNATIVES_MAX, _TOLERATIONS_MAX = 8, 16
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 
 def _set_request_defaults(one: Tree) -> None:
@@ -169,37 +176,46 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 def _validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     wanted, here = spec["devices"], f"{path}.devices"
     requests = wanted["requests"] or []
-    names: set[str] = set()
-    if len(requests) > _REQUESTS_MAX:
-        yield too_many(f"{here}.requests", len(requests), _REQUESTS_MAX)
-    for at, one in enumerate(requests):
-        there = f"{here}.requests[{at}]"
-        yield from field_checks.needed(one["name"], field_checks.dns_label, f"{there}.name")
-        yield from field_checks.unique(one["name"], names, there)
-        yield from _validate_request(one, there, names)
-    for at, constraint in enumerate(wanted.get("constraints", ())):
-        yield from _validate_constraint(constraint, names, f"{here}.constraints[{at}]")
-    for at, config in enumerate(wanted.get("config", ())):
-        yield from _validate_request_names(
-            config.get("requests", []), names, f"{here}.config[{at}].requests"
-        )
-        yield from validate_device_config(config, f"{here}.config[{at}]")
+    names = _request_names(requests)
+
+    def constraint(one: Tree, there: str) -> Iterator[Cause]:
+        yield from _validate_request_names(one.get("requests", []), names, f"{there}.requests")
+        yield from _validate_constraint(one, there)
+
+    def config(one: Tree, there: str) -> Iterator[Cause]:
+        yield from _validate_request_names(one.get("requests", []), names, f"{there}.requests")
+        yield from validate_device_config(one, there)
+
+    yield from validate_set(requests, _REQUESTS_MAX, _validate_request, f"{here}.requests")
+    for name, check in (("constraints", constraint), ("config", config)):
+        yield from validate_list(wanted.get(name, []), CONFIG_MAX, check, f"{here}.{name}")
 
 
-def _validate_request(one: Tree, path: str, names: set[str]) -> Iterator[Cause]:
+def _request_names(requests: list[Tree]) -> set[str]:
+    names = {one["name"] for one in requests}
+    return names | {
+        f"{one['name']}/{sub['name']}" for one in requests for sub in one.get("firstAvailable", ())
+    }
+
+
+def _validate_request(one: Tree, path: str) -> Iterator[Cause]:
+    yield from field_checks.dns_label(one["name"], f"{path}.name")
     exact, first = one.get("exactly"), one.get("firstAvailable", [])
     text = "exactly one of `exactly` or `firstAvailable` is required"
     if exact is None and not first:
         yield required(path, text)
     elif exact is not None and first:
-        yield invalid(path, None, text)
+        yield invalid(path, None, f"{text}, but multiple fields are set")
     elif exact is not None:
         yield from _validate_exact_request(exact, f"{path}.exactly")
-    for at, sub in enumerate(first):
-        here = f"{path}.firstAvailable[{at}]"
-        yield from field_checks.dns_label(sub["name"], f"{here}.name")
-        names.add(f"{one['name']}/{sub['name']}")
-        yield from _validate_exact_request(sub, here)
+    else:
+        there = f"{path}.firstAvailable"
+        yield from validate_set(first, _ALTERNATIVES_MAX, _validate_subrequest, there)
+
+
+def _validate_subrequest(one: Tree, path: str) -> Iterator[Cause]:
+    yield from field_checks.dns_label(one["name"], f"{path}.name")
+    yield from _validate_exact_request(one, path)
 
 
 def _validate_exact_request(one: Tree, path: str) -> Iterator[Cause]:
@@ -217,35 +233,25 @@ def _validate_exact_request(one: Tree, path: str) -> Iterator[Cause]:
             yield invalid(f"{path}.count", count, field_checks.POSITIVE)
     else:
         yield not_supported(f"{path}.allocationMode", mode, _ALLOCATION_MODES)
-    yield from _validate_tolerations(one.get("tolerations", []), f"{path}.tolerations")
+    tolerations = one.get("tolerations", [])
+    here = f"{path}.tolerations"
+    yield from validate_list(tolerations, _TOLERATIONS_MAX, validate_toleration, here)
 
 
-def _validate_tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
-    for at, one in enumerate(given):
-        here = f"{path}[{at}]"
-        if one.get("key"):
-            yield from field_checks.label_name(one["key"], f"{here}.key")
-        operator = one["operator"]
-        if operator == "Exists":
-            if one.get("value"):
-                yield invalid(f"{here}.value", one["value"], "must be empty for operator `Exists`")
-        elif operator != "Equal":
-            yield not_supported(f"{here}.operator", operator, ["Equal", "Exists"])
-        effect = one.get("effect")
-        if effect and effect not in _EFFECTS:
-            yield not_supported(f"{here}.effect", effect, _EFFECTS)
-
-
-def _validate_constraint(one: Tree, names: set[str], path: str) -> Iterator[Cause]:
-    yield from _validate_request_names(one.get("requests", []), names, f"{path}.requests")
-    if "matchAttribute" not in one and "distinctAttribute" not in one:
-        text = "at least one of matchAttribute or distinctAttribute is required"
-        yield required(f"{path}.matchAttribute", text)
+def _validate_constraint(one: Tree, path: str) -> Iterator[Cause]:
+    for name in ("matchAttribute", "distinctAttribute"):
+        if name in one:
+            yield from validate_full_attribute_name(one[name], f"{path}.{name}")
+            return
+    text = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+    yield required(path, f"{text}, but multiple fields are set")
 
 
 def _validate_request_names(given: list[str], names: set[str], path: str) -> Iterator[Cause]:
-    for at, name in enumerate(given):
-        yield from _validate_request_name(name, names, f"{path}[{at}]")
+    def check(name: str, here: str) -> Iterator[Cause]:
+        yield from _validate_request_name(name, names, here)
+
+    return validate_set(given, _REQUESTS_MAX, check, path)
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -273,10 +279,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _validate_allocation(allocation: Tree, spec: Tree) -> Iterator[Cause]:
-    names: set[str] = set()
-    for request in spec["devices"]["requests"] or ():
-        names.add(request["name"])
-        names |= {f"{request['name']}/{sub['name']}" for sub in request.get("firstAvailable", ())}
+    names = _request_names(spec["devices"]["requests"] or [])
     path = "status.allocation.devices.results"
     for at, one in enumerate(allocation["devices"].get("results", ())):
         yield from _validate_request_name(one["request"], names, f"{path}[{at}].request")
@@ -288,6 +291,9 @@ def _validate_allocation(allocation: Tree, spec: Tree) -> Iterator[Cause]:
 
 
 def _validate_request_name(name: str, names: set[str], path: str) -> Iterator[Cause]:
+    parts = name.split("/")
+    for part in parts if len(parts) <= 2 else ():
+        yield from field_checks.dns_label(part, path)
     if name not in names:
         text = (
             "must be the name of a request in the claim or the name of a request and a subrequest"
@@ -298,10 +304,31 @@ def _validate_request_name(name: str, names: set[str], path: str) -> Iterator[Ca
 class ResourceClaimStrategy(BuiltinStrategy):
     """Claims and templates: an empty list of requests is stored as null."""
 
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        yield from super().validate(obj, call)
+        yield from _admin_access_causes(obj, call)
+
     def canonicalize(self, obj: Tree) -> None:
         spec = obj["spec"]
         devices = spec["devices"] if "devices" in spec else spec["spec"]["devices"]
         devices["requests"] = devices["requests"] or None
+
+
+def _admin_access_causes(obj: Tree, call: ApiCall) -> Iterator[Cause]:
+    """Admin access is for namespaces with a label."""
+    spec = obj["spec"]
+    requests = (spec if "devices" in spec else spec["spec"])["devices"]["requests"] or []
+    at = next(
+        (at for at, one in enumerate(requests) if one.get("exactly", {}).get("adminAccess")), None
+    )
+    kind = call.objects.registry.find("", "v1", "namespaces")
+    if at is None or kind is None:
+        return
+    namespace = call.objects.peek(kind, "", call.namespace) or {"metadata": {}}
+    if namespace["metadata"].get("labels", {}).get(ADMIN_ACCESS_LABEL) != "true":
+        text = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label"
+        path = f"spec.devices.requests[{at}].adminAccess"
+        yield forbidden_field(path, f"{text} on the containing namespace")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -342,9 +369,7 @@ TEMPLATE_KIND = KindRegistration(
     kind="ResourceClaimTemplate",
     strategy=ResourceClaimStrategy(
         _validate_template,
-        immutable_fields(
-            "spec", check=_validate_template, printed_as="resource/v1.ResourceClaimTemplateSpec"
-        ),
+        immutable_fields("spec", printed_as="resource/v1.ResourceClaimTemplateSpec"),
         returns_deleted=True,
     ),
     table=NAME_AND_AGE,

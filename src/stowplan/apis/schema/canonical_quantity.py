@@ -178,6 +178,11 @@ def is_negative(text: str) -> bool:
     return amount(text).unscaled < 0
 
 
-def format_quantity(held: Exact) -> str:
-    """A sum as the server formats it, with decimal suffixes."""
-    return _format_exact(held, "")
+def suffix_of(text: str) -> str:
+    """The suffix of a quantity: `Mi`, `m`, `e3`, or nothing."""
+    return _parts(text)[3]
+
+
+def format_quantity(held: Exact, suffix: str = "") -> str:
+    """A sum as the server formats it. suffix: of a quantity whose kind of suffixes it gets."""
+    return _format_exact(held, suffix)

@@ -86,6 +86,15 @@ def internal_diff(full_name: str, old: Tree, new: Tree) -> str:
     return "".join(lines[2:])
 
 
+def unified_lines(old: Any, new: Any) -> str:
+    """A unified diff of two values as they are, printed as JSON."""
+    before, after = (
+        [f"{line}\n" for line in json.dumps(one, indent=1, ensure_ascii=False).split("\n")]
+        for one in (old, new)
+    )
+    return "".join(list(difflib.unified_diff(before, after, n=3))[2:])
+
+
 def _changed_part(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
     """The lines around the first difference, at most DIFF_LINES_MAX."""
     pairs = zip(before, after, strict=False)

@@ -68,7 +68,8 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         annotations.get(f"storageclass.{infix}kubernetes.io/is-default-class") == "true"
         for infix in ("", "beta.")
     )
-    return [obj["metadata"].get("name", "") + (" (default)" if default else "")]
+    name = obj["metadata"].get("name", "") + (" (default)" if default else "")
+    return [name, bool(obj.get("allowVolumeExpansion"))]
 
 
 KIND = KindRegistration(
@@ -85,7 +86,7 @@ KIND = KindRegistration(
     table=PrintedTable(
         "Name=, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "
         "VolumeBindingMode=volumeBindingMode|Immediate, "
-        "AllowVolumeExpansion=allowVolumeExpansion, Age",
+        "AllowVolumeExpansion, Age",
         _cells,
     ),
 )

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
-from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.machinery.errors import Cause, forbidden_field, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -31,14 +31,19 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield required("parameters", "must contain at least one key/value pair")
 
 
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    for name in ("driverName", "parameters"):
+        if new.get(name) != old.get(name):
+            yield forbidden_field(name, f"updates to {name} are forbidden.")
+    yield from _validate(new)
+
+
 KIND = KindRegistration(
     group="storage.k8s.io",
     kind="VolumeAttributesClass",
     types=TYPES,
     namespaced=False,
-    strategy=BuiltinStrategy(
-        _validate, immutable_fields("driverName", "parameters"), returns_deleted=True
-    ),
+    strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
     short_names=("vac",),
     table=PrintedTable("Name, DriverName=driverName, Age"),
 )

@@ -25,6 +25,7 @@ from stowplan.apis.machinery.names import (
     label_value_problems,
     path_segment_problems,
     qualified_name_problems,
+    regex_text,
     subdomain_problems,
 )
 from stowplan.apis.machinery.text_cache import cache_short_texts
@@ -40,6 +41,7 @@ _PORT_NAME = re.compile(r"[-a-z0-9]+")
 _LETTER = re.compile(r"[a-z]")
 _ENV = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_HTTP_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _HEADER = re.compile(r"[-A-Za-z0-9]+")
 _CACHE = 1 << 12
 
@@ -268,6 +270,75 @@ def address(value: str, path: str) -> Iterator[Cause]:
         ipaddress.ip_address(value)
     except ValueError:
         yield invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+
+
+def canonical_address(value: str, path: str) -> Iterator[Cause]:
+    """An IP address in the form in which Go writes it."""
+    problems = list(address(value, path))
+    yield from problems
+    if not problems and str(ipaddress.ip_address(value)) != value:
+        form = quoted(str(ipaddress.ip_address(value)))
+        yield invalid(path, value, f"must be in canonical form ({form})")
+
+
+def canonical_network(value: str, path: str) -> Iterator[Cause]:
+    """A CIDR in the form in which Go writes it."""
+    problems = list(network(value, path))
+    yield from problems
+    if not problems:
+        form = str(ipaddress.ip_network(value, strict=False))
+        if form != value:
+            yield invalid(path, value, f"must be in canonical form ({quoted(form)})")
+
+
+def domain_prefixed_path(value: str, path: str) -> Iterator[Cause]:
+    """A path behind a domain, such as `acme.io/foo`."""
+    if not value:
+        yield required(path)
+        return
+    host, _, rest = value.partition("/")
+    if not host or not rest:
+        yield invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    yield from dns_subdomain(host, path)
+    if not _HTTP_PATH.fullmatch(rest):
+        yield invalid(path, rest, regex_text("Invalid path", _HTTP_PATH.pattern))
+
+
+def endpoint_address(value: str, path: str) -> Iterator[Cause]:
+    """An address that endpoints can have; it is one already."""
+    found = ipaddress.ip_address(value)
+    if found.is_unspecified:
+        yield invalid(path, value, f"may not be unspecified ({value})")
+    if found.is_loopback:
+        text = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        yield invalid(path, value, text)
+    for ranges, name in (
+        (("169.254.0.0/16", "fe80::/10"), "link-local range (169.254.0.0/16, fe80::/10)"),
+        (("224.0.0.0/24", "ff02::/16"), "link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ):
+        if any(found in ipaddress.ip_network(one) for one in ranges):
+            yield invalid(path, value, f"may not be in the {name}")
+
+
+def domain_name(value: str, path: str) -> Iterator[Cause]:
+    """A domain name of at least two segments; it may end in a dot."""
+    if not value:
+        yield required(path)
+        return
+    name = value.removesuffix(".")
+    problems = subdomain_problems(name)
+    if problems:
+        yield invalid(path, name, ",".join(problems))
+    elif "." not in name:
+        text = "should be a domain with at least two segments separated by dots"
+        yield invalid(path, name, text)
+    else:
+        for one in name.split("."):
+            found = label_problems(one)
+            if found:
+                yield invalid(path, one, ",".join(found))
+                return
 
 
 def network(value: str, path: str) -> Iterator[Cause]:

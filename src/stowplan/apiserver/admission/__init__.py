@@ -1,7 +1,7 @@
 """Admission plugins: they change or reject writes.
 
-The plugins are in the original's order. Missing: service accounts, the not-ready taint of
-new nodes.
+The plugins are in the original's order. Service accounts of pods and the not-ready taint of new
+nodes are left out of `default_admission`, as the embedded cluster needs neither.
 
 Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 """
@@ -9,9 +9,13 @@ Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 from __future__ import annotations
 
 from stowplan.apis.machinery.resource import AdmissionPlugin
+from stowplan.apiserver.admission.address_allocation import ServiceAddresses
+from stowplan.apiserver.admission.default_ingress_class import DefaultIngressClass
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from stowplan.apiserver.admission.node_taint import NodeTaint
+from stowplan.apiserver.admission.pod_group_admission import PodGroupAdmission
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
 from stowplan.apiserver.admission.policies.validating_policies import (
@@ -20,28 +24,43 @@ from stowplan.apiserver.admission.policies.validating_policies import (
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
+from stowplan.apiserver.admission.service_accounts import ServiceAccountAdmission
 from stowplan.apiserver.admission.volume_claims import (
     DefaultStorageClassAdmission,
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
+from stowplan.apiserver.admission.webhooks import UnansweredWebhooks
 
-__all__ = ["default_admission"]
+__all__ = ["admission_plugins", "default_admission"]
 
 
 def default_admission() -> tuple[AdmissionPlugin, ...]:
-    """The plugins of a server with default options, in order."""
+    """The plugins of an embedded cluster, in order."""
+    return admission_plugins(identities=False)
+
+
+def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
+    """The plugins of a server with default options, in order. identities: with service accounts
+    of pods and the taint of new nodes, which wait for controllers to make and remove them."""
+    accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
+    priorities = PriorityAdmission()
     return (
         NamespaceLifecycle(),
         LimitRanger(),
-        PriorityAdmission(),
+        *accounts,
+        priorities,
+        PodGroupAdmission(priorities),
         DefaultTolerationSeconds(),
         DefaultStorageClassAdmission(),
         StorageObjectInUseProtection(),
         PersistentVolumeClaimResize(),
         RuntimeClassAdmission(),
+        DefaultIngressClass(),
         PodTopologyLabels(),
         MutatingAdmissionPolicies(),
         ValidatingAdmissionPolicies(),
+        UnansweredWebhooks(),
         ResourceQuotaAdmission(),
+        ServiceAddresses(),
     )

@@ -58,7 +58,7 @@ class PriorityAdmission(AdmissionPluginBase):
             raise admission_forbidden(call, obj, why)
 
     def _resolve(self, call: ApiCall, obj: Tree, spec: Tree) -> None:
-        name, value, policy = self._established(call, obj, spec.get("priorityClassName") or "")
+        name, value, policy = self.established(call, obj, spec.get("priorityClassName") or "")
         if name:
             spec["priorityClassName"] = name
         for field, computed, printed in (
@@ -76,7 +76,7 @@ class PriorityAdmission(AdmissionPluginBase):
                 raise admission_forbidden(call, obj, why)
             spec[field] = computed
 
-    def _established(self, call: ApiCall, obj: Tree, name: str) -> tuple[str, int, str]:
+    def established(self, call: ApiCall, obj: Tree, name: str) -> tuple[str, int, str]:
         """Class name, priority and policy; without a class those of the default class, or 0."""
         if not name:
             found = self._default_class(call)

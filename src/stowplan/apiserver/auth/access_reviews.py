@@ -19,15 +19,17 @@ from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceRes
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
 from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES
+from stowplan.apiserver.auth.service_account_tokens import INVALID, InvalidToken
 from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.objects.encoding.tree import Tree
 
-AUDIENCE = "https://kubernetes.default.svc"
-
 ONE_OF_ATTRIBUTES = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 BOTH_ATTRIBUTES = "cannot be specified in combination with resourceAttributes"
 NO_SUBJECT = "at least one of user or group must be specified"
+
+
+_NO_TOKENS = StaticTokens()
 
 
 class ReviewAuthorizer:
@@ -35,7 +37,7 @@ class ReviewAuthorizer:
 
     def __init__(self, call: ApiCall) -> None:
         access = call.access
-        self.tokens = access.tokens if isinstance(access, TokenRbacAccess) else StaticTokens()
+        self.access = access if isinstance(access, TokenRbacAccess) else TokenRbacAccess(_NO_TOKENS)
         self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
 
     def authorize(self, user: User, wanted: Attributes) -> RbacDecision:
@@ -127,10 +129,18 @@ def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
     token = spec.get("token") or ""
     if not token:
         raise bad_request("token is required for TokenReview in authentication")
-    wanted = spec.get("audiences") or [AUDIENCE]
-    audiences = [each for each in wanted if each == AUDIENCE]
-    user = ReviewAuthorizer(call).tokens.owner(token) if audiences else None
-    status: Tree = {"user": {}}
+    access = ReviewAuthorizer(call).access
+    own = access.accounts.audience
+    wanted = spec.get("audiences") or [own]
+    status: Tree = {"user": {}, "error": INVALID}
+    try:
+        user = access.owner(token, wanted, call.now)
+    except InvalidToken as error:
+        user = None
+        status["error"] = f"[{INVALID}, {error}]"
+    claims = access.accounts.claims(token)
+    meant = claims.audiences if claims is not None else (own,)
+    audiences = [each for each in wanted if each in meant]
     if user is not None:
         status = {"authenticated": True, "user": _user_tree(user), "audiences": audiences}
     return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})

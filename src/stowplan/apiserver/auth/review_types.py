@@ -105,6 +105,26 @@ UserInfo
   groups [string]
   extra {ExtraValue}
 
+TokenRequest
+  +PartialObjectMetadata
+  spec TokenRequestSpec!
+  status TokenRequestStatus
+
+TokenRequestSpec
+  audiences [string]!
+  expirationSeconds int64?! =3600
+  boundObjectRef BoundObjectReference?!
+
+BoundObjectReference
+  kind string
+  apiVersion string
+  name string
+  uid UID
+
+TokenRequestStatus
+  token string!
+  expirationTimestamp Time!
+
 SelfSubjectReview
   +PartialObjectMetadata
   status SelfSubjectReviewStatus

@@ -52,6 +52,10 @@ class StaticTokens:
                 found = user
         return found
 
+    def secret(self) -> bytes:
+        """Bytes that only who knows all tokens can compute."""
+        return b"\0".join(sorted(token for token, _ in self._known))
+
     def authenticate(self, headers: Mapping[str, str]) -> User:
         """The user, without impersonation. Raises ApiError 401.
 

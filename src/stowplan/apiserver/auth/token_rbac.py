@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
@@ -11,18 +13,32 @@ from stowplan.apiserver.auth.flow_control import RequestRateLimiter
 from stowplan.apiserver.auth.impersonation import impersonate, impersonated_user
 from stowplan.apiserver.auth.rbac import GROUP, RbacAuthorizer, forbidden_by_rbac
 from stowplan.apiserver.auth.request_info import attributes_of
-from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.service_account_tokens import (
+    DEFAULT_AUDIENCE,
+    InvalidToken,
+    ServiceAccountTokens,
+)
+from stowplan.apiserver.auth.static_tokens import StaticTokens, bearer_token, unauthorized
 
 
 class TokenRbacAccess:
     """`access.AccessControl` and `resource.ChangeObserver`; `ApiServerOptions` needs both."""
 
-    def __init__(self, tokens: StaticTokens, flow: RequestRateLimiter | None = None) -> None:
+    def __init__(
+        self,
+        tokens: StaticTokens,
+        flow: RequestRateLimiter | None = None,
+        audience: str = DEFAULT_AUDIENCE,
+    ) -> None:
+        """audience: of the server, in tokens of service accounts."""
         self.tokens = tokens
+        self.accounts = ServiceAccountTokens(tokens.secret(), audience)
+        self._objects: ServerContext | None = None
         self.rbac = RbacAuthorizer()
         self._flow = flow or RequestRateLimiter()
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        self._objects = server
         if change.resource.group != GROUP:
             return
         _, namespace, name = change.key.rsplit("/", 2)
@@ -31,11 +47,29 @@ class TokenRbacAccess:
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        user = self.tokens.authenticate(request.headers)
+        user = self._account(request, now) or self.tokens.authenticate(request.headers)
         wanted = impersonated_user(request.headers)
         if wanted is None:
             return user
         return impersonate(user, wanted, attributes_of(request), self.rbac)
+
+    def _account(self, request: HttpRequest, now: float) -> User | None:
+        """The service account whose token the request has. Raises ApiError 401."""
+        token = bearer_token(request.headers)
+        if not token or token.count(".") != 2:
+            return None
+        try:
+            return self.owner(token, (self.accounts.audience,), now)
+        except InvalidToken:
+            raise unauthorized() from None
+
+    def owner(self, token: str, audiences: Sequence[str], now: float) -> User | None:
+        """The user of a token, None if it is unknown. Raises InvalidToken."""
+        if self.accounts.audience in audiences:
+            user = self.tokens.owner(token)
+            if user is not None:
+                return user
+        return self.accounts.owner(token, audiences, self._objects, now)
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:
         self._flow.admit(user, request.peer, now)

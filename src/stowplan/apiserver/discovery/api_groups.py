@@ -35,19 +35,16 @@ KUBELET_SUBRESOURCES: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]]
     "nodes": (("proxy", "NodeProxyOptions", _PROXY),),
     "pods": (
         ("attach", "PodAttachOptions", _CONNECT),
-        ("ephemeralcontainers", "Pod", ("get", "patch", "update")),
         ("exec", "PodExecOptions", _CONNECT),
         ("log", "Pod", ("get",)),
         ("portforward", "PodPortForwardOptions", _CONNECT),
         ("proxy", "PodProxyOptions", _PROXY),
-        ("resize", "Pod", ("get", "patch", "update")),
     ),
-    "serviceaccounts": (("token", "TokenRequest", ("create",)),),
     "services": (("proxy", "ServiceProxyOptions", _PROXY),),
 }
 """Subresources of core kinds that discovery lists for clients.
 
-They return 404, except those of `http/pod_connect.py`: there is no kubelet, no tokens are issued.
+Those of `http/connect.py`: there is no kubelet.
 """
 
 

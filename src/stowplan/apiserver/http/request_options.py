@@ -205,6 +205,14 @@ def object_selector(resource: Resource, requested: ListOptions, name: str = "") 
     return ObjectSelector(requested.labels, terms, resource)
 
 
+_OTHER_FIELD = "field label not supported: {0}"
+_UNKNOWN_FIELD = {
+    "Job": 'field label "{0}" not supported for {1.kind}',
+    "ResourceSlice": "field label not supported for {1.api_version}, Kind={1.kind}: {0}",
+}
+"""By kind, what the original says of a field that is not selectable."""
+
+
 def _check_field(resource: Resource, field: str) -> None:
     """Raises ApiError 400 for a field that is not selectable."""
     if field == "metadata.name" or field in resource.fields:
@@ -213,7 +221,7 @@ def _check_field(resource: Resource, field: str) -> None:
     if field == "metadata.namespace" and (resource.namespaced or not registered):
         return
     if registered:
-        raise bad_request(f"field label not supported: {field}")
+        raise bad_request(_UNKNOWN_FIELD.get(resource.kind, _OTHER_FIELD).format(field, resource))
     known = 'only "metadata.name", "metadata.namespace"'
     raise bad_request(f'"{field}" is not a known field selector: {known}')
 

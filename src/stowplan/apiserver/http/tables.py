@@ -29,7 +29,16 @@ CREATED_TEXT = (
     "/sig-architecture/api-conventions.md#metadata"
 )
 INCLUDE_OBJECT_POLICIES = ("Metadata", "Object", "None", "")
-TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+_FIELD_ANNOTATIONS = frozenset(
+    {
+        "deprecated.daemonset.template.generation",
+        "autoscaling.alpha.kubernetes.io/metrics",
+        "autoscaling.alpha.kubernetes.io/current-metrics",
+        "autoscaling.alpha.kubernetes.io/behavior",
+        "autoscaling.alpha.kubernetes.io/conditions",
+    }
+)
+"""Annotations that conversion to a version makes of fields; tables are made of what is inside."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -53,7 +62,7 @@ class ScaleTable:
     """The table of the scale subresource."""
 
     columns: tuple[TableColumn, ...] = (
-        TableColumn("Name", "string", NAME_TEXT, "name"),
+        TableColumn("Name", "string", NAME_TEXT),
         TableColumn("Desired", "integer", "Replicas that the object is to have."),
         TableColumn("Available", "integer", "Replicas that the object has."),
         TableColumn("Age", "string", CREATED_TEXT),
@@ -111,13 +120,11 @@ def metadata_only(obj: Tree, form_version: str) -> Tree:
 
 
 def _metadata_in_table(meta: Tree) -> Tree:
-    """Metadata without the annotation that the original keeps in a field (daemon sets)."""
+    """Metadata without annotations that the original keeps in fields (daemon sets, autoscalers)."""
     annotations = meta.get("annotations")
-    if not annotations or TEMPLATE_GENERATION_ANNOTATION not in annotations:
+    if not annotations or _FIELD_ANNOTATIONS.isdisjoint(annotations):
         return meta
-    rest = {
-        key: value for key, value in annotations.items() if key != TEMPLATE_GENERATION_ANNOTATION
-    }
+    rest = {key: value for key, value in annotations.items() if key not in _FIELD_ANNOTATIONS}
     without = {key: value for key, value in meta.items() if key != "annotations"}
     return {**without, "annotations": rest} if rest else without
 

@@ -348,7 +348,9 @@ class RegistryStore:
         if graceful or held:
             if not graceful:
                 _mark_deleted(obj["metadata"], call.now)
-            if not call.dry_run:
+            # A second deletion changes nothing, and is no write.
+            same = not graceful and obj == decode(under_current_schema(resource, existing))
+            if not call.dry_run and not same:
                 obj = self._put(resource, key, obj)
             if held or (graceful and delete_options.grace_s):
                 return DeletionResult(obj, False)

@@ -11,63 +11,28 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from stowplan.cel.cel_types import BOOL, STRING, CelType, cel_type
+from stowplan.apis.resource.device_environment import (
+    DeviceSelectorError,
+    compile_selector,
+    device_environment,
+)
 from stowplan.cel.libraries.quantities import quantity_of
 from stowplan.cel.libraries.versions import parse_version
-from stowplan.cel.overloads import Library
-from stowplan.cel.program import Environment, kubernetes_library
-from stowplan.cel.syntax_tree import CompileError
 from stowplan.cel.values import (
     CostLimitError,
     DefaultMapValue,
     EvaluationError,
     MapValue,
-    equal,
     kind_of,
 )
 from stowplan.objects.devices.device import Device, DeviceAttribute
 
 COST_LIMIT = 1_000_000
-_LIST_VALUES_MAX = 32
 _KEPT_MAX = 1 << 18
 
 
 class SelectorFault(Exception):
     """A selector that does not compile or fails on a device, in the original's words."""
-
-
-def device_environment(*, with_lists: bool = False) -> Environment:
-    """Variable `device` and Kubernetes' functions. with_lists: with the gate
-    DRAListTypeAttributes."""
-    attribute = "dyn" if with_lists else "any"
-    device = CelType(
-        "kubernetes.DRADevice",
-        (),
-        {
-            "driver": STRING,
-            "allowMultipleAllocations": BOOL,
-            "attributes": cel_type(f"map(string, map(string, {attribute}))"),
-            "capacity": cel_type("map(string, map(string, kubernetes.Quantity))"),
-        },
-    )
-    library = kubernetes_library()
-    if with_lists:
-        own = Library()
-        own.add("dra_includes_dyn_dyn", "dyn->includes(dyn) bool", _includes)
-        library = library.extended([own])
-    return Environment({"device": device}, library)
-
-
-def _includes(target: Any, wanted: Any) -> bool:
-    if not isinstance(target, tuple):
-        return equal(target, wanted)
-    if any(equal(one, wanted) for one in target[:_LIST_VALUES_MAX]):
-        return True
-    if len(target) > _LIST_VALUES_MAX:
-        raise EvaluationError(
-            f"'includes' function cannot be applied to lists longer than {_LIST_VALUES_MAX} values"
-        )
-    return False
 
 
 def shape_of(driver: str, device: Device) -> Hashable:
@@ -137,7 +102,6 @@ class DeviceSelectors:
         """with_lists: attributes may be lists."""
         self._environment = device_environment(with_lists=with_lists)
         self._with_lists = with_lists
-        self._allowed = {"bool", "any"} | ({"dyn"} if with_lists else set())
         self._answers: dict[tuple[str, Hashable], bool | str] = {}
 
     def matches(self, expression: str, shape: Hashable, driver: str, device: Device) -> bool:
@@ -154,12 +118,9 @@ class DeviceSelectors:
     def _answer(self, expression: str, driver: str, device: Device) -> bool | str:
         """The answer, or the text of the error."""
         try:
-            program = self._environment.compile(expression)
-        except CompileError as fault:
-            return f"CEL compile error: compilation failed: {fault}"
-        found = program.result_type
-        if found.name not in self._allowed:
-            return f"CEL compile error: must evaluate to bool or the unknown type, not {found}"
+            program = compile_selector(self._environment, expression)
+        except DeviceSelectorError as fault:
+            return f"CEL compile error: {fault}"
         try:
             variable = device_value(driver, device, with_lists=self._with_lists)
             value, _ = program.evaluate({"device": variable}, COST_LIMIT)

@@ -31,7 +31,12 @@ from stowplan.controller_runtime.resource_paths import (
     PODS,
     SERVICES,
 )
-from stowplan.controllers.endpoints import HEADLESS_LABEL, delete_endpoints, write_endpoints
+from stowplan.controllers.service_endpoints.endpoints import (
+    HEADLESS_LABEL,
+    delete_endpoints,
+    write_endpoints,
+)
+from stowplan.controllers.service_endpoints.trigger_times import TRIGGER_ANNOTATION, TriggerTimes
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
@@ -51,6 +56,7 @@ class EndpointSliceController(Controller):
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}
+        self._triggers = TriggerTimes()
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed Service, those that select a changed pod, and that of a lost slice."""
@@ -80,19 +86,23 @@ class EndpointSliceController(Controller):
         service = self.api.get(SERVICES, *key)
         if service is None:
             delete_endpoints(self.api, key)
+            self._triggers.forget(key)
             return
         if is_deleting(service):
             return
         spec = service["spec"]
         if not spec.get("selector") or spec.get("type") == "ExternalName":
             return
-        wanted = list(self._wanted_slices(service))
+        pods = list(self._selected_pods(service))
+        wanted = list(self._wanted_slices(service, pods))
+        changed_at = self._triggers.changed_at(key, service, pods)
         write_endpoints(self.api, service, wanted)
         items = sorted(self.index.dependents(service["metadata"]["uid"]))
         stored = (self.api.get(*item) for item in items if item[0] == ENDPOINT_SLICES)
         existing = [each for each in stored if each is not None]
         for at, each in enumerate(wanted):
             if at >= len(existing):
+                _note_trigger(each, changed_at)
                 self.api.create(ENDPOINT_SLICES, each)
                 continue
             old = existing[at]
@@ -103,6 +113,7 @@ class EndpointSliceController(Controller):
             ):
                 continue
             old["metadata"]["labels"] = labels
+            _note_trigger(old, changed_at)
             self.api.update(ENDPOINT_SLICES, old | {field: each[field] for field in fields})
         for extra in existing[len(wanted) :]:
             self.api.delete(ENDPOINT_SLICES, key[0], extra["metadata"]["name"])
@@ -115,17 +126,23 @@ class EndpointSliceController(Controller):
         else:
             known[key[1]] = spec["selector"]
 
-    def _wanted_slices(self, service: Tree) -> Iterator[Tree]:
-        """The slices to store: by set of ports, at most 100 endpoints in each."""
-        by_ports: dict[bytes, tuple[list[Tree], list[Tree]]] = {}
+    def _selected_pods(self, service: Tree) -> Iterator[Tree]:
+        """The pods that have not ended, by name."""
         selector = service["spec"]["selector"].items()
         facts = self.index.in_namespace(service["metadata"]["namespace"])
         for pod_facts in sorted(facts, key=lambda each: each.key):
             if pod_facts.is_finished or not selector <= pod_facts.labels.items():
                 continue
             pod = self.api.get(PODS, *pod_facts.key)
-            endpoint = None if pod is None else self._endpoint(service, pod)
-            if pod is None or endpoint is None:
+            if pod is not None:
+                yield pod
+
+    def _wanted_slices(self, service: Tree, pods: list[Tree]) -> Iterator[Tree]:
+        """The slices to store: by set of ports, at most 100 endpoints in each."""
+        by_ports: dict[bytes, tuple[list[Tree], list[Tree]]] = {}
+        for pod in pods:
+            endpoint = self._endpoint(service, pod)
+            if endpoint is None:
                 continue
             ports = list(_ports_of(service, pod))
             group = by_ports.setdefault(msgspec.json.encode(ports), (ports, []))
@@ -169,6 +186,15 @@ class EndpointSliceController(Controller):
         if spec.get("hostname") and spec.get("subdomain") == service["metadata"]["name"]:
             endpoint["hostname"] = spec["hostname"]
         return endpoint
+
+
+def _note_trigger(slice_: Tree, changed_at: str) -> None:
+    """Set the annotation of a slice that is written, or remove it."""
+    annotations = dict(slice_["metadata"].get("annotations") or {})
+    annotations.pop(TRIGGER_ANNOTATION, None)
+    if changed_at:
+        annotations[TRIGGER_ANNOTATION] = changed_at
+    slice_["metadata"]["annotations"] = annotations
 
 
 def _facts_of_endpoint(pod: PodFacts | None) -> tuple[object, ...] | None:

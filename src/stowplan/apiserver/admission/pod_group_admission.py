@@ -1,0 +1,71 @@
+"""Pod groups: their priority, their finalizer, and the workload that they name.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/priority, podgroup and
+scheduling/podgroupprotection.
+"""
+
+from __future__ import annotations
+
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.scheduling.workload_groups import POD_GROUP_PATH, WORKLOAD_PATH
+from stowplan.apiserver.admission.admission_plugin import (
+    AdmissionPluginBase,
+    admission_forbidden,
+    stored_object,
+    targets,
+)
+from stowplan.apiserver.admission.priority import PriorityAdmission
+from stowplan.objects.encoding.tree import Tree
+
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
+
+
+class PodGroupAdmission(AdmissionPluginBase):
+    """Completes pod groups, and refuses those whose workload has no such template."""
+
+    def __init__(self, priorities: PriorityAdmission) -> None:
+        self._priorities = priorities
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        if obj is None or not targets(call, POD_GROUP_PATH):
+            return
+        if old is None:
+            self._set_priority(call, obj)
+        finalizers = obj["metadata"].get("finalizers") or []
+        if FINALIZER not in finalizers and old is None:
+            obj["metadata"]["finalizers"] = [*finalizers, FINALIZER]
+
+    def _set_priority(self, call: ApiCall, obj: Tree) -> None:
+        spec = obj["spec"]
+        asked = spec.get("priorityClassName") or ""
+        name, value, _ = self._priorities.established(call, obj, asked)
+        given = spec.get("priority")
+        if given is not None and given != value:
+            why = (
+                f"priority set in the pod group ({given}) must match the priority computed"
+                f" ({value}) based on the priority class set in the spec"
+            )
+            raise admission_forbidden(call, obj, why)
+        spec["priority"] = value
+        if name:
+            spec["priorityClassName"] = name
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        if obj is None or not targets(call, POD_GROUP_PATH):
+            return
+        reference = (obj["spec"].get("podGroupTemplateRef") or {}).get("workload")
+        if reference is None:
+            return
+        name, template = reference["workloadName"], reference["podGroupTemplateName"]
+        workload = stored_object(call, WORKLOAD_PATH, call.namespace, name)
+        why = ""
+        if workload is None:
+            why = f'Workload "{name}" not found'
+        elif workload["metadata"].get("deletionTimestamp"):
+            why = f'Workload "{name}" is being deleted'
+        elif all(one["name"] != template for one in workload["spec"]["podGroupTemplates"]):
+            why = f'PodGroupTemplate "{template}" not found in Workload "{name}"'
+        if why:
+            raise admission_forbidden(call, obj, f"PodGroup rejected: {why}")

@@ -1,0 +1,159 @@
+"""ServiceAccount: pods get their account, its pull secrets and a volume with its token.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/serviceaccount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stowplan.apis.core.pod_resize import MIRROR_ANNOTATION
+from stowplan.apis.machinery.object_meta import generated_name
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apiserver.admission.admission_plugin import (
+    AdmissionPluginBase,
+    admission_forbidden,
+    stored_object,
+    targets,
+)
+from stowplan.objects.encoding.tree import Tree
+
+DEFAULT_ACCOUNT = "default"
+VOLUME_PREFIX = "kube-api-access-"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3607
+ENFORCE_ANNOTATION = "kubernetes.io/enforce-mountable-secrets"
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+
+
+class ServiceAccountAdmission(AdmissionPluginBase):
+    """Gives new pods their service account, and refuses those whose account is not there."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        if obj is None or old is not None or not targets(call, "pods"):
+            return
+        spec = obj["spec"]
+        if _is_mirror(obj):
+            self.validate(call, obj, old)
+            return
+        name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = _account(call, obj, name)
+        mounts = spec.get("automountServiceAccountToken")
+        if mounts is None:
+            mounts = account.get("automountServiceAccountToken", True)
+        if mounts:
+            _mount_token(spec, call)
+        secrets = account.get("imagePullSecrets")
+        if secrets and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [{"name": one.get("name", "")} for one in secrets]
+        self.validate(call, obj, old)
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        if obj is None or old is not None or not targets(call, "pods"):
+            return
+        if _is_mirror(obj):
+            why = next(_mirror_problems(obj["spec"]), "")
+            if why:
+                raise admission_forbidden(call, obj, why)
+            return
+        account = _account(call, obj, obj["spec"].get("serviceAccountName", ""))
+        if account["metadata"].get("annotations", {}).get(ENFORCE_ANNOTATION) in _TRUE:
+            why = next(_foreign_secrets(obj["spec"], account), "")
+            if why:
+                raise admission_forbidden(call, obj, why)
+
+
+def _is_mirror(pod: Tree) -> bool:
+    return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
+
+
+def _account(call: ApiCall, pod: Tree, name: str) -> Tree:
+    """The account of a pod. Raises ApiError 403."""
+    found = stored_object(call, "serviceaccounts", call.namespace, name)
+    if found is None:
+        place = f"{call.namespace}/{name}"
+        why = f'error looking up service account {place}: serviceaccount "{name}" not found'
+        raise admission_forbidden(call, pod, why)
+    return found
+
+
+def _mount_token(spec: Tree, call: ApiCall) -> None:
+    """A volume with the token, mounted by every container that has nothing in its place."""
+    volumes = spec.get("volumes") or []
+    names = [one["name"] for one in volumes if one["name"].startswith(VOLUME_PREFIX)]
+    name = names[0] if names else generated_name(VOLUME_PREFIX, call.rng)
+    needed = False
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        mounts = container.get("volumeMounts") or []
+        if any(one.get("mountPath") == TOKEN_PATH for one in mounts):
+            continue
+        mount = {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}
+        container["volumeMounts"] = [*mounts, mount]
+        needed = True
+    if needed and not names:
+        spec["volumes"] = [*volumes, {"name": name, "projected": _token_volume()}]
+
+
+def _token_volume() -> Tree:
+    """The token, the certificate of the server and the namespace of the pod."""
+    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    certificate = [{"key": "ca.crt", "path": "ca.crt"}]
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": certificate}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+        ],
+        "defaultMode": 0o644,
+    }
+
+
+def _mirror_problems(spec: Tree) -> Iterator[str]:
+    if spec.get("serviceAccountName"):
+        yield "a mirror pod may not reference service accounts"
+    volumes = spec.get("volumes") or ()
+    projected = [
+        source for one in volumes for source in one.get("projected", {}).get("sources") or ()
+    ]
+    secrets = any("secret" in one for one in (*volumes, *projected))
+    if secrets or spec.get("imagePullSecrets") or any(_environment_secrets(spec)):
+        yield "a mirror pod may not reference secrets"
+    if any("serviceAccountToken" in one for one in projected):
+        yield "a mirror pod may not use ServiceAccountToken volume projections"
+
+
+def _environment_secrets(spec: Tree) -> Iterator[tuple[str, str]]:
+    """(where, secret) of each secret in the environment of a container."""
+    for field, title in (("initContainers", "init container"), ("containers", "container")):
+        for one in spec.get(field) or ():
+            for variable in one.get("env") or ():
+                key = (variable.get("valueFrom") or {}).get("secretKeyRef")
+                if key is not None:
+                    where = f"{title} {one['name']} with envVar {variable['name']}"
+                    yield where, key.get("name", "")
+            for source in one.get("envFrom") or ():
+                if "secretRef" in source:
+                    where = f"{title} {one['name']} with envFrom"
+                    yield where, source["secretRef"].get("name", "")
+
+
+def _foreign_secrets(spec: Tree, account: Tree) -> Iterator[str]:
+    """Secrets of a pod that its account, which enforces it, does not list."""
+    name = account["metadata"]["name"]
+    known = {one.get("name", "") for one in account.get("secrets") or ()}
+    tail = f"is not allowed because service account {name} does not reference that"
+    for volume in spec.get("volumes") or ():
+        secret = (volume.get("secret") or {}).get("secretName", "")
+        if "secret" in volume and secret not in known:
+            yield f'volume with secret.secretName="{secret}" {tail} secret'
+    for where, secret in _environment_secrets(spec):
+        if secret not in known:
+            yield f'{where} referencing secret.secretName="{secret}" {tail} secret'
+    pulls = {one.get("name", "") for one in account.get("imagePullSecrets") or ()}
+    for at, one in enumerate(spec.get("imagePullSecrets") or ()):
+        secret = one.get("name", "")
+        if secret not in pulls:
+            yield f'imagePullSecrets[{at}].name="{secret}" {tail} imagePullSecret'
