@@ -1,4 +1,4 @@
-"""Defects of kube-scheduler's pod groups: as they are with compat, mended without."""
+"""Defects of kube-scheduler's pod groups: as they are with compat, fixed without."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_group_that_does_not_fit_is_tried_again(compat: str, n_attempts: int) 
     assert len(result["steps"][-1]["attempts"]) == n_attempts
 
 
-def test_a_mended_group_is_tried_again_when_a_node_comes() -> None:
+def test_a_refused_group_is_tried_again_when_a_node_comes() -> None:
     steps = [
         add(pod("a", "2")),
         add(pod("b", "2")),
@@ -72,15 +72,15 @@ def test_a_member_bound_by_others_has_a_node(compat: str, n_unscheduled: int) ->
 
 
 @pytest.mark.parametrize(("compat", "n_nodes"), [(KUBE_SCHEDULER_1_36, 1), ("", 2)])
-def test_a_mate_with_anti_affinity_keeps_a_member_away(compat: str, n_nodes: int) -> None:
+def test_anti_affinity_of_a_member_keeps_others_away(compat: str, n_nodes: int) -> None:
     term = {
         "labelSelector": {"matchLabels": {"app": "b"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     near = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
-    wish = [{"weight": 100, "preference": near}]
-    to_n = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    preferred = [{"weight": 100, "preference": near}]
+    to_n = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     first = pod("a", "1", priority=1, affinity={**anti, **to_n})
     steps = [add(first), add(pod("b", "1", affinity=to_n)), {"op": "schedule", "max": 1}]
     result = answered(steps, [node("n", "8"), node("m", "8")], compat)
@@ -91,6 +91,6 @@ def test_a_group_without_a_name() -> None:
     nameless = pod("a", "1")
     nameless["spec"]["schedulingGroup"] = {}
     exact = answered([add(nameless)], [node("n", "8")], KUBE_SCHEDULER_1_36)
-    mended = answered([add(nameless)], [node("n", "8")], "")
+    fixed = answered([add(nameless)], [node("n", "8")], "")
     assert "panic" in exact["steps"][0]
-    assert mended["steps"][0]["queue"]["default/a"]["in"] == "gated"
+    assert fixed["steps"][0]["queue"]["default/a"]["in"] == "gated"

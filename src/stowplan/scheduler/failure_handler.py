@@ -70,8 +70,8 @@ class FailureHandler:
         plugins = frozenset(refused_by) | frozenset(pending_on)
         self.on_failure(FailedAttempt(entry.key, reason, message, plugins, nominated_node))
         if context.has_defects and pod.spec.scheduling_group is not None:
-            # Differs: in the original a member of a group that was refused is retried at once, again
-            # and again, with no event; here with `compat` only.
+            # Differs: in the original a member of a group that was refused is retried again and
+            # again, with no event; here with `compat` only.
             context.queue.done(entry.uid)
         context.queue.add_unschedulable_if_not_present(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
