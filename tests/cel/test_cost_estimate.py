@@ -14,6 +14,7 @@ from stowplan.cel.cost_estimate import Path, estimate_cost
 from stowplan.cel.cost_range import CostRange
 from stowplan.cel.program import Environment, Program, kubernetes_library
 from stowplan.cel.values import UINT_MAX, MapValue
+from tests.soak import examples
 
 SIZES: Mapping[Path, int] = {
     ("texts",): 5, ("texts", "@items"): 40, ("numbers",): 6, ("text",): 40, ("labels",): 3,
@@ -93,7 +94,7 @@ def exceeds(text: str, values: dict[str, Any], sizes: Any) -> bool:
     return bool(found.cost > estimate_cost(compiled, sizes).high)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(PROGRAMS, VALUES)
 def test_no_evaluation_costs_more_than_estimated(text: str, values: dict[str, Any]) -> None:
     assert not exceeds(text, values, size_of)
