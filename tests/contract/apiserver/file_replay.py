@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.http_messages import HttpRequest
+from tests.contract.apiserver import kinds_replay
 from tests.contract.apiserver.not_modelled import NOT_MODELLED
 from tests.contract.apiserver.parity import everywhere, explains
 from tests.contract.apiserver.recorded_server import RestartableCluster
@@ -57,19 +58,22 @@ def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
             if cluster is None:
                 cluster = _shared_cluster(lines)
             now += 0.4
-            yield _replayed(name, {"server": "plain", **line}, cluster, now)
+            yield _replayed(name, Replay({"server": "plain", **line}, cluster, now))
+        elif line["group"] in kinds_replay.GROUPS:
+            own = kinds_replay.KindsCluster(line["server"], START)
+            yield _replayed(name, kinds_replay.KindsReplay(line, own, START))
         else:
-            yield _replayed(name, line, RestartableCluster(line["server"], START), START)
+            own_server = RestartableCluster(line["server"], START)
+            yield _replayed(name, Replay(line, own_server, START))
 
 
-def _replayed(name: str, line: Tree, cluster: RestartableCluster, now: float) -> LineResult:
-    replay = Replay(line, cluster, now)
+def _replayed(name: str, replay: Replay) -> LineResult:
     try:
         replay.run()
     # A line that cannot be repeated at all is one that differs, and the others go on.
     except Exception as error:  # noqa: BLE001
         return LineResult(name, [f"cannot be repeated: {error!r}"])
-    group, scenario = line["group"], line["scenario"]
+    group, scenario = replay.scenario["group"], replay.scenario["scenario"]
     left = [(n, f) for n, f in replay.findings if not everywhere(f, group)]
     known = [(n, f) for n, f in left if _is_listed(group, scenario, n, f)]
     return LineResult(name, [_text(n, f) for n, f in left if (n, f) not in known], len(known))

@@ -96,7 +96,7 @@ class Replay:
             self.now += self.step_s
             self.symbols.now = self.now
             self.cluster.tick(self.now)
-            if "poll" in exchange or "seconds" in exchange:
+            if "action" in exchange and ("poll" in exchange or "seconds" in exchange):
                 self._wait(exchange)
             elif "action" in exchange:
                 self._act(exchange["action"])
@@ -255,7 +255,8 @@ class Replay:
 
     def _note_token(self, request: Tree, answer: HttpResponse) -> None:
         """Keep a token that was asked for: later requests are made with it."""
-        if request["method"] == "POST" and request["path"].endswith("/token"):
+        is_token = request["method"] == "POST" and request["path"].endswith("/token")
+        if is_token and 200 <= answer.status < 300:
             status = json.loads(answer.body).get("status") or {}
             self.symbols.service_account_token = status.get("token", "")
 

@@ -56,6 +56,8 @@ class PatchedObject:
     def _made(self, old: Tree, patch: Any) -> Tree:
         call, alias = self.call, self.call.resource.alias
         before = old if alias is None else alias.from_stored(old)
+        if call.resource.custom:
+            before = {**before, "apiVersion": call.resource.api_version}
         new, warned = patch_request.apply_patch(
             before, patch, self.kind, call.resource.schema, call.field_validation, self.mismatch
         )
