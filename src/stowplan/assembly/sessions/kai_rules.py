@@ -19,6 +19,5 @@ def fits_rules(task: KaiTask, node: KaiNode) -> bool:
     if not matches_node_selector_and_affinity(task.pod, node.node.labels, node.name):
         return False
     return not any(
-        is_untolerated(taint, task.pod.tolerations, FORBIDDING)
-        for taint in node.node.taints
+        is_untolerated(taint, task.pod.tolerations, FORBIDDING) for taint in node.node.taints
     )

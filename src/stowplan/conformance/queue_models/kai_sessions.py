@@ -94,6 +94,8 @@ def _options(config: Mapping[str, Any]) -> KaiOptions:
         reclaim_min_runtime=_seconds(runtimes.get("defaultReclaimMinRuntime")),
         preempt_min_runtime=_seconds(runtimes.get("defaultPreemptMinRuntime")),
         reclaim_by_leaf=runtimes.get("reclaimResolveMethod") == "queue",
+        # The recordings ran without `--use-scheduling-signatures`.
+        skips_alike=False,
     )
 
 

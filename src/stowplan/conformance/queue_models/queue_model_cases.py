@@ -17,8 +17,8 @@ UNLIMITED_FROM = 9e18
 class QueueModelCase(Value, frozen=True, gc=True):
     """One case; `config` and `cluster` are the peer's.
 
-    config: a tree, or the text of the peer's own configuration file. steps, max_cycles: of Kueue. rounds: of KAI,
-    sessions one after the other.
+    config: a tree, or the text of the peer's own configuration file. steps, max_cycles: of Kueue.
+    rounds: of KAI, sessions one after the other.
     """
 
     id: str

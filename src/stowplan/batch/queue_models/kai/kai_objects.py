@@ -21,6 +21,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     ResourceIndex,
     fraction_request,
     is_mig,
+    plus,
 )
 from stowplan.batch.queue_models.kai.state.kai_job import KaiGroupTerms, KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -196,7 +197,10 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
     request, cards = _requests(pod, index)
     annotations = pod.metadata.annotations
     kind, is_old_mig = WHOLE, False
-    memory, portion = _number(annotations.get("gpu-memory")), _number(annotations.get("gpu-fraction"))
+    memory, portion = (
+        _number(annotations.get("gpu-memory")),
+        _number(annotations.get("gpu-fraction")),
+    )
     if memory >= 1:
         kind, cards = MEMORY_SHARE, fraction_request(0, int(memory))
     if 0 < portion <= 1:
@@ -235,13 +239,15 @@ def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, CardRequest]:
     """What containers ask for: their sum with sidecars, or what starting needs if that is more."""
     total, cards = index.empty(), CardRequest()
     for container in pod.spec.containers:
-        total = [a + b for a, b in zip(total, index.read(container.resources.requests), strict=True)]
+        total = [
+            a + b for a, b in zip(total, index.read(container.resources.requests), strict=True)
+        ]
         _add_cards(cards, container.resources.requests)
     sidecars, peak = index.empty(), index.empty()
     for container in pod.spec.init_containers:
         asked = index.read(container.resources.requests)
         if container.is_sidecar:
-            sidecars = [a + b for a, b in zip(sidecars, asked, strict=True)]
+            sidecars = plus(sidecars, asked)
             _add_cards(cards, container.resources.requests)
         else:
             peak = [max(a, b + c) for a, b, c in zip(peak, asked, sidecars, strict=True)]
@@ -288,11 +294,15 @@ def _status(pod: Pod, now: float) -> int:
 def _job(group: KaiPodGroupObject, objects: KaiObjects, index: ResourceIndex) -> KaiJob:
     spec, meta = group.spec, group.metadata
     classes = {one.name: one.value for one in objects.priority_classes}
-    default = next((c.value for c in objects.priority_classes if c.global_default), DEFAULT_PRIORITY)
+    default = next(
+        (c.value for c in objects.priority_classes if c.global_default), DEFAULT_PRIORITY
+    )
     has_queue = any(queue.name == spec.queue for queue in objects.queues)
     priority = classes.get(spec.priority_class_name, default) if has_queue else 0
-    is_preemptible = spec.preemptibility == "preemptible" if spec.preemptibility else (
-        priority < PREEMPTIBLE_BELOW
+    is_preemptible = (
+        spec.preemptibility == "preemptible"
+        if spec.preemptibility
+        else (priority < PREEMPTIBLE_BELOW)
     )
     constraint = spec.topology_constraint
     notes = meta.annotations

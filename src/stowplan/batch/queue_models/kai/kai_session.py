@@ -30,8 +30,10 @@ SPREAD = "spread"
 
 
 class KaiOptions(msgspec.Struct, frozen=True):
-    """Configuration. actions: in the order in which they run. plugins: that are on. placement: pack
-    or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. runtimes in seconds."""
+    """Configuration. actions: in the order in which they run. plugins: that are on. placement:
+    pack or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. Runtimes and grace
+    in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
+    with the constraints of one that found no victims is tried only if it asks for less."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -43,6 +45,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     reclaim_by_leaf: bool = False
     max_moved: int = -1
     grace: float = 60.0
+    skips_alike: bool = True
 
 
 class KaiSession:
@@ -142,9 +145,7 @@ class KaiSession:
             return False
         if not node.takes_kind(task) or (task.cards.memory > 0 and not node.says_memory):
             return False
-        return (
-            self._has_pod_slots(task, node) and node.is_ready and self.fits_rules(task, node)
-        )
+        return self._has_pod_slots(task, node) and node.is_ready and self.fits_rules(task, node)
 
     def _has_pod_slots(self, task: KaiTask, node: KaiNode) -> bool:
         free = node.idle[PODS] + node.releasing[PODS]
@@ -229,7 +230,7 @@ class KaiSession:
 
     def choose_cards(
         self, cards: Sequence[str], task: KaiTask, node: KaiNode, is_simulated: bool
-    ) -> tuple[tuple[str, ...], bool]  | None:
+    ) -> tuple[tuple[str, ...], bool] | None:
         """The cards for a share and whether it must wait for one of them; None if they do not
         suffice."""
         chosen: list[str] = []

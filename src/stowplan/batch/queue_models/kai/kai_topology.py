@@ -180,9 +180,9 @@ class TopologyPlacement:
         """Sets of nodes to try for pods of a sub-group, best first; none if it cannot be placed."""
         constraint = group.constraint
         if constraint is None or not constraint.topology or not tasks:
-            return [nodes] if constraint is None or constraint.topology in (
-                "", *self._trees
-            ) else []
+            return (
+                [nodes] if constraint is None or constraint.topology in ("", *self._trees) else []
+            )
         tree = self._trees.get(constraint.topology)
         if tree is None:
             return []
@@ -287,9 +287,7 @@ def _levels(tree: _Tree, required: str, preferred: str) -> set[str]:
     return set() if is_missing else found
 
 
-def _allowed_domains(
-    tree: _Tree, pod_sets: Sequence[PodSet], required: str
-) -> set[Domain] | None:
+def _allowed_domains(tree: _Tree, pod_sets: Sequence[PodSet], required: str) -> set[Domain] | None:
     """Domains in the required ones that have pods of the sub-group already; None: all."""
     if not required or not any(pods.active for pods in pod_sets):
         return None

@@ -16,9 +16,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import PodSet, SubGroupSet, 
 class JobPlacement:
     """Places jobs on a session. is_simulated: pods only wait for their places."""
 
-    def __init__(
-        self, session: KaiSession, statement: KaiStatement, is_simulated: bool
-    ) -> None:
+    def __init__(self, session: KaiSession, statement: KaiStatement, is_simulated: bool) -> None:
         self._session = session
         self._statement = statement
         self._is_simulated = is_simulated

@@ -52,13 +52,14 @@ def allocate(session: KaiSession) -> None:
 class _FailedJobs:
     """The smallest job that failed, for each kind of constraints."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_on: bool) -> None:
+        self._is_on = is_on
         self._smallest: dict[str, KaiJob] = {}
 
     def is_worth_a_try(self, job: KaiJob) -> bool:
         """Whether a job is easier to place than the one that failed."""
         failed = self._smallest.get(job.signature)
-        if failed is None:
+        if failed is None or not self._is_on:
             return True
         mine, theirs = _requests(job), _requests(failed)
         if not mine or not theirs:
@@ -92,6 +93,10 @@ def _requests(job: KaiJob) -> list[Amount]:
     return sorted((task.request for task in job.pending()), key=cmp_to_key(compare))
 
 
+def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
+    return defaultdict(lambda: _FailedJobs(session.options.skips_alike))
+
+
 def _victim_jobs(
     session: KaiSession, job: KaiJob, is_victim: Callable[[KaiJob], bool]
 ) -> list[KaiJob]:
@@ -115,7 +120,7 @@ def consolidate(session: KaiSession) -> None:
     """Move preemptible jobs so that another one fits, where no pod loses its place."""
     if session.options.max_moved == 0:
         return
-    failed = _FailedJobs()
+    failed = _FailedJobs(session.options.skips_alike)
     queue = _waiting(session, preemptible=True)
     while queue:
         job = queue.pop()
@@ -123,9 +128,7 @@ def consolidate(session: KaiSession) -> None:
             continue
         statement = None
         if _has_cards_for(session, job):
-            movable = _victim_jobs(
-                session, job, lambda one: one.is_preemptible and one.active > 0
-            )
+            movable = _victim_jobs(session, job, lambda one: one.is_preemptible and one.active > 0)
             if session.options.max_moved > 0:
                 movable = movable[: session.options.max_moved + 1]
             statement = VictimSearch(session, movable, _all_have_places).solve(job)
@@ -161,7 +164,7 @@ def _all_have_places(scenario: VictimScenario) -> bool:
 
 def reclaim(session: KaiSession) -> None:
     """Take resources back from other queues."""
-    failed: dict[str, _FailedJobs] = defaultdict(_FailedJobs)
+    failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()
@@ -192,7 +195,7 @@ def reclaim(session: KaiSession) -> None:
 
 def preempt(session: KaiSession) -> None:
     """Evict jobs of lower priority of the same queue."""
-    failed: dict[str, _FailedJobs] = defaultdict(_FailedJobs)
+    failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()

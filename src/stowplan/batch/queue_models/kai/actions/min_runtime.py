@@ -31,9 +31,7 @@ def from_reclaim(session: KaiSession, job: KaiJob, victim: KaiJob) -> bool:
         return _is_within(session, victim, default)
     first = len(theirs) - 1
     if not session.options.reclaim_by_leaf:
-        common = sum(
-            1 for a, b in zip(theirs, mine, strict=False) if a.name == b.name
-        )
+        common = sum(1 for a, b in zip(theirs, mine, strict=False) if a.name == b.name)
         # Top queues are siblings; what is above the victim's one is not asked.
         first = min(common, len(theirs) - 1)
     for queue in reversed(theirs[: first + 1]):

@@ -98,9 +98,7 @@ class ReclaimCheck:
             if not is_above_share and not is_above_quota:
                 return False
             for queue in self._session.queues.up(name):
-                amounts = left.setdefault(
-                    queue.name, list(self._queues[queue.name].allocated)
-                )
+                amounts = left.setdefault(queue.name, list(self._queues[queue.name].allocated))
                 for i in RANGE:
                     amounts[i] -= part[i]
                 involved.setdefault(queue.name, set()).update(involved[name])
@@ -147,9 +145,7 @@ class ReclaimCheck:
             return False
         ratio, other = _ratio(uses[i], queue.fair[i]), _ratio(rest[i], sibling.fair[i])
         return (
-            ratio > 1
-            and sibling.fair[i] > 0
-            and ratio * self._session.options.saturation >= other
+            ratio > 1 and sibling.fair[i] > 0 and ratio * self._session.options.saturation >= other
         )
 
 

@@ -163,6 +163,4 @@ def has_node_rules(task: KaiTask) -> bool:
     if spec.node_selector is not None:
         return True
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    return affinity is not None and (
-        affinity.required is not None
-    )
+    return affinity is not None and (affinity.required is not None)

@@ -116,9 +116,7 @@ class VictimSearch:
             return statement
         return None
 
-    def _simulate(
-        self, scenario: VictimScenario, nodes: dict[str, KaiNode]
-    ) -> KaiStatement | None:
+    def _simulate(self, scenario: VictimScenario, nodes: dict[str, KaiNode]) -> KaiStatement | None:
         session = self._session
         victims = [*scenario.recorded_tasks, *scenario.tried]
         if not victims:
@@ -155,9 +153,7 @@ class VictimSearch:
     ) -> bool:
         """Place the job and as many victims as still fit, in the order of queues."""
         session, own = self._session, scenario.job
-        jobs = {
-            job.uid: job for job in session.jobs.values() if job.has_status(KaiStatus.PENDING)
-        }
+        jobs = {job.uid: job for job in session.jobs.values() if job.has_status(KaiStatus.PENDING)}
         involved = {task.job: session.jobs[task.job] for task in victims}
         jobs |= involved
         jobs[own.uid] = own
@@ -184,6 +180,4 @@ def feasible_nodes(session: KaiSession, job: KaiJob) -> list[KaiNode]:
     nodes = list(session.nodes.values())
     if not all(task.needs_card for task in job.tasks()):
         return nodes
-    return [
-        node for node in nodes if node.idle_cards()[0] > 0 or node.releasing_cards()[0] > 0
-    ]
+    return [node for node in nodes if node.idle_cards()[0] > 0 or node.releasing_cards()[0] > 0]

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, Amount, ResourceIndex, minus, plus
+from stowplan.batch.queue_models.kai.state.kai_amount import (
+    CARDS,
+    Amount,
+    ResourceIndex,
+    minus,
+    plus,
+)
 from stowplan.batch.queue_models.kai.state.kai_task import (
     ACTIVE_STATUSES,
     ALIVE_STATUSES,
@@ -136,9 +142,7 @@ class KaiJob:
         """Waits for resources with pods that it needs."""
         for pods in self.sets.values():
             states = [task.status for task in pods.tasks.values()]
-            placed = sum(
-                1 for s in states if s & ACTIVE_STATUSES and s != KaiStatus.PIPELINED
-            )
+            placed = sum(1 for s in states if s & ACTIVE_STATUSES and s != KaiStatus.PIPELINED)
             if KaiStatus.PIPELINED in states and placed < pods.minimum:
                 return True
         return False

@@ -97,9 +97,7 @@ class KaiNode:
             return False
         if task.kind in (WHOLE, MIG):
             return is_within(task.request, free)
-        if any(
-            asked > free[place] for place, asked in enumerate(task.request) if place != CARDS
-        ):
+        if any(asked > free[place] for place, asked in enumerate(task.request) if place != CARDS):
             return False
         whole = math.floor(free[CARDS])
         shared = sum(1 for group in self.used_memory if self.fits_group(task.cards, group))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-
 from stowplan.batch.queue_models.kai.state.kai_task import (
     ACTIVE_STATUSES,
     ALIVE_STATUSES,
@@ -105,9 +104,7 @@ class PodSet:
         if self.active == len(self.tasks):
             return ""
         pods = sorted(
-            task.constraints
-            for task in self.tasks.values()
-            if not task.status & ACTIVE_STATUSES
+            task.constraints for task in self.tasks.values() if not task.status & ACTIVE_STATUSES
         )
         chain, parent = [repr(self.constraint)], self.parent
         while parent is not None:
@@ -169,8 +166,10 @@ class SubGroupSet:
     def clone(self) -> SubGroupSet:
         """A copy of the tree without pods."""
         copied = SubGroupSet(self.name, self.constraint, self.minimum)
-        for member in (*self.sets, *self.groups):
-            copied.add(member.clone())
+        for pods in self.sets:
+            copied.add(pods.clone())
+        for group in self.groups:
+            copied.add(group.clone())
         return copied
 
 
@@ -243,5 +242,3 @@ def _shrink_groups(group: SubGroupSet) -> bool:
 def by_name(root: SubGroupSet) -> Mapping[str, PodSet]:
     """The pod sets of a tree by name."""
     return {pods.name: pods for pods in root.pod_sets()}
-
-
