@@ -23,8 +23,6 @@ KAI_FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob(
 ONE_IN = 8
 
 KAI_OPEN = {
-    "kai-allocate-031": "pod affinity is not looked at",
-    "kai-allocate-033": "pod affinity is not looked at",
     "kai-cycle-032": "a pending pod keeps a node's name in the original's memory",
     "kai-fractions-057": "recorded in memory, where cards of 100 MiB count for the smallest card",
     "kai-fractions-062": "recorded in memory, where cards of 100 MiB count for the smallest card",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.assembly.sessions.kai_rules import fits_rules
+from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import (
     KaiObjects,
@@ -19,7 +19,7 @@ from stowplan.batch.queue_models.kai.kai_objects import (
     PodState,
     session_of,
 )
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
@@ -55,6 +55,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     """Sessions of a case one after the other, and where its pods are at last."""
     cluster = msgspec.convert(case.cluster, KaiCaseCluster)
     options = _options(case.config if isinstance(case.config, dict) else {})
+    rules = KaiRules(fits_rules, fits_node_rules)
     states = _first_states(cluster)
     sessions: list[Answer] = []
     for _ in range(rounds):
@@ -68,7 +69,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
             cluster.topologies,
             states,
         )
-        session = session_of(objects, options, fits_rules)
+        session = session_of(objects, options, rules)
         queues = _queues(session)
         placed = [task.key for task in _tasks(session) if task.node]
         run_actions(session)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
 from msgspec import field
 
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.kai_topology import KaiTopologyLevels, TopologyPlacement
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARD_RESOURCES,
@@ -152,7 +152,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
 def session_of(
     objects: KaiObjects,
     options: KaiOptions,
-    fits_rules: Callable[[KaiTask, KaiNode], bool],
+    rules: KaiRules,
 ) -> KaiSession:
     """The session that objects give."""
     index = _index(objects)
@@ -178,7 +178,7 @@ def session_of(
         for one in objects.topologies
     ]
     topology = TopologyPlacement(topologies, nodes)
-    return KaiSession(options, nodes, jobs, queues, topology, objects.now, fits_rules)
+    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules)
 
 
 def _index(objects: KaiObjects) -> ResourceIndex:

@@ -48,10 +48,18 @@ class KaiOptions(msgspec.Struct, frozen=True):
     skips_alike: bool = True
 
 
+class KaiRules(msgspec.Struct, frozen=True):
+    """fits: whether a pod may go to a node beside the pods that are on nodes now. fits_node:
+    whatever is on nodes."""
+
+    fits: Callable[[KaiSession, KaiTask, KaiNode], bool]
+    fits_node: Callable[[KaiSession, KaiTask, KaiNode], bool]
+
+
 class KaiSession:
     """The snapshot and what happened on it. binds: pod -> node. evicts: keys of pods.
 
-    fits_rules: whether a pod may go to a node apart from amounts; the assembly provides it."""
+    rules: whether a pod may go to a node apart from amounts; the assembly provides them."""
 
     def __init__(
         self,
@@ -61,7 +69,7 @@ class KaiSession:
         queues: QueueTree,
         topology: TopologyPlacement,
         now: float,
-        fits_rules: Callable[[KaiTask, KaiNode], bool],
+        rules: KaiRules,
     ) -> None:
         self.options = options
         self.nodes = {node.name: node for node in nodes}
@@ -69,7 +77,7 @@ class KaiSession:
         self.queues = queues
         self.topology = topology
         self.now = now
-        self.fits_rules = fits_rules
+        self.rules = rules
         self.binds: dict[str, str] = {}
         self.evicts: list[str] = []
         self.opened_cards = 0
@@ -145,7 +153,9 @@ class KaiSession:
             return False
         if not node.takes_kind(task) or (task.cards.memory > 0 and not node.says_memory):
             return False
-        return self._has_pod_slots(task, node) and node.is_ready and self.fits_rules(task, node)
+        return (
+            self._has_pod_slots(task, node) and node.is_ready and self.rules.fits(self, task, node)
+        )
 
     def _has_pod_slots(self, task: KaiTask, node: KaiNode) -> bool:
         free = node.idle[PODS] + node.releasing[PODS]

@@ -143,6 +143,7 @@ class NodeRulesFilter:
 
     def __init__(self, scenario: VictimScenario, nodes: Iterable[str]) -> None:
         self._session = scenario.session
+        self._fits = scenario.session.rules.fits_node
         self._names = {*nodes}
         self._picky = [task for task in scenario.pending if has_node_rules(task)]
 
@@ -151,10 +152,9 @@ class NodeRulesFilter:
         for task in (*scenario.tried, *scenario.recorded_tasks):
             if task.node:
                 self._names.add(task.node)
-        nodes = [self._session.nodes[name] for name in self._names]
-        return all(
-            any(self._session.fits_rules(task, node) for node in nodes) for task in self._picky
-        )
+        session = self._session
+        nodes = [session.nodes[name] for name in self._names]
+        return all(any(self._fits(session, task, node) for node in nodes) for task in self._picky)
 
 
 def has_node_rules(task: KaiTask) -> bool:
