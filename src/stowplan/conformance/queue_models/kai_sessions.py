@@ -14,9 +14,9 @@ from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import (
     KaiObjects,
     KaiPodGroupObject,
+    KaiPodState,
     KaiQueueObject,
     KaiTopologyObject,
-    PodState,
     session_of,
 )
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
@@ -104,15 +104,15 @@ def _seconds(text: str | None) -> float:
     return max(0.0, duration.parse(text) / timedelta(seconds=1)) if text else 0.0
 
 
-def _first_states(cluster: KaiCaseCluster) -> dict[str, PodState]:
-    states: dict[str, PodState] = {}
+def _first_states(cluster: KaiCaseCluster) -> dict[str, KaiPodState]:
+    states: dict[str, KaiPodState] = {}
     for pod in cluster.pods:
         name = cluster.pod_states.get(pod.name)
         if name is not None:
             status, _, kind = name.partition("/")
             known = STATE_NAMES.get(status, KaiStatus.RUNNING)
             key = f"{pod.metadata.namespace}/{pod.name}"
-            states[key] = PodState(known, pod.spec.node_name, is_old_mig=kind == "legacyMig")
+            states[key] = KaiPodState(known, pod.spec.node_name, is_old_mig=kind == "legacyMig")
     return states
 
 
@@ -121,18 +121,18 @@ def _tasks(session: KaiSession) -> Iterable[KaiTask]:
 
 
 def _next_states(
-    session: KaiSession, kept: Iterable[str], states: Mapping[str, PodState]
-) -> dict[str, PodState]:
+    session: KaiSession, kept: Iterable[str], states: Mapping[str, KaiPodState]
+) -> dict[str, KaiPodState]:
     """Where pods are in the next round: bound ones run, evicted and waiting ones are pending."""
     result = dict(states)
     kept_jobs = {*kept}
     for task in _tasks(session):
         if task.status == KaiStatus.BINDING:
-            result[task.key] = PodState(KaiStatus.RUNNING, task.node, task.groups)
+            result[task.key] = KaiPodState(KaiStatus.RUNNING, task.node, task.groups)
         elif task.status == KaiStatus.RELEASING and task.job in kept_jobs:
-            result[task.key] = PodState(KaiStatus.RELEASING, task.node, task.groups)
+            result[task.key] = KaiPodState(KaiStatus.RELEASING, task.node, task.groups)
         elif task.status in (KaiStatus.PIPELINED, KaiStatus.RELEASING):
-            result[task.key] = PodState(KaiStatus.PENDING, "", ())
+            result[task.key] = KaiPodState(KaiStatus.PENDING, "", ())
     return result
 
 
@@ -189,7 +189,7 @@ STATUS_NAMES = {
 }
 
 
-def _final(cluster: KaiCaseCluster, states: Mapping[str, PodState]) -> Answer:
+def _final(cluster: KaiCaseCluster, states: Mapping[str, KaiPodState]) -> Answer:
     final: Answer = {}
     for pod in cluster.pods:
         key = f"{pod.metadata.namespace}/{pod.name}"

@@ -17,7 +17,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     PODS,
     Amount,
-    CardRequest,
+    KaiCards,
     ResourceIndex,
     fraction_request,
     is_mig,
@@ -127,7 +127,7 @@ class KaiTopologyObject(Object, frozen=True):
     spec: KaiTopologySpec = KaiTopologySpec()
 
 
-class PodState(msgspec.Struct, frozen=True):
+class KaiPodState(msgspec.Struct, frozen=True):
     """Where a pod is, instead of what its object says."""
 
     status: KaiStatus
@@ -146,7 +146,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
     queues: Sequence[KaiQueueObject] = ()
     priority_classes: Sequence[PriorityClass] = ()
     topologies: Sequence[KaiTopologyObject] = ()
-    states: Mapping[str, PodState] = field(default_factory=dict)
+    states: Mapping[str, KaiPodState] = field(default_factory=dict)
 
 
 def session_of(
@@ -207,10 +207,10 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
         kind, cards = SHARE, fraction_request(portion, 0)
     devices = annotations.get("gpu-fraction-num-devices", "")
     if kind != WHOLE and devices.isdigit():
-        cards = CardRequest(int(devices), portion, int(memory))
+        cards = KaiCards(int(devices), portion, int(memory))
     for name, count in annotations.items():
         if is_mig(name) and count.isdigit():
-            cards, is_old_mig = CardRequest(mig={name: int(count)}), True
+            cards, is_old_mig = KaiCards(mig={name: int(count)}), True
     if cards.mig:
         kind = MIG
     request[CARDS] = cards.cards + cards.claimed_cards
@@ -235,9 +235,9 @@ def _number(text: str | None) -> float:
         return 0.0
 
 
-def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, CardRequest]:
+def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, KaiCards]:
     """What containers ask for: their sum with sidecars, or what starting needs if that is more."""
-    total, cards = index.empty(), CardRequest()
+    total, cards = index.empty(), KaiCards()
     for container in pod.spec.containers:
         total = [
             a + b for a, b in zip(total, index.read(container.resources.requests), strict=True)
@@ -258,7 +258,7 @@ def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, CardRequest]:
     return total, cards
 
 
-def _add_cards(cards: CardRequest, requests: Mapping[str, str | int | float]) -> None:
+def _add_cards(cards: KaiCards, requests: Mapping[str, str | int | float]) -> None:
     for name, quantity in requests.items():
         if name in CARD_RESOURCES:
             count = value(quantity)

@@ -17,7 +17,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
-from stowplan.batch.queue_models.kai.state.pod_sets import PodSet, SubGroupSet
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""
@@ -151,7 +151,7 @@ class KaiSession:
         job = self.jobs[task.job]
         if self.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
             return False
-        if not node.takes_kind(task) or (task.cards.memory > 0 and not node.says_memory):
+        if not node.takes_kind(task) or (task.cards.memory > 0 and not node.reports_memory):
             return False
         return (
             self._has_pod_slots(task, node) and node.is_ready and self.rules.fits(self, task, node)
@@ -260,8 +260,8 @@ class KaiSession:
     def node_sets(
         self,
         job: KaiJob,
-        group: PodSet | SubGroupSet,
-        pod_sets: Sequence[PodSet],
+        group: KaiPodSet | SubGroupSet,
+        pod_sets: Sequence[KaiPodSet],
         tasks: Sequence[KaiTask],
         nodes: Sequence[KaiNode],
     ) -> Sequence[Sequence[KaiNode]]:

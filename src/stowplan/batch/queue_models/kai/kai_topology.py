@@ -19,7 +19,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiTask
-from stowplan.batch.queue_models.kai.state.pod_sets import PodSet, SubGroupSet
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
 
 ROOT = "root"
 TOPOLOGY_SCORE = 100_000.0
@@ -161,7 +161,7 @@ class TopologyPlacement:
 
     def score(self, job: KaiJob, task: KaiTask, node: KaiNode) -> float | None:
         """The score of a node; None if the preferred levels of the pod's sub-group rule it out."""
-        group: PodSet | SubGroupSet | None = job.sets[task.sub_group]
+        group: KaiPodSet | SubGroupSet | None = job.sets[task.sub_group]
         while group is not None:
             scores = self._scores.get(group.name)
             if scores is not None:
@@ -172,8 +172,8 @@ class TopologyPlacement:
     def node_sets(
         self,
         job: KaiJob,
-        group: PodSet | SubGroupSet,
-        pod_sets: Sequence[PodSet],
+        group: KaiPodSet | SubGroupSet,
+        pod_sets: Sequence[KaiPodSet],
         tasks: Sequence[KaiTask],
         nodes: Sequence[KaiNode],
     ) -> Sequence[Sequence[KaiNode]]:
@@ -287,7 +287,9 @@ def _levels(tree: _Tree, required: str, preferred: str) -> set[str]:
     return set() if is_missing else found
 
 
-def _allowed_domains(tree: _Tree, pod_sets: Sequence[PodSet], required: str) -> set[Domain] | None:
+def _allowed_domains(
+    tree: _Tree, pod_sets: Sequence[KaiPodSet], required: str
+) -> set[Domain] | None:
     """Domains in the required ones that have pods of the sub-group already; None: all."""
     if not required or not any(pods.active for pods in pod_sets):
         return None

@@ -10,7 +10,7 @@ from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
-from stowplan.batch.queue_models.kai.state.pod_sets import PodSet, SubGroupSet, member_order
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet, member_order
 
 
 class JobPlacement:
@@ -67,7 +67,7 @@ class JobPlacement:
         return True
 
     def _place_set(
-        self, job: KaiJob, pods: PodSet, tasks: Sequence[KaiTask], nodes: Sequence[KaiNode]
+        self, job: KaiJob, pods: KaiPodSet, tasks: Sequence[KaiTask], nodes: Sequence[KaiNode]
     ) -> bool:
         if not tasks:
             return True

@@ -14,7 +14,7 @@ from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
     may_reclaim,
 )
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
-from stowplan.batch.queue_models.kai.actions.victim_search import VictimSearch
+from stowplan.batch.queue_models.kai.actions.victim_search import KaiVictimSearch
 from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
@@ -56,7 +56,7 @@ class _FailedJobs:
         self._is_on = is_on
         self._smallest: dict[str, KaiJob] = {}
 
-    def is_worth_a_try(self, job: KaiJob) -> bool:
+    def is_easier(self, job: KaiJob) -> bool:
         """Whether a job is easier to place than the one that failed."""
         failed = self._smallest.get(job.signature)
         if failed is None or not self._is_on:
@@ -124,14 +124,14 @@ def consolidate(session: KaiSession) -> None:
     queue = _waiting(session, preemptible=True)
     while queue:
         job = queue.pop()
-        if not failed.is_worth_a_try(job) or _exceeds_nodes(session, job):
+        if not failed.is_easier(job) or _exceeds_nodes(session, job):
             continue
         statement = None
         if _has_cards_for(session, job):
             movable = _victim_jobs(session, job, lambda one: one.is_preemptible and one.active > 0)
             if session.options.max_moved > 0:
                 movable = movable[: session.options.max_moved + 1]
-            statement = VictimSearch(session, movable, _all_have_places).solve(job)
+            statement = KaiVictimSearch(session, movable, _all_have_places).solve(job)
         if statement is None:
             failed.add(job)
         else:
@@ -168,7 +168,7 @@ def reclaim(session: KaiSession) -> None:
     queue = _waiting(session)
     while queue:
         job = queue.pop()
-        if not may_reclaim(session, job) or not failed[job.queue].is_worth_a_try(job):
+        if not may_reclaim(session, job) or not failed[job.queue].is_easier(job):
             continue
         if _exceeds_nodes(session, job):
             continue
@@ -186,7 +186,7 @@ def reclaim(session: KaiSession) -> None:
                 scenario, min_runtime.from_reclaim
             )
 
-        statement = VictimSearch(session, victims, is_valid).solve(job)
+        statement = KaiVictimSearch(session, victims, is_valid).solve(job)
         if statement is None:
             failed[job.queue].add(job)
         else:
@@ -199,12 +199,12 @@ def preempt(session: KaiSession) -> None:
     queue = _waiting(session)
     while queue:
         job = queue.pop()
-        if not failed[job.queue].is_worth_a_try(job) or _exceeds_nodes(session, job):
+        if not failed[job.queue].is_easier(job) or _exceeds_nodes(session, job):
             continue
         statement = None
         if not session.is_over_capacity(job, job.next_tasks(False), with_limits=False):
             victims = _victim_jobs(session, job, _is_preempted_by(session, job))
-            statement = VictimSearch(
+            statement = KaiVictimSearch(
                 session,
                 victims,
                 lambda one: min_runtime.keeps_minimum(one, min_runtime.from_preemption),

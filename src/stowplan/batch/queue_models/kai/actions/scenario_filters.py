@@ -10,7 +10,7 @@ from typing import TypeVar
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
-from stowplan.batch.queue_models.kai.state.pod_sets import PodSet, SubGroupSet
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
 
 K = TypeVar("K")
 
@@ -131,7 +131,7 @@ class DomainCardsFilter:
         return True
 
 
-def _constrained(group: SubGroupSet) -> Iterable[PodSet | SubGroupSet]:
+def _constrained(group: SubGroupSet) -> Iterable[KaiPodSet | SubGroupSet]:
     if group.constraint is not None and group.constraint.required_topology_level:
         yield group
     for child in group.groups:

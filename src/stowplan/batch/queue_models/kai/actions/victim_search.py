@@ -23,7 +23,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import shrink_minimums
 PRIVATE = JobFilters(preemptible=True, active=True)
 
 
-class VictimSearch:
+class KaiVictimSearch:
     """candidates: jobs with possible victims. is_valid: whether a scenario that works may be
     done."""
 

@@ -97,7 +97,7 @@ def whole_percent(portion: float, count: int) -> float:
     return math.copysign(hundredths, portion) * count / 100 if hundredths else 0.0
 
 
-class CardRequest:
+class KaiCards:
     """What a pod asks of cards.
 
     count: cards that it is on. portion: of each, 1 for whole ones. memory: MiB of each instead of
@@ -143,8 +143,8 @@ class CardRequest:
         return self.count * (self.memory / card_memory)
 
 
-def fraction_request(portion: float, memory: int) -> CardRequest:
+def fraction_request(portion: float, memory: int) -> KaiCards:
     """A share of one card, or whole cards from 1 on."""
     if portion >= 1:
-        return CardRequest(int(portion), 1.0, memory)
-    return CardRequest(1 if portion > 0 or memory > 0 else 0, portion, memory)
+        return KaiCards(int(portion), 1.0, memory)
+    return KaiCards(1 if portion > 0 or memory > 0 else 0, portion, memory)

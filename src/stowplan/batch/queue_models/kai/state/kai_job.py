@@ -22,8 +22,8 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiTask,
 )
 from stowplan.batch.queue_models.kai.state.pod_sets import (
+    KaiPodSet,
     Member,
-    PodSet,
     SubGroupSet,
     by_name,
     member_order,
@@ -229,7 +229,7 @@ def _from_member(member: Member, is_real: bool) -> list[KaiTask]:
     return tasks[: max(1, member.minimum - member.active)]
 
 
-def _evictable(pods: PodSet) -> list[KaiTask]:
+def _evictable(pods: KaiPodSet) -> list[KaiTask]:
     active = [task for task in pods.tasks.values() if task.status & ACTIVE_STATUSES]
     return sorted(active, key=lambda task: task.order, reverse=True)
 

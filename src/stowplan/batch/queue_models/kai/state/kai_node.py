@@ -13,7 +13,7 @@ from collections import defaultdict
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     Amount,
-    CardRequest,
+    KaiCards,
     ResourceIndex,
     is_mig,
     is_within,
@@ -70,7 +70,7 @@ class KaiNode:
         self.idle: Amount = list(self.allocatable)
         self.used: Amount = index.empty()
         self.releasing: Amount = index.empty()
-        self.memory, self.says_memory = card_memory(node.labels)
+        self.memory, self.reports_memory = card_memory(node.labels)
         self.tasks: dict[str, KaiTask] = {}
         self.old_mig: set[str] = set()
         self.used_memory: dict[str, int] = defaultdict(int)
@@ -103,11 +103,11 @@ class KaiNode:
         shared = sum(1 for group in self.used_memory if self.fits_group(task.cards, group))
         return whole + min(shared, task.cards.count) >= task.cards.count
 
-    def _is_valid_portion(self, cards: CardRequest) -> bool:
+    def _is_valid_portion(self, cards: KaiCards) -> bool:
         portion = self.portion_of(cards)
         return portion <= 1 or portion == int(portion)
 
-    def portion_of(self, cards: CardRequest) -> float:
+    def portion_of(self, cards: KaiCards) -> float:
         """The part of a card that a request asks for here."""
         return self.as_portion(cards.memory) if cards.memory > 0 else cards.portion
 
@@ -115,7 +115,7 @@ class KaiNode:
         """Memory as a part of a card, up to a hundredth."""
         return math.ceil(memory / self.memory * 100) / 100
 
-    def share_memory(self, cards: CardRequest) -> int:
+    def share_memory(self, cards: KaiCards) -> int:
         """MiB of each card that a request asks for here."""
         return cards.memory if cards.memory > 0 else int(cards.portion * self.memory)
 
@@ -127,7 +127,7 @@ class KaiNode:
             cards = task.cards.count * self.as_portion(self.share_memory(task.cards))
         return task.request[0], task.request[1], cards
 
-    def fits_group(self, cards: CardRequest, group: str) -> bool:
+    def fits_group(self, cards: KaiCards, group: str) -> bool:
         """Whether a share fits on a shared card, what is released there counted as free."""
         allocated = self.allocated_memory.get(group, 0)
         releasing = self.releasing_memory.get(group, 0)
@@ -137,7 +137,7 @@ class KaiNode:
             and allocated != releasing
         )
 
-    def fits_group_now(self, cards: CardRequest, group: str) -> bool:
+    def fits_group_now(self, cards: KaiCards, group: str) -> bool:
         """Whether a share fits on a shared card that is in use now."""
         if group not in self.allocated_memory:
             return False
@@ -218,10 +218,10 @@ class KaiNode:
         cards = task.cards
         if task.kind == MIG:
             task.received = MIG
-            task.accepted_cards = CardRequest(mig=cards.mig)
+            task.accepted_cards = KaiCards(mig=cards.mig)
         elif task.is_shared:
             task.received = SHARE
-            task.accepted_cards = CardRequest(
+            task.accepted_cards = KaiCards(
                 cards.count, self.portion_of(cards), self.share_memory(cards)
             )
         else:
@@ -229,7 +229,7 @@ class KaiNode:
             whole = cards.cards
             count = int(whole) if whole >= 1 else int(whole > 0)
             portion = 1.0 if whole >= 1 else whole
-            task.accepted_cards = CardRequest(count, portion, claimed=cards.claimed)
+            task.accepted_cards = KaiCards(count, portion, claimed=cards.claimed)
         accepted = list(task.request)
         accepted[CARDS] = task.accepted_cards.cards + task.accepted_cards.claimed_cards
         task.accepted = accepted

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from enum import IntFlag
 
-from stowplan.batch.queue_models.kai.state.kai_amount import Amount, CardRequest
+from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
 from stowplan.objects.pod import Pod
 
 
@@ -62,7 +62,7 @@ class KaiTask:
         pod: Pod,
         job: str,
         request: Amount,
-        cards: CardRequest,
+        cards: KaiCards,
         kind: str,
         status: int,
     ) -> None:
@@ -76,7 +76,7 @@ class KaiTask:
         self.cards = cards
         self.kind = kind
         self.accepted: Amount = [0.0] * len(request)
-        self.accepted_cards = CardRequest()
+        self.accepted_cards = KaiCards()
         self.received = meta.annotations.get("received-resource-type", "")
         self.status = status
         self.node = pod.spec.node_name

@@ -34,7 +34,7 @@ class KaiSubGroup(Value, frozen=True):
     topology_constraint: KaiTopologyConstraint | None = None
 
 
-class PodSet:
+class KaiPodSet:
     """Pods of which `minimum` are needed together. tasks: by uid. statuses: as they were when a
     pod was last assigned."""
 
@@ -91,13 +91,13 @@ class PodSet:
         """Has more pods than it needs."""
         return self.minimum < len(self.tasks)
 
-    def pod_sets(self) -> Iterator[PodSet]:
+    def pod_sets(self) -> Iterator[KaiPodSet]:
         """Itself."""
         yield self
 
-    def clone(self) -> PodSet:
+    def clone(self) -> KaiPodSet:
         """A copy without pods."""
-        return PodSet(self.name, self.minimum, self.constraint)
+        return KaiPodSet(self.name, self.minimum, self.constraint)
 
     def signature(self) -> str:
         """What the placement of its pods without a place depends on; "" if all have one."""
@@ -127,7 +127,7 @@ class SubGroupSet:
         self.minimum = minimum
         self.parent: SubGroupSet | None = None
         self.groups: list[SubGroupSet] = []
-        self.sets: list[PodSet] = []
+        self.sets: list[KaiPodSet] = []
 
     def add(self, member: Member) -> None:
         """Take a sub-group in."""
@@ -157,7 +157,7 @@ class SubGroupSet:
         """Enough sub-groups have enough pods that run or may run."""
         return sum(1 for member in self.members if member.is_ready) >= self.needed
 
-    def pod_sets(self) -> Iterator[PodSet]:
+    def pod_sets(self) -> Iterator[KaiPodSet]:
         """All pod sets below."""
         yield from self.sets
         for group in self.groups:
@@ -173,7 +173,7 @@ class SubGroupSet:
         return copied
 
 
-Member: TypeAlias = PodSet | SubGroupSet
+Member: TypeAlias = KaiPodSet | SubGroupSet
 
 
 def sub_group_tree(
@@ -191,7 +191,7 @@ def sub_group_tree(
     nodes: dict[str, Member] = {
         one.name: SubGroupSet(one.name, one.topology_constraint, one.min_sub_group)
         if one.name in parents
-        else PodSet(one.name, max(one.min_member or 0, 0), one.topology_constraint)
+        else KaiPodSet(one.name, max(one.min_member or 0, 0), one.topology_constraint)
         for one in sub_groups
     }
     for one in sub_groups:
@@ -208,7 +208,7 @@ def _single(
     constraint: KaiTopologyConstraint | None, minimum: int, min_sub_group: int | None
 ) -> SubGroupSet:
     root = SubGroupSet("", constraint, min_sub_group)
-    root.add(PodSet(DEFAULT_SUB_GROUP, minimum))
+    root.add(KaiPodSet(DEFAULT_SUB_GROUP, minimum))
     return root
 
 
@@ -239,6 +239,6 @@ def _shrink_groups(group: SubGroupSet) -> bool:
     return filled > 0
 
 
-def by_name(root: SubGroupSet) -> Mapping[str, PodSet]:
+def by_name(root: SubGroupSet) -> Mapping[str, KaiPodSet]:
     """The pod sets of a tree by name."""
     return {pods.name: pods for pods in root.pod_sets()}
