@@ -1,4 +1,4 @@
-"""Sessions of Volcano and divisions of KAI-Scheduler, recorded by running their own code. Results
+"""Sessions of Volcano and of KAI-Scheduler, recorded by running their own code. Results
 are partly random (map iteration, choice among equal nodes): one of the recorded outcomes must be
 met, and every fact that was the same in all runs. One case in eight in `make test`, all in `make
 soak`."""
@@ -19,8 +19,19 @@ from tests.conformance.compare import recorded
 
 DATA = Path(__file__).parent / "data" / "queues"
 FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("volcano-*.jsonl.gz"))
-KAI_FAMILIES = ("kai-fairshare",)
+KAI_FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("kai-*.jsonl.gz"))
 ONE_IN = 8
+
+KAI_OPEN = {
+    "kai-cycle-032": "a pending pod keeps a node's name in the original's memory",
+    "kai-fractions-057": "recorded in memory, where cards of 100 MiB count for the smallest card",
+    "kai-fractions-062": "recorded in memory, where cards of 100 MiB count for the smallest card",
+    "kai-fractions-x096": "order of equally full cards, by map iteration in the original",
+    "kai-fractions-x142": "order of equally full cards, by map iteration in the original",
+    "kai-fractions-x156": "order of equally full cards, by map iteration in the original",
+    "kai-protection-161": "amounts of a node after two moves of one pod",
+}
+"""Cases that are not met yet, and why; no other ones."""
 
 
 def is_same(want: Any, got: Any) -> bool:
@@ -82,7 +93,9 @@ def check(family: str, one_in: int, compat: str = VOLCANO_1_15) -> None:
     problems = []
     for (_, expected), answer in zip(cases, answers, strict=True):
         found = list(differences(expected, answer["result"]))
-        if found:
+        if answer["id"] in KAI_OPEN:
+            assert found, f"{answer['id']} is met: it is no longer open"
+        elif found:
             problems.append(f"{answer['id']}: {found[0]}")
     assert cases
     assert not problems, "\n".join(problems[:5])
@@ -100,13 +113,13 @@ def test_all_sessions_are_those_of_volcano(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", KAI_FAMILIES)
-def test_divisions_are_those_of_kai(family: str) -> None:
+def test_sessions_and_divisions_are_those_of_kai(family: str) -> None:
     check(family, ONE_IN, KAI)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("family", KAI_FAMILIES)
-def test_all_divisions_are_those_of_kai(family: str) -> None:
+def test_all_sessions_and_divisions_are_those_of_kai(family: str) -> None:
     check(family, 1, KAI)
 
 
@@ -116,6 +129,15 @@ def test_a_difference_of_a_share_is_found() -> None:
     assert not list(differences(expected, answer["result"]))
     shares = next(iter(answer["result"]["fairShare"].values()))
     shares["gpu"] += 1
+    assert list(differences(expected, answer["result"]))
+
+
+def test_a_difference_of_a_kai_session_is_found() -> None:
+    line, expected = next(recorded(DATA / "kai-reclaim.jsonl.gz"))
+    (answer,) = evaluate([line], form="queues", compat=KAI)
+    assert not list(differences(expected, answer["result"]))
+    session = answer["result"]["sessions"][0]
+    session["evicts"] = [*session["evicts"], "ns/another"]
     assert list(differences(expected, answer["result"]))
 
 

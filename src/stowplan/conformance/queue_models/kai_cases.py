@@ -1,4 +1,4 @@
-"""KAI-Scheduler's cases: divisions of a cluster among queues."""
+"""KAI-Scheduler's cases: divisions of a cluster among queues, and sessions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from stowplan.batch.queue_models.kai.fair_share import DEFAULT_K, KaiQueueShares, KaiShare, divide
+from stowplan.conformance.queue_models.kai_sessions import answer_rounds
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.meta import Value
 
@@ -16,7 +17,9 @@ KAI = "kai"
 """Compat name. What is answered so far is KAI's own rule; nothing of it is mended."""
 
 FAIR_SHARE = "fairshare"
-"""The area that is answered."""
+"""The area of divisions; all others are of sessions."""
+UNANSWERED = ("dra", "numa")
+"""Areas of sessions whose rules are not built."""
 
 
 class KaiAmountsCase(Value, frozen=True, gc=True):
@@ -57,10 +60,10 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
 
     Raises ValueError for an area that is not answered.
     """
+    if case.area in UNANSWERED:
+        raise ValueError(f"{case.id}: area: got {case.area!r} of kai, which is not answered")
     if case.area != FAIR_SHARE:
-        raise ValueError(
-            f"{case.id}: area: got {case.area!r} of kai, only {FAIR_SHARE!r} is answered"
-        )
+        return answer_rounds(case, case.rounds)
     config = case.config if isinstance(case.config, dict) else {}
     cluster = msgspec.convert(case.cluster, KaiDivisionCase)
     queues = [_shares(queue) for queue in cluster.queues]

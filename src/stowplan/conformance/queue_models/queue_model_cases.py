@@ -18,6 +18,7 @@ class QueueModelCase(Value, frozen=True, gc=True):
     """One case; `config` and `cluster` are the peer's.
 
     config: a tree, or the text of the peer's own configuration file. steps, max_cycles: of Kueue.
+    rounds: of KAI, sessions one after the other.
     """
 
     id: str
@@ -27,6 +28,7 @@ class QueueModelCase(Value, frozen=True, gc=True):
     cluster: dict[str, Any] = {}
     steps: tuple[dict[str, Any], ...] | None = None
     max_cycles: int | None = None
+    rounds: int = 1
 
 
 read_case = case_reader(QueueModelCase)

@@ -1,0 +1,110 @@
+"""Placement of a job's next pods, as actions of KAI-Scheduler do it, for real or in a
+simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet, member_order
+
+
+class JobPlacement:
+    """Places jobs on a session. is_simulated: pods only wait for their places."""
+
+    def __init__(self, session: KaiSession, statement: KaiStatement, is_simulated: bool) -> None:
+        self._session = session
+        self._statement = statement
+        self._is_simulated = is_simulated
+
+    def place(self, job: KaiJob, nodes: Sequence[KaiNode]) -> bool:
+        """Place a job's next pods; False if not all of them fit, with changes left behind."""
+        session = self._session
+        session.topology.start_job()
+        tasks = job.next_tasks(not self._is_simulated)
+        if not tasks or session.is_over_capacity(job, tasks):
+            return False
+        return self._place_group(job, job.root, tasks, nodes)
+
+    def _place_group(
+        self,
+        job: KaiJob,
+        group: SubGroupSet,
+        tasks: Sequence[KaiTask],
+        nodes: Sequence[KaiNode],
+    ) -> bool:
+        if not tasks:
+            return True
+        names = {task.sub_group for task in tasks}
+        pod_sets = [pods for pods in group.pod_sets() if pods.name in names]
+        for chosen in self._session.node_sets(job, group, pod_sets, tasks, nodes):
+            checkpoint = self._statement.checkpoint()
+            if self._place_members(job, group, tasks, chosen):
+                return True
+            self._statement.rollback(checkpoint)
+        return False
+
+    def _place_members(
+        self,
+        job: KaiJob,
+        group: SubGroupSet,
+        tasks: Sequence[KaiTask],
+        nodes: Sequence[KaiNode],
+    ) -> bool:
+        for member in sorted(group.members, key=member_order):
+            names = {pods.name for pods in member.pod_sets()}
+            own = [task for task in tasks if task.sub_group in names]
+            if isinstance(member, SubGroupSet):
+                is_placed = self._place_group(job, member, own, nodes)
+            else:
+                is_placed = self._place_set(job, member, own, nodes)
+            if not is_placed:
+                return False
+        return True
+
+    def _place_set(
+        self, job: KaiJob, pods: KaiPodSet, tasks: Sequence[KaiTask], nodes: Sequence[KaiNode]
+    ) -> bool:
+        if not tasks:
+            return True
+        for chosen in self._session.node_sets(job, pods, [pods], tasks, nodes):
+            checkpoint = self._statement.checkpoint()
+            if all(self._place_task(task, chosen) for task in tasks):
+                return True
+            self._statement.rollback(checkpoint)
+        return False
+
+    def _place_task(self, task: KaiTask, nodes: Sequence[KaiNode]) -> bool:
+        session = self._session
+        if session.exceeds_every_node(task):
+            return False
+        return any(
+            session.fits(task, node) and self._place_on(task, node)
+            for node in session.ordered_nodes(nodes, task)
+        )
+
+    def _place_on(self, task: KaiTask, node: KaiNode) -> bool:
+        if task.is_shared:
+            return self._place_share(task, node)
+        if not self._is_simulated and node.fits_idle(task):
+            return self._statement.allocate(task, node.name)
+        return self._statement.pipeline(task, node.name, not self._is_simulated)
+
+    def _place_share(self, task: KaiTask, node: KaiNode) -> bool:
+        session = self._session
+        cards = session.fitting_cards(task, node)
+        chosen = session.choose_cards(cards, task, node, self._is_simulated)
+        if chosen is None:
+            return False
+        task.groups, waits = chosen
+        if self._is_simulated or waits:
+            is_placed = self._statement.pipeline(task, node.name, False)
+        else:
+            is_placed = self._statement.allocate(task, node.name)
+        if not is_placed:
+            task.groups = ()
+        return is_placed

@@ -1,0 +1,101 @@
+"""A scenario of the search for victims: pods that wait, and pods that would be evicted for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
+
+
+class JobVictims(msgspec.Struct):
+    """Victims of one job."""
+
+    job: KaiJob
+    tasks: list[KaiTask]
+
+
+class VictimScenario:
+    """job: partial copy of the job that waits. recorded: copies of victims that earlier probes
+    found; batches: copies of jobs with those that are tried, in the order in which they came."""
+
+    def __init__(
+        self,
+        session: KaiSession,
+        job: KaiJob,
+        pending: Sequence[KaiTask],
+        recorded: Sequence[KaiJob],
+    ) -> None:
+        self.session = session
+        self.job = job
+        self.pending = list(pending)
+        self.recorded = list(recorded)
+        self.recorded_tasks = [task for one in recorded for task in one.tasks()]
+        self.tried: list[KaiTask] = []
+        self.has_grown = False
+        self._batches: dict[str, list[KaiJob]] = {}
+        self._jobs_on: dict[str, list[str]] = {}
+        self._victims: dict[str, JobVictims] = {}
+        for one in recorded:
+            self._add_batch(one.tasks())
+
+    def add(self, tasks: Sequence[KaiTask]) -> None:
+        """Try victims of one job as well."""
+        if not tasks:
+            return
+        self.tried += tasks
+        self._add_batch(tasks)
+        for task in tasks:
+            jobs = self._jobs_on.setdefault(task.node, [])
+            if task.job not in jobs:
+                jobs.append(task.job)
+
+    def _add_batch(self, tasks: Sequence[KaiTask]) -> None:
+        job = self.session.jobs[tasks[0].job]
+        self._batches.setdefault(job.uid, []).append(job.with_tasks(tasks))
+        victims = self._victims.setdefault(job.uid, JobVictims(job, []))
+        victims.tasks = [*victims.tasks, *tasks]
+
+    def victims(self) -> Mapping[str, JobVictims]:
+        """All victims by job, as the session has them now."""
+        for victims in self._victims.values():
+            sets = victims.job.sets
+            victims.tasks = [sets[t.sub_group].tasks[t.uid] for t in victims.tasks]
+        return self._victims
+
+    def batch_of(self, task: KaiTask) -> KaiJob | None:
+        """The copy of its job with which a victim came."""
+        for batch in self._batches.get(task.job, ()):
+            if any(task.uid in pods.tasks for pods in batch.sets.values()):
+                return batch
+        return None
+
+    def batches_of(self, tasks: Iterable[KaiTask]) -> list[KaiJob]:
+        """The copies of jobs with which victims came, each once."""
+        found: list[KaiJob] = []
+        for task in tasks:
+            batch = self.batch_of(task)
+            if batch is not None and not any(batch is one for one in found):
+                found.append(batch)
+        return found
+
+    def tried_on(self, node: str) -> list[KaiTask]:
+        """Victims of the jobs of which some that are tried are on a node."""
+        return [
+            task
+            for job in self._jobs_on.get(node, ())
+            for batch in self._batches[job]
+            for task in batch.tasks()
+        ]
+
+    def fork(self) -> VictimScenario:
+        """The same with no victims but the recorded ones."""
+        return VictimScenario(self.session, self.job, self.pending, self.recorded)
+
+    def fingerprint(self) -> tuple[str, ...]:
+        """Equal for scenarios with the same pods."""
+        parts = (self.pending, self.recorded_tasks, self.tried)
+        return tuple(",".join(sorted(task.uid for task in part)) for part in parts)

@@ -1,0 +1,183 @@
+"""The search for victims of a job, as KAI-Scheduler does it: scenarios are simulated until one
+works.
+
+First for one pod of the job, then for two, four and so on, then between the last number that worked
+and the first that did not; victims that helped are kept. At last for the whole gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
+from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
+from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
+from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.kai_statement import KaiStatement, evict_all
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.pod_sets import shrink_minimums
+
+PRIVATE = JobFilters(preemptible=True, active=True)
+
+
+class KaiVictimSearch:
+    """candidates: jobs with possible victims. is_valid: whether a scenario that works may be
+    done."""
+
+    def __init__(
+        self,
+        session: KaiSession,
+        candidates: Sequence[KaiJob],
+        is_valid: Callable[[VictimScenario], bool],
+        filters: JobFilters = PRIVATE,
+    ) -> None:
+        self._session = session
+        self._candidates = candidates
+        self._is_valid = is_valid
+        self._filters = filters
+        self._failed: set[tuple[str, ...]] = set()
+        self._recorded: list[KaiJob] = []
+        self._recorded_tasks: list[KaiTask] = []
+        self._feasible: list[KaiNode] = []
+
+    def solve(self, job: KaiJob) -> KaiStatement | None:
+        """Changes that give a job its place; None if there are none."""
+        used = job.used
+        tasks = job.next_tasks(False)
+        if not tasks:
+            return None
+        self._feasible = feasible_nodes(self._session, job)
+        for generator in GENERATORS:
+            if generator not in self._session.options.plugins:
+                continue
+            self._recorded, self._recorded_tasks = [], []
+            if self._most(job, tasks, generator) == 0:
+                continue
+            statement = self._probe(job, tasks, len(tasks), generator, keeps=True)
+            if statement is None:
+                continue
+            # The original leaves changes of a gang that is not satisfied behind.
+            return statement if job.is_gang_satisfied and job.used > used else None
+        return None
+
+    def _most(self, job: KaiJob, tasks: Sequence[KaiTask], generator: str) -> int:
+        """The most pods for which a probe works."""
+        count, low, high = 1, 0, 0
+        while True:
+            if self._probe(job, tasks, count, generator) is None:
+                high = count
+                break
+            low = count
+            if count == len(tasks):
+                return count
+            count = min(2 * count, len(tasks))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._probe(job, tasks, middle, generator) is None:
+                high = middle
+            else:
+                low = middle
+        return low
+
+    def _probe(
+        self,
+        job: KaiJob,
+        tasks: Sequence[KaiTask],
+        count: int,
+        generator: str,
+        keeps: bool = False,
+    ) -> KaiStatement | None:
+        """Changes for some pods of a job, undone again unless they are to be kept."""
+        session = self._session
+        placed = [task for task in job.tasks() if task.status & ACTIVE_STATUSES]
+        part = job.with_tasks([*placed, *tasks[:count]])
+        shrink_minimums(part.root)
+        nodes = {node.name: node for node in self._feasible}
+        for task in self._recorded_tasks:
+            nodes[task.node] = session.nodes[task.node]
+        pending = part.next_tasks(False)
+        if not pending:
+            return None
+        victims = JobQueue(session, self._candidates, self._filters, of_victims=True)
+        base = VictimScenario(session, part, pending, self._recorded)
+        for scenario in GENERATORS[generator](base, victims, nodes):
+            fingerprint = scenario.fingerprint()
+            if fingerprint in self._failed:
+                continue
+            statement = self._simulate(scenario, nodes)
+            if statement is None:
+                self._failed.add(fingerprint)
+                continue
+            if not keeps:
+                statement.discard()
+            return statement
+        return None
+
+    def _simulate(self, scenario: VictimScenario, nodes: dict[str, KaiNode]) -> KaiStatement | None:
+        session = self._session
+        victims = [*scenario.recorded_tasks, *scenario.tried]
+        if not victims:
+            return None
+        statement = KaiStatement(session)
+        evict_all(statement, victims)
+        added = {task.node for task in victims} - nodes.keys()
+        for name in added:
+            nodes[name] = session.nodes[name]
+        if self._places(scenario, victims, statement, nodes):
+            gone = [task for task in victims if task.status == KaiStatus.RELEASING]
+            if self._is_valid(scenario):
+                moved = [task for task in victims if task.status == KaiStatus.PIPELINED]
+                self._found(scenario, [*gone, *moved])
+                return statement
+        for name in added:
+            del nodes[name]
+        statement.discard()
+        return None
+
+    def _found(self, scenario: VictimScenario, victims: list[KaiTask]) -> None:
+        self._recorded_tasks = victims
+        by_job: dict[str, list[KaiJob]] = {}
+        for batch in scenario.batches_of(victims):
+            by_job.setdefault(batch.uid, []).append(batch)
+        self._recorded = [batch for batches in by_job.values() for batch in batches]
+
+    def _places(
+        self,
+        scenario: VictimScenario,
+        victims: Sequence[KaiTask],
+        statement: KaiStatement,
+        nodes: dict[str, KaiNode],
+    ) -> bool:
+        """Place the job and as many victims as still fit, in the order of queues."""
+        session, own = self._session, scenario.job
+        jobs = {job.uid: job for job in session.jobs.values() if job.has_status(KaiStatus.PENDING)}
+        involved = {task.job: session.jobs[task.job] for task in victims}
+        jobs |= involved
+        jobs[own.uid] = own
+        queue = JobQueue(session, jobs.values(), JobFilters())
+        placement = JobPlacement(session, statement, is_simulated=True)
+        is_placed = False
+        ordered = sorted(nodes.values(), key=lambda node: node.name)
+        while queue:
+            job = queue.pop()
+            if job.uid == own.uid or job.uid in involved:
+                # What it asks for is kept as it was before it got its place.
+                session.wanted(job)
+            if job.uid == own.uid:
+                if not placement.place(job, ordered):
+                    return False
+                is_placed = True
+            elif job.uid in involved:
+                placement.place(job, ordered)
+        return is_placed
+
+
+def feasible_nodes(session: KaiSession, job: KaiJob) -> list[KaiNode]:
+    """Nodes with cards that are free or being released, or all if a pod needs none."""
+    nodes = list(session.nodes.values())
+    if not all(task.needs_card for task in job.tasks()):
+        return nodes
+    return [node for node in nodes if node.idle_cards()[0] > 0 or node.releasing_cards()[0] > 0]

@@ -1,0 +1,402 @@
+"""KAI-Scheduler's objects in their published shapes, and the session that they give."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+from msgspec import field
+
+from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.kai_topology import KaiTopologyLevels, TopologyPlacement
+from stowplan.batch.queue_models.kai.state.kai_amount import (
+    CARD_RESOURCES,
+    CARDS,
+    PODS,
+    Amount,
+    KaiCards,
+    ResourceIndex,
+    fraction_request,
+    is_mig,
+    plus,
+)
+from stowplan.batch.queue_models.kai.state.kai_job import KaiGroupTerms, KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueueTerms, QueueTree, Shares
+from stowplan.batch.queue_models.kai.state.kai_task import (
+    MEMORY_SHARE,
+    MIG,
+    SHARE,
+    USED_STATUSES,
+    WHOLE,
+    KaiStatus,
+    KaiTask,
+)
+from stowplan.batch.queue_models.kai.state.pod_sets import (
+    KaiSubGroup,
+    KaiTopologyConstraint,
+    sub_group_tree,
+)
+from stowplan.objects.encoding import duration
+from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import value
+from stowplan.objects.workload import PriorityClass
+
+DEFAULT_PRIORITY = 50
+DEFAULT_QUEUE_PRIORITY = 100
+PREEMPTIBLE_BELOW = 100
+MEMORY_UNIT = 10**6
+STUCK_AFTER = 120.0
+GROUP_ANNOTATION = "pod-group-name"
+
+
+class KaiQueueResource(Value, frozen=True):
+    """Quota, limit and weight of one resource of a queue."""
+
+    quota: float = 0.0
+    limit: float = 0.0
+    over_quota_weight: float = 0.0
+
+
+class KaiQueueResources(Value, frozen=True):
+    """`resources` of a queue."""
+
+    cpu: KaiQueueResource = KaiQueueResource()
+    memory: KaiQueueResource = KaiQueueResource()
+    gpu: KaiQueueResource = KaiQueueResource()
+
+
+class KaiQueueSpec(Value, frozen=True):
+    """`spec` of a queue."""
+
+    display_name: str = ""
+    parent_queue: str = ""
+    priority: int | None = None
+    resources: KaiQueueResources | None = None
+    preempt_min_runtime: str | None = None
+    reclaim_min_runtime: str | None = None
+
+
+class KaiQueueObject(Object, frozen=True):
+    """A Queue, scheduling.run.ai/v2."""
+
+    spec: KaiQueueSpec = KaiQueueSpec()
+
+
+class KaiPodGroupSpec(Value, frozen=True):
+    """`spec` of a pod group."""
+
+    queue: str = ""
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    sub_groups: tuple[KaiSubGroup, ...] = ()
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    preemption_delay: str | None = None
+    staleness_grace_period: str | None = None
+    topology_constraint: KaiTopologyConstraint = KaiTopologyConstraint()
+
+
+class KaiPodGroupObject(NamespacedObject, frozen=True):
+    """A PodGroup, scheduling.run.ai/v2alpha2."""
+
+    spec: KaiPodGroupSpec = KaiPodGroupSpec()
+
+
+class KaiTopologyLevel(Value, frozen=True):
+    """An entry of `levels`."""
+
+    node_label: str
+    alias: str = ""
+
+
+class KaiTopologySpec(Value, frozen=True):
+    """`spec` of a topology."""
+
+    levels: tuple[KaiTopologyLevel, ...] = ()
+
+
+class KaiTopologyObject(Object, frozen=True):
+    """A Topology, kai.scheduler/v1alpha1."""
+
+    spec: KaiTopologySpec = KaiTopologySpec()
+
+
+class KaiPodState(msgspec.Struct, frozen=True):
+    """Where a pod is, instead of what its object says."""
+
+    status: KaiStatus
+    node: str = ""
+    groups: tuple[str, ...] | None = None
+    is_old_mig: bool = False
+
+
+class KaiObjects(msgspec.Struct, frozen=True):
+    """Objects of a cluster. now: seconds. states: by pod key."""
+
+    now: float
+    nodes: Sequence[Node] = ()
+    pods: Sequence[Pod] = ()
+    groups: Sequence[KaiPodGroupObject] = ()
+    queues: Sequence[KaiQueueObject] = ()
+    priority_classes: Sequence[PriorityClass] = ()
+    topologies: Sequence[KaiTopologyObject] = ()
+    states: Mapping[str, KaiPodState] = field(default_factory=dict)
+
+
+def session_of(
+    objects: KaiObjects,
+    options: KaiOptions,
+    rules: KaiRules,
+) -> KaiSession:
+    """The session that objects give."""
+    index = _index(objects)
+    nodes = [KaiNode(node, index) for node in sorted(objects.nodes, key=lambda one: one.name)]
+    tasks = [_task(pod, objects, index) for pod in objects.pods]
+    by_name = {node.name: node for node in nodes}
+    for task in tasks:
+        if task.node in by_name and task.status & USED_STATUSES:
+            by_name[task.node].add(task)
+    jobs = [_job(group, objects, index) for group in objects.groups]
+    by_uid = {job.uid: job for job in jobs}
+    for task in tasks:
+        if task.job in by_uid:
+            by_uid[task.job].add(task)
+    total = [0.0, 0.0, 0.0]
+    for node in nodes:
+        if node.is_ready:
+            shares = index.shares(node.allocatable)
+            total = [a + b for a, b in zip(total, shares, strict=True)]
+    queues = QueueTree([_queue_terms(queue) for queue in objects.queues], total)
+    topologies = [
+        KaiTopologyLevels(one.name, tuple(level.node_label for level in one.spec.levels))
+        for one in objects.topologies
+    ]
+    topology = TopologyPlacement(topologies, nodes)
+    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules)
+
+
+def _index(objects: KaiObjects) -> ResourceIndex:
+    names = {name for node in objects.nodes for name in node.status.allocatable}
+    for pod in objects.pods:
+        for container in (*pod.spec.containers, *pod.spec.init_containers):
+            names |= container.resources.requests.keys()
+        names |= {name for name in pod.metadata.annotations if is_mig(name)}
+    return ResourceIndex(names)
+
+
+# Pods.
+
+
+def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
+    request, cards = _requests(pod, index)
+    annotations = pod.metadata.annotations
+    kind, is_old_mig = WHOLE, False
+    memory, portion = (
+        _number(annotations.get("gpu-memory")),
+        _number(annotations.get("gpu-fraction")),
+    )
+    if memory >= 1:
+        kind, cards = MEMORY_SHARE, fraction_request(0, int(memory))
+    if 0 < portion <= 1:
+        kind, cards = SHARE, fraction_request(portion, 0)
+    devices = annotations.get("gpu-fraction-num-devices", "")
+    if kind != WHOLE and devices.isdigit():
+        cards = KaiCards(int(devices), portion, int(memory))
+    for name, count in annotations.items():
+        if is_mig(name) and count.isdigit():
+            cards, is_old_mig = KaiCards(mig={name: int(count)}), True
+    if cards.mig:
+        kind = MIG
+    request[CARDS] = cards.cards + cards.claimed_cards
+    for name, instances in cards.mig.items():
+        request[index.place[name]] = float(instances)
+    job = annotations.get(GROUP_ANNOTATION, "")
+    task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
+    task.is_old_mig = is_old_mig
+    state = objects.states.get(task.key)
+    if state is not None:
+        task.status, task.node = state.status, state.node
+        task.is_old_mig |= state.is_old_mig
+        if state.groups is not None:
+            task.groups = state.groups
+    return task
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
+
+
+def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, KaiCards]:
+    """What containers ask for: their sum with sidecars, or what starting needs if that is more."""
+    total, cards = index.empty(), KaiCards()
+    for container in pod.spec.containers:
+        total = [
+            a + b for a, b in zip(total, index.read(container.resources.requests), strict=True)
+        ]
+        _add_cards(cards, container.resources.requests)
+    sidecars, peak = index.empty(), index.empty()
+    for container in pod.spec.init_containers:
+        asked = index.read(container.resources.requests)
+        if container.is_sidecar:
+            sidecars = plus(sidecars, asked)
+            _add_cards(cards, container.resources.requests)
+        else:
+            peak = [max(a, b + c) for a, b, c in zip(peak, asked, sidecars, strict=True)]
+    total = [max(a + b, c) for a, b, c in zip(total, sidecars, peak, strict=True)]
+    if peak[CARDS] > cards.count:
+        cards.count, cards.portion = int(peak[CARDS]), 1.0
+    total[PODS] = 1.0
+    return total, cards
+
+
+def _add_cards(cards: KaiCards, requests: Mapping[str, str | int | float]) -> None:
+    for name, quantity in requests.items():
+        if name in CARD_RESOURCES:
+            count = value(quantity)
+            if count >= 1:
+                cards.count += count
+                cards.portion = 1.0
+        elif is_mig(name):
+            cards.mig[name] = cards.mig.get(name, 0) + value(quantity)
+
+
+def _status(pod: Pod, now: float) -> int:
+    deleted = pod.metadata.deletion_timestamp
+    phase = pod.status.phase
+    if phase == "Running":
+        if deleted is None:
+            return KaiStatus.RUNNING
+        is_stuck = now - deleted.timestamp() > STUCK_AFTER
+        return KaiStatus.STUCK if is_stuck else KaiStatus.RELEASING
+    if phase == "Pending":
+        if deleted is not None:
+            return KaiStatus.RELEASING
+        if pod.spec.node_name:
+            return KaiStatus.BOUND
+        return KaiStatus.GATED if pod.spec.scheduling_gates else KaiStatus.PENDING
+    if phase in ("Succeeded", "Failed"):
+        return KaiStatus[phase.upper()]
+    return KaiStatus.UNKNOWN
+
+
+# Groups and queues.
+
+
+def _job(group: KaiPodGroupObject, objects: KaiObjects, index: ResourceIndex) -> KaiJob:
+    spec, meta = group.spec, group.metadata
+    classes = {one.name: one.value for one in objects.priority_classes}
+    default = next(
+        (c.value for c in objects.priority_classes if c.global_default), DEFAULT_PRIORITY
+    )
+    has_queue = any(queue.name == spec.queue for queue in objects.queues)
+    priority = classes.get(spec.priority_class_name, default) if has_queue else 0
+    is_preemptible = (
+        spec.preemptibility == "preemptible"
+        if spec.preemptibility
+        else (priority < PREEMPTIBLE_BELOW)
+    )
+    constraint = spec.topology_constraint
+    notes = meta.annotations
+    terms = KaiGroupTerms(
+        uid=meta.name,
+        name=meta.name,
+        queue=spec.queue,
+        priority=priority,
+        is_preemptible=is_preemptible and has_queue,
+        created=_seconds(meta.creation_timestamp),
+        last_start=_stamp(notes.get("kai.scheduler/last-start-timestamp")),
+        last_eviction=_stamp(notes.get("kai.scheduler/last-eviction-timestamp")),
+        stale_since=_stamp(notes.get("kai.scheduler/stale-podgroup-timestamp")),
+        preemption_delay=_duration(spec.preemption_delay),
+        grace=_duration(spec.staleness_grace_period),
+    )
+    aliases = {
+        (one.name, level.alias): level.node_label
+        for one in objects.topologies
+        for level in one.spec.levels
+        if level.alias
+    }
+    root = sub_group_tree(
+        [_resolved_group(one, aliases) for one in spec.sub_groups],
+        spec.min_member,
+        spec.min_sub_group,
+        _resolved(constraint, aliases) if constraint.topology else None,
+    )
+    return KaiJob(terms, root, index)
+
+
+def _resolved_group(group: KaiSubGroup, aliases: Mapping[tuple[str, str], str]) -> KaiSubGroup:
+    if group.topology_constraint is None:
+        return group
+    return msgspec.structs.replace(
+        group, topology_constraint=_resolved(group.topology_constraint, aliases)
+    )
+
+
+def _resolved(
+    constraint: KaiTopologyConstraint, aliases: Mapping[tuple[str, str], str]
+) -> KaiTopologyConstraint:
+    def label(level: str) -> str:
+        return aliases.get((constraint.topology, level), level)
+
+    return KaiTopologyConstraint(
+        constraint.topology,
+        label(constraint.required_topology_level),
+        label(constraint.preferred_topology_level),
+    )
+
+
+def _seconds(moment: datetime.datetime | None) -> float:
+    return moment.timestamp() if moment else float("-inf")
+
+
+def _stamp(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
+
+
+def _duration(text: str | None) -> float | None:
+    return None if text is None else duration.parse(text) / timedelta(seconds=1)
+
+
+def _queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:
+    spec = queue.spec
+    resources = spec.resources or KaiQueueResources()
+    return KaiQueueTerms(
+        name=queue.name,
+        parent=spec.parent_queue,
+        priority=DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority,
+        created=_seconds(queue.metadata.creation_timestamp),
+        quota=_bounds(one.quota for one in _each(resources)),
+        limit=_bounds(one.limit for one in _each(resources)),
+        weight=_triple(one.over_quota_weight for one in _each(resources)),
+        reclaim_min_runtime=_duration(spec.reclaim_min_runtime),
+        preempt_min_runtime=_duration(spec.preempt_min_runtime),
+    )
+
+
+def _each(resources: KaiQueueResources) -> tuple[KaiQueueResource, ...]:
+    return resources.cpu, resources.memory, resources.gpu
+
+
+def _triple(values: Iterable[float]) -> Shares:
+    cpu, memory, cards = values
+    return cpu, memory, cards
+
+
+def _bounds(values: Iterable[float]) -> Shares:
+    cpu, memory, cards = values
+    return cpu, max(UNLIMITED, memory * MEMORY_UNIT), cards

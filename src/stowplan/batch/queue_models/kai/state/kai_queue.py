@@ -1,0 +1,226 @@
+"""Queues of KAI-Scheduler in a session: what they may use, what they use, and the checks and
+orders that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from stowplan.batch.queue_models.kai.fair_share import (
+    UNLIMITED,
+    KaiQueueShares,
+    KaiShare,
+    divide,
+)
+
+Shares: TypeAlias = tuple[float, float, float]
+"""cpu in milli-cpu, memory in bytes, cards."""
+RESOURCES = ("cpu", "memory", "gpu")
+RANGE = range(len(RESOURCES))
+WITHOUT_SHARE_FACTOR = 1000
+
+
+class KaiQueueTerms(msgspec.Struct, frozen=True):
+    """What a queue's object says, per resource in the order of RESOURCES. reclaim_min_runtime,
+    preempt_min_runtime: seconds, None if not set."""
+
+    name: str
+    parent: str
+    priority: int
+    created: float
+    quota: Shares
+    limit: Shares
+    weight: Shares
+    reclaim_min_runtime: float | None = None
+    preempt_min_runtime: float | None = None
+
+
+class KaiQueue:
+    """A queue. allocated, fixed, request: amounts of pods with a place, of those the
+    non-preemptible, and with those that wait."""
+
+    def __init__(self, terms: KaiQueueTerms) -> None:
+        self.terms = terms
+        self.name = terms.name
+        self.parent = terms.parent
+        self.quota = terms.quota
+        self.limit = terms.limit
+        self.children: list[str] = []
+        self.fair: list[float] = [0.0, 0.0, 0.0]
+        self.allocated: list[float] = [0.0, 0.0, 0.0]
+        self.fixed: list[float] = [0.0, 0.0, 0.0]
+        self.request: list[float] = [0.0, 0.0, 0.0]
+
+    def clone(self) -> KaiQueue:
+        """A copy with its own amounts."""
+        copied = KaiQueue(self.terms)
+        copied.children = self.children
+        copied.fair = self.fair
+        copied.allocated = list(self.allocated)
+        copied.fixed = list(self.fixed)
+        copied.request = self.request
+        return copied
+
+    @property
+    def allocatable(self) -> Shares:
+        """What it may use before others may take it back."""
+        a, b, c = (self._allocatable(i) for i in RANGE)
+        return a, b, c
+
+    def _allocatable(self, i: int) -> float:
+        if self.quota[i] == UNLIMITED:
+            return self.limit[i]
+        most = max(self.quota[i], self.fair[i])
+        return most if self.limit[i] == UNLIMITED else min(self.limit[i], most)
+
+    def dominant_share(self, total: Sequence[float], uses: Sequence[float]) -> float:
+        """The largest part that an amount is of what it may use."""
+        share = 0.0
+        for i in RANGE:
+            may_use = self._allocatable(i)
+            if may_use == UNLIMITED:
+                may_use = total[i]
+            value = uses[i] / may_use if may_use else uses[i] * WITHOUT_SHARE_FACTOR
+            share = max(share, value)
+        return share
+
+    def fits_quota(self, added: Sequence[float]) -> bool:
+        """Whether it stays within its quota in every resource."""
+        return all_within([self.allocated[i] + added[i] for i in RANGE], self.quota)
+
+
+def exceeds(amount: float, bound: float) -> bool:
+    """Whether an amount is above another one; unlimited is above all others."""
+    if amount == UNLIMITED:
+        return bound != UNLIMITED
+    return bound != UNLIMITED and amount > bound
+
+
+def all_within(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
+    """Whether no amount is above its bound."""
+    return not any(exceeds(amounts[i], bounds[i]) for i in RANGE)
+
+
+class QueueTree:
+    """The queues of a session, by name. total: what they divide."""
+
+    def __init__(self, terms: Sequence[KaiQueueTerms], total: Sequence[float]) -> None:
+        """Queues without their parents are left out, with all below them."""
+        self.total = tuple(total)
+        known = {one.name: one for one in terms}
+        lost = {name for name, one in known.items() if one.parent and one.parent not in known}
+        grew = bool(lost)
+        while grew:
+            more = {name for name, one in known.items() if one.parent in lost} - lost
+            lost |= more
+            grew = bool(more)
+        self.queues = {one.name: KaiQueue(one) for one in terms if one.name not in lost}
+        for queue in self.queues.values():
+            if queue.parent:
+                self.queues[queue.parent].children.append(queue.name)
+
+    def up(self, name: str) -> Iterator[KaiQueue]:
+        """A queue and those above it."""
+        queue = self.queues.get(name)
+        while queue is not None:
+            yield queue
+            queue = self.queues.get(queue.parent)
+
+    def path(self, name: str) -> list[KaiQueue]:
+        """Those above a queue from the top, and itself."""
+        return [*self.up(name)][::-1]
+
+    def allocate(self, name: str, shares: Shares, is_preemptible: bool, sign: int = 1) -> None:
+        """Account for a pod that got a place, or with sign -1 lost one."""
+        for queue in self.up(name):
+            for i in RANGE:
+                queue.allocated[i] += sign * shares[i]
+                if not is_preemptible:
+                    queue.fixed[i] += sign * shares[i]
+
+    def ask(self, name: str, shares: Shares) -> None:
+        """Account for a pod's request."""
+        for queue in self.up(name):
+            for i in RANGE:
+                queue.request[i] += shares[i]
+
+    def divide(self, k: float) -> None:
+        """Set fair shares. k: see fair_share."""
+        divided = [_shares(queue) for queue in self.queues.values()]
+        divide(dict(zip(RESOURCES, self.total, strict=True)), divided, k)
+        for shares in divided:
+            self.queues[shares.name].fair = [shares.shares[name].fair for name in RESOURCES]
+
+    def is_over(self, name: str, asked: Sequence[float], is_preemptible: bool) -> bool:
+        """Whether a job would be above a limit, or not preemptible and above a quota."""
+        for queue in self.up(name):
+            if _is_above(queue.limit, queue.allocated, asked):
+                return True
+        return self.is_over_quota(name, asked, is_preemptible)
+
+    def is_over_quota(self, name: str, asked: Sequence[float], is_preemptible: bool) -> bool:
+        """Whether a job that is not preemptible would be above a quota."""
+        return not is_preemptible and any(
+            _is_above(queue.quota, queue.fixed, asked) for queue in self.up(name)
+        )
+
+    def snapshot(self) -> Mapping[str, KaiQueue]:
+        """Copies of all queues."""
+        return {name: queue.clone() for name, queue in self.queues.items()}
+
+
+def _is_above(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> bool:
+    return any(
+        bounds[i] != UNLIMITED and asked[i] != 0 and bounds[i] < used[i] + asked[i] for i in RANGE
+    )
+
+
+def _shares(queue: KaiQueue) -> KaiQueueShares:
+    terms = queue.terms
+    shares = {
+        name: KaiShare(queue.quota[i], queue.limit[i], terms.weight[i], queue.request[i])
+        for i, name in enumerate(RESOURCES)
+    }
+    return KaiQueueShares(queue.name, queue.parent, terms.priority, terms.created, shares)
+
+
+def comes_first(
+    left: KaiQueue,
+    right: KaiQueue,
+    left_job: Shares,
+    right_job: Shares,
+    left_gone: Sequence[Shares],
+    right_gone: Sequence[Shares],
+    total: Sequence[float],
+) -> bool:
+    """Whether a queue comes before another one. jobs: what the next job of each asks for. gone:
+    what each victim of them has."""
+    left_key = _order(left, left_job, left_gone, total)
+    right_key = _order(right, right_job, right_gone, total)
+    if left_key != right_key:
+        return left_key < right_key
+    mine, other = left.allocatable, right.allocatable
+    is_less, is_more = all_within(mine, other), all_within(other, mine)
+    if is_less != is_more:
+        return is_less
+    return left.terms.created < right.terms.created
+
+
+def _order(
+    queue: KaiQueue, job: Shares, gone: Sequence[Shares], total: Sequence[float]
+) -> tuple[bool, bool, int, bool, float, float]:
+    may_use = queue.allocatable
+    uses = [queue.allocated[i] + job[i] for i in RANGE]
+    # One after the other, so that sums of parts of cards round as in the original.
+    for victim in gone:
+        uses = [uses[i] - victim[i] for i in RANGE]
+    return (
+        all(queue.fair[i] < queue.allocated[i] for i in RANGE),
+        not queue.fits_quota(job),
+        -queue.terms.priority,
+        any(may_use[i] == 0 and queue.allocated[i] + job[i] > 0 for i in RANGE),
+        queue.dominant_share(total, uses),
+        queue.dominant_share(total, queue.allocated),
+    )

@@ -1,0 +1,148 @@
+"""A pod in a session of KAI-Scheduler: its status, what it asks for, and where it is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from enum import IntFlag
+
+from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
+from stowplan.objects.pod import Pod
+
+
+class KaiStatus(IntFlag):
+    """Statuses of a pod. PIPELINED waits for resources that are being released; STUCK is being
+    released for so long that nothing may wait for it."""
+
+    PENDING = 1
+    GATED = 2
+    ALLOCATED = 4
+    PIPELINED = 8
+    BINDING = 16
+    BOUND = 32
+    RUNNING = 64
+    RELEASING = 128
+    SUCCEEDED = 256
+    FAILED = 512
+    UNKNOWN = 1024
+    STUCK = 2048
+
+
+_PLACED = KaiStatus.ALLOCATED | KaiStatus.BINDING | KaiStatus.BOUND | KaiStatus.RUNNING
+ALLOCATED_STATUSES = int(_PLACED)
+"""Counts as allocated to its queue when the session opens."""
+ACTIVE_STATUSES = int(_PLACED | KaiStatus.PIPELINED)
+"""Has a place."""
+USED_STATUSES = int(_PLACED | KaiStatus.PIPELINED | KaiStatus.RELEASING | KaiStatus.STUCK)
+"""Is on a node."""
+ALIVE_STATUSES = int(_PLACED | KaiStatus.PIPELINED | KaiStatus.PENDING | KaiStatus.GATED)
+"""Runs or may run."""
+
+WHOLE, SHARE, MEMORY_SHARE, MIG = "Regular", "Fraction", "GpuMemory", "MigInstance"
+"""Kinds of requests for cards."""
+
+DEFAULT_SUB_GROUP = "default"
+"""The pod set of pods that name none."""
+
+
+class KaiTask:
+    """A pod. uid: unique. job: name of its group. sub_group: name of its pod set. request, cards:
+    what it asks for; accepted, accepted_cards: what it has on its node. kind: WHOLE, SHARE,
+    MEMORY_SHARE or MIG. groups: the shared cards that it is on. is_virtual: the status is of a
+    simulation. constraints: what its placement depends on apart from amounts."""
+
+    __slots__ = (
+        "accepted", "accepted_cards", "cards", "constraints", "created", "groups", "is_old_mig",
+        "is_virtual", "job", "key", "kind", "node", "order", "pod", "received", "request", "status",
+        "sub_group", "uid",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        pod: Pod,
+        job: str,
+        request: Amount,
+        cards: KaiCards,
+        kind: str,
+        status: int,
+    ) -> None:
+        meta = pod.metadata
+        self.pod = pod
+        self.uid = meta.uid
+        self.key = f"{meta.namespace}/{meta.name}"
+        self.job = job
+        self.sub_group = meta.labels.get("kai.scheduler/subgroup-name", "") or DEFAULT_SUB_GROUP
+        self.request = request
+        self.cards = cards
+        self.kind = kind
+        self.accepted: Amount = [0.0] * len(request)
+        self.accepted_cards = KaiCards()
+        self.received = meta.annotations.get("received-resource-type", "")
+        self.status = status
+        self.node = pod.spec.node_name
+        self.groups: tuple[str, ...] = card_groups(meta.labels)
+        self.is_virtual = False
+        self.is_old_mig = False
+        created = meta.creation_timestamp
+        stamp = created.timestamp() if created else float("-inf")
+        self.created = stamp
+        self.order = (*_role_order(meta.labels), stamp, self.uid)
+        self.constraints = _constraints(pod)
+
+    def clone(self) -> KaiTask:
+        """A copy with its own status and place."""
+        return copy.copy(self)
+
+    @property
+    def is_shared(self) -> bool:
+        """Asks for a part of a card."""
+        return self.kind in (SHARE, MEMORY_SHARE)
+
+    @property
+    def has_share(self) -> bool:
+        """Has a part of a card."""
+        return self.received == SHARE
+
+    @property
+    def needs_card(self) -> bool:
+        """Asks for anything of a card."""
+        cards = self.cards
+        return cards.cards > 0 or cards.claimed_cards > 0 or self.kind in (MEMORY_SHARE, MIG)
+
+    def may_be_placed(self, is_real: bool) -> bool:
+        """Waits; in a simulation also what was evicted in it."""
+        if self.status == KaiStatus.PENDING:
+            return True
+        return not is_real and self.status == KaiStatus.RELEASING and self.is_virtual
+
+
+def card_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Ids of the shared cards by a pod's labels."""
+    several = tuple(
+        value for key, value in sorted(labels.items()) if key.startswith("runai-gpu-group/")
+    )
+    one = labels.get("runai-gpu-group", "")
+    return several or ((one,) if one else ())
+
+
+def _role_order(labels: Mapping[str, str]) -> tuple[int, int, int, int]:
+    """Masters of Kubeflow and Ray first, then by the priority label, highest first."""
+    master = labels.get("training.kubeflow.org/job-role") in ("master", "launcher")
+    head = labels.get("ray.io/node-type") == "head"
+    text = labels.get("kai.scheduler/task-priority")
+    number = text.lstrip("+-") if text is not None else ""
+    priority = int(text) if text is not None and number.isdigit() else 0
+    return (not master, not head, text is None, -priority)
+
+
+def _constraints(pod: Pod) -> str:
+    spec = pod.spec
+    ports = [
+        port.host_port
+        for container in (*spec.containers, *spec.init_containers)
+        for port in container.ports
+    ]
+    priority_class = getattr(spec, "priority_class_name", "")
+    spread = getattr(spec, "topology_spread_constraints", ())
+    parts = (spec.node_selector, spec.affinity, spec.tolerations, priority_class, spread, ports)
+    return repr(parts)

@@ -1,0 +1,204 @@
+"""KAI-Scheduler's cases that are sessions: runs the rounds of a case on its cluster."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
+from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
+from stowplan.batch.queue_models.kai.kai_objects import (
+    KaiObjects,
+    KaiPodGroupObject,
+    KaiPodState,
+    KaiQueueObject,
+    KaiTopologyObject,
+    session_of,
+)
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
+from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
+from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
+from stowplan.objects.encoding import duration
+from stowplan.objects.meta import Value
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.workload import PriorityClass
+
+Answer = dict[str, Any]
+
+A_MOMENT = 0.001
+"""A session takes some time: what was set to its beginning is past."""
+STATE_NAMES = {"StuckInReleasing": KaiStatus.STUCK, "Pipelined": KaiStatus.PIPELINED}
+
+
+class KaiCaseCluster(Value, frozen=True):
+    """`cluster` of a case."""
+
+    now: datetime.datetime
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    pod_groups: tuple[KaiPodGroupObject, ...] = ()
+    queues: tuple[KaiQueueObject, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    topologies: tuple[KaiTopologyObject, ...] = ()
+    keep_terminating: tuple[str, ...] = ()
+    pod_states: dict[str, str] = {}
+
+
+def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
+    """Sessions of a case one after the other, and where its pods are at last."""
+    cluster = msgspec.convert(case.cluster, KaiCaseCluster)
+    options = _options(case.config if isinstance(case.config, dict) else {})
+    rules = KaiRules(fits_rules, fits_node_rules)
+    states = _first_states(cluster)
+    sessions: list[Answer] = []
+    for _ in range(rounds):
+        objects = KaiObjects(
+            cluster.now.timestamp() + A_MOMENT,
+            cluster.nodes,
+            cluster.pods,
+            cluster.pod_groups,
+            cluster.queues,
+            cluster.priority_classes,
+            cluster.topologies,
+            states,
+        )
+        session = session_of(objects, options, rules)
+        queues = _queues(session)
+        placed = [task.key for task in _tasks(session) if task.node]
+        run_actions(session)
+        sessions.append({**_outcome(session, placed), "queuesOpen": queues})
+        states = _next_states(session, cluster.keep_terminating, states)
+    return {"sessions": sessions, "final": _final(cluster, states)}
+
+
+def _options(config: Mapping[str, Any]) -> KaiOptions:
+    plugins = {
+        one["name"]: one.get("arguments") or {}
+        for tier in config["tiers"]
+        for one in tier["plugins"]
+    }
+    runtimes = plugins.get("minruntime", {})
+    proportion = plugins.get("proportion", {})
+    return KaiOptions(
+        actions=tuple(config["actions"]),
+        plugins=frozenset(plugins),
+        placement=plugins.get("nodeplacement", {}),
+        k=float(proportion.get("kValue", 1.0)),
+        saturation=max(1.0, float(proportion.get("relcaimerSaturationMultiplier", 1.0))),
+        reclaim_min_runtime=_seconds(runtimes.get("defaultReclaimMinRuntime")),
+        preempt_min_runtime=_seconds(runtimes.get("defaultPreemptMinRuntime")),
+        reclaim_by_leaf=runtimes.get("reclaimResolveMethod") == "queue",
+        # The recordings ran without `--use-scheduling-signatures`.
+        skips_alike=False,
+    )
+
+
+def _seconds(text: str | None) -> float:
+    return max(0.0, duration.parse(text) / timedelta(seconds=1)) if text else 0.0
+
+
+def _first_states(cluster: KaiCaseCluster) -> dict[str, KaiPodState]:
+    states: dict[str, KaiPodState] = {}
+    for pod in cluster.pods:
+        name = cluster.pod_states.get(pod.name)
+        if name is not None:
+            status, _, kind = name.partition("/")
+            known = STATE_NAMES.get(status, KaiStatus.RUNNING)
+            key = f"{pod.metadata.namespace}/{pod.name}"
+            states[key] = KaiPodState(known, pod.spec.node_name, is_old_mig=kind == "legacyMig")
+    return states
+
+
+def _tasks(session: KaiSession) -> Iterable[KaiTask]:
+    return (task for job in session.jobs.values() for task in job.tasks())
+
+
+def _next_states(
+    session: KaiSession, kept: Iterable[str], states: Mapping[str, KaiPodState]
+) -> dict[str, KaiPodState]:
+    """Where pods are in the next round: bound ones run, evicted and waiting ones are pending."""
+    result = dict(states)
+    kept_jobs = {*kept}
+    for task in _tasks(session):
+        if task.status == KaiStatus.BINDING:
+            result[task.key] = KaiPodState(KaiStatus.RUNNING, task.node, task.groups)
+        elif task.status == KaiStatus.RELEASING and task.job in kept_jobs:
+            result[task.key] = KaiPodState(KaiStatus.RELEASING, task.node, task.groups)
+        elif task.status in (KaiStatus.PIPELINED, KaiStatus.RELEASING):
+            result[task.key] = KaiPodState(KaiStatus.PENDING, "", ())
+    return result
+
+
+def _outcome(session: KaiSession, placed: Collection[str]) -> Answer:
+    """What happened. placed: pods that were on nodes before; others that a later action took back
+    count neither as bound nor as evicted."""
+    waiting = {t.key: t.node for t in _tasks(session) if t.status == KaiStatus.PIPELINED}
+    nodes = {
+        name: {"idleGpus": node.idle[CARDS], "releasingGpus": node.releasing[CARDS]}
+        for name, node in session.nodes.items()
+    }
+    groups = {name: _groups(node.tasks.values()) for name, node in session.nodes.items()}
+    return {
+        "binds": {t.key: t.node for t in _tasks(session) if t.status == KaiStatus.BINDING},
+        "evicts": sorted({*session.evicts} & {*placed}),
+        "pipelined": waiting,
+        "nodes": nodes,
+        "gpuGroups": {name: own for name, own in groups.items() if own},
+    }
+
+
+def _groups(tasks: Iterable[KaiTask]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.has_share:
+            for group in task.groups:
+                groups.setdefault(group, []).append(task.key)
+    return sorted(sorted(pods) for pods in groups.values())
+
+
+def _queues(session: KaiSession) -> Answer:
+    facts: Answer = {"/total": dict(zip(RESOURCES, session.queues.total, strict=True))}
+    for name, queue in session.queues.queues.items():
+        facts[name] = {
+            resource: {
+                "deserved": queue.quota[i],
+                "fairShare": queue.fair[i],
+                "maxAllowed": queue.limit[i],
+                "allocated": queue.allocated[i],
+                "allocatedNonPreemptible": queue.fixed[i],
+                "request": queue.request[i],
+            }
+            for i, resource in enumerate(RESOURCES)
+        }
+    return facts
+
+
+STATUS_NAMES = {
+    KaiStatus.RUNNING: "Running",
+    KaiStatus.PENDING: "Pending",
+    KaiStatus.RELEASING: "Releasing",
+    KaiStatus.STUCK: "StuckInReleasing",
+    KaiStatus.PIPELINED: "Pipelined",
+}
+
+
+def _final(cluster: KaiCaseCluster, states: Mapping[str, KaiPodState]) -> Answer:
+    final: Answer = {}
+    for pod in cluster.pods:
+        key = f"{pod.metadata.namespace}/{pod.name}"
+        state = states.get(key)
+        if state is None:
+            is_released = pod.metadata.deletion_timestamp is not None
+            entry = {"status": "Releasing" if is_released else pod.status.phase}
+            node = pod.spec.node_name
+        else:
+            entry, node = {"status": STATUS_NAMES[state.status]}, state.node
+        final[key] = {**entry, "node": node} if node else entry
+    return final
