@@ -15,7 +15,7 @@ from stowplan.framework import ObjectStore
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimStatus
 from stowplan.objects.encoding.json_codec import convert
-from stowplan.plugins.devices.claim_binding import assume_claims
+from stowplan.plugins.devices.claim_binding import PendingAllocations, assume_claims
 from stowplan.plugins.devices.claim_search import CANNOT_ALLOCATE, ClaimSearch, SearchSettings
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
@@ -111,7 +111,7 @@ def differences(seed: int) -> tuple[list[str], int]:
             answer = fast.known(names[rng.choice(fitting)])
             assert answer is not None
             assumed = assume_claims(pod("p"), [claim], answer.results)
-            assumed.apply(store)
+            assumed.apply(PendingAllocations(), store)
             held.append(assumed.claims[0].after)
         if held and rng.random() < 0.3:
             gone = held.pop(rng.randrange(len(held)))

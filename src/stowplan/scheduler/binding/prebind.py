@@ -219,7 +219,9 @@ class PreBindRunner:
         wait = self._by_write.pop(event.effect, None)
         if wait is None:
             return
-        if event.code == CONFLICT and wait.member.calls["pre_bind_conflict"] is not None:
+        retries = self._context.pod_groups is not None and event.code == CONFLICT
+        if retries and wait.member.calls["pre_bind_conflict"] is not None:
+            # The members of a group write the same objects.
             self._continue(wait, self._try_again)
         else:
             reason = event.reason or f"the API server returned {event.code}"
