@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from stowplan.apis.machinery.component_errors import ComponentErrors
-from tests.soak import examples, factor
+from tests.soak import factor, found_within
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
@@ -43,7 +43,7 @@ that the others are left with the processors to themselves."""
 
 settings.register_profile(
     "stowplan",
-    max_examples=examples(100),
+    max_examples=found_within(100),
     # A shared machine stalls; a slow example is no failure.
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

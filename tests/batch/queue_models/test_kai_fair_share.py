@@ -132,11 +132,9 @@ def test_rests_that_are_given_twice_are_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_other_areas_are_refused() -> None:
-    case = encode({"id": "c", "peer": "kai", "area": "reclaim", "cluster": {}})
+    case = encode({"id": "c", "peer": "kai", "area": "numa", "now": 0, "cluster": {}})
     (answer,) = evaluate([case], form="queues", compat="kai")
-    assert answer["result"]["message"].endswith(
-        "area: got 'reclaim' of kai, only 'fairshare' is answered"
-    )
+    assert answer["result"]["message"].endswith("got 'numa' of kai, which is not answered")
 
 
 @pytest.mark.parametrize("names", [("kai", "volcano-1.15"), ("volcano-1.15", "kai")])
