@@ -19,13 +19,18 @@ from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.objects.meta import Object
+from stowplan.objects.scheduling_group import SchedulingGroup
 
 DATA = Path(__file__).parent.parent / "conformance" / "data"
 DEPTH = 25
 
 
+NOT_LIVE = {SchedulingGroup}
+"""Read behind gates that no live command has yet (docs/pod-groups.md)."""
+
+
 def test_every_kind_that_rules_read_can_be_followed() -> None:
-    served = {resource.kind for resource in RESOURCES}
+    served = {resource.kind for resource in RESOURCES} | NOT_LIVE
     for rule in IN_TREE.values():
         assert set(declaration_of(rule).reads or ()) <= served
     assert set(kinds_read(read_configuration_files()[0])) <= served

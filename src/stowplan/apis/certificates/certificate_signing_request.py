@@ -12,8 +12,6 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cryptography import x509
-
 from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, restore_field, selectable_fields
@@ -120,6 +118,9 @@ def _request_problem(text: bytes) -> str:
     blocks = pem_blocks(text)
     if not blocks or blocks[0].type != _REQUEST_BLOCK:
         return f"PEM block type must be {_REQUEST_BLOCK}"
+    # Imported here, as in `pem`: the library is large, and most servers see no request.
+    from cryptography import x509
+
     try:
         request = x509.load_der_x509_csr(blocks[0].content)
     except ValueError:
@@ -130,6 +131,8 @@ def _request_problem(text: bytes) -> str:
 def _certificate_problem(text: bytes) -> str:
     if not text:
         return ""
+    from cryptography import x509
+
     blocks = pem_blocks(text)
     for block in blocks:
         if block.type != CERTIFICATE:

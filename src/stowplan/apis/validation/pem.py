@@ -10,13 +10,6 @@ import binascii
 import re
 from typing import NamedTuple
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_der_private_key,
-)
-
 CERTIFICATE = "CERTIFICATE"
 _BLOCK = re.compile(
     rb"(?:^|\n)-----BEGIN ([^\n-]*)-----[ \t\r]*\n(.*?)-----END \1-----[ \t\r]*(?=\n|$)", re.DOTALL
@@ -84,6 +77,14 @@ def _no_certificate(skipped: list[str]) -> str:
 
 
 def _mismatch(certificate: bytes, key: bytes) -> str:
+    # Imported here: the library is large, and most servers see no certificate.
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_der_private_key,
+    )
+
     try:
         public = x509.load_der_x509_certificate(certificate).public_key()
     except ValueError:
