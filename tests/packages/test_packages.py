@@ -116,8 +116,9 @@ def test_the_wheel_ships_the_package_and_nothing_else(wheel: Path) -> None:
     modules = {path.relative_to(source).as_posix() for path in source.glob("stowplan/**/*.py")}
     assert modules
     assert modules <= names
-    static = {path.relative_to(source).as_posix() for path in source.glob("stowplan/web/static/*")}
-    assert "stowplan/web/static/report.js" in static
+    files = (path for path in source.glob("stowplan/web/static/**/*") if path.is_file())
+    static = {path.relative_to(source).as_posix() for path in files}
+    assert {"stowplan/web/static/report.js", "stowplan/web/static/page.html"} <= static
     assert static <= names
     assert "stowplan/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
