@@ -22,7 +22,7 @@ from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
 from stowplan.objects.store import DeleteOptions
 from tests.apiserver.plain import NOW, asked, plain_server, tree
-from tests.soak import examples
+from tests.soak import examples, found_within
 
 Seen = tuple[int, str, str]
 """Version, type, key."""
@@ -231,7 +231,7 @@ class Watches(RuleBasedStateMachine):
 
 MODEL = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 # That a wrong variant fails is enough; the smallest way to make it fail takes long to find.
-WRONG = settings(MODEL, max_examples=examples(200), phases=(Phase.generate,))
+WRONG = settings(MODEL, max_examples=found_within(200), phases=(Phase.generate,))
 
 
 def test_every_watch_gets_every_change_once_in_order_or_410() -> None:

@@ -31,7 +31,7 @@ from tests.fault_runs.fault_run import (
 from tests.fault_runs.fault_schedule import CALLS, ScheduledFault, shrink_schedule
 from tests.soak import examples
 
-N_PARTS = 20
+N_PARTS = 8
 SEEDS_SOAKED = 1_000_000
 """First seed of soak tests, apart from the seeds of the daily tests."""
 FOUND_WITHIN = range(200)

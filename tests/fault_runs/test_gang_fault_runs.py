@@ -14,7 +14,7 @@ from tests.fault_runs.fault_run import FaultRunFailure, first_failure
 from tests.fault_runs.gang_config import GANG_CONFIG
 from tests.soak import examples
 
-N_PARTS = 4
+N_PARTS = 2
 FOUND_WITHIN = range(120)
 
 

@@ -21,7 +21,7 @@ from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod, Toleration
 from stowplan.plugins.pod_affinity.inter_pod_affinity import TopologyPairCounts
 from stowplan.plugins.priority_sort import PrioritySort
-from tests.soak import examples
+from tests.soak import found_within
 
 T = TypeVar("T")
 
@@ -337,7 +337,7 @@ def cases(draw: st.DrawFn, *about: str) -> tuple[Pod, NodeTable]:
 
 def is_found(strategy: st.SearchStrategy[T], fault: Callable[[T], bool]) -> bool:
     """True when something drawn shows a fault. The first that does will do, however large."""
-    brief = settings(max_examples=examples(1000), phases=[Phase.generate])
+    brief = settings(max_examples=found_within(1000), phases=[Phase.generate])
     try:
         find(strategy, fault, settings=brief)
     except NoSuchExample:

@@ -30,7 +30,7 @@ from stowplan.objects.storage import (
     VolumeAttachment,
 )
 from stowplan.plugins.priority_sort import PrioritySort
-from tests.soak import examples
+from tests.soak import found_within
 
 Tree = dict[str, Any]
 
@@ -240,7 +240,7 @@ def refusals(plugin: type[Any], asked_for: Case, **gates: bool) -> dict[str, str
 
 
 # The first example found will do, however large.
-BRIEF = settings(max_examples=examples(2000), phases=[Phase.generate])
+BRIEF = settings(max_examples=found_within(2000), phases=[Phase.generate])
 
 
 def is_caught(wrong: type[Any], kinds: str = "claims", **gates: bool) -> bool:

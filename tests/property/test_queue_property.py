@@ -20,7 +20,7 @@ from stowplan.queue import PodRecord, QueueingStrategy, SchedulingQueue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
-from tests.soak import examples
+from tests.soak import examples, found_within
 
 STEP = SECOND // 1000
 UNSCHEDULABLE_MAX = 300 * SECOND
@@ -294,7 +294,9 @@ scripts = st.lists(rounds | rarities, min_size=40, max_size=80)
 def check_queue(make: type[SchedulingQueue], *phases: Phase) -> None:
     """phases: of Hypothesis, all if none; a control need not find its smallest failure."""
 
-    @settings(max_examples=examples(150), phases=phases or Phase, report_multiple_bugs=False)
+    count = found_within(150) if phases else examples(150)
+
+    @settings(max_examples=count, phases=phases or Phase, report_multiple_bugs=False)
     @given(scripts)
     def agrees(script: list[tuple[str, ...]]) -> None:
         harness = Harness()
