@@ -18,13 +18,14 @@ from rich.console import Console
 from stowplan import explain, simulate
 from stowplan.assembly.build import configuration_of
 from stowplan.cli.tables.explanations import print_explanation
-from stowplan.columns.nodetable import table_of
+from stowplan.columns.nodetable import NodeTable, table_of
 from stowplan.cycle.explanation import Explanation
 from stowplan.driver.live.exposition import SchedulerCollector
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     CardFragmentationWatch,
+    FollowedCardFragmentation,
     has_cards,
     typical_of,
 )
@@ -44,6 +45,7 @@ from stowplan.testing import node
 from tests.cli.run import run
 from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
 from tests.plugins.gpu_share.test_device_sharing import vgpu_pod, volcano_node
+from tests.property.wrong import assert_caught
 from tests.soak import examples
 
 TYPICAL = (
@@ -94,6 +96,57 @@ def test_the_cluster_is_the_sum_of_its_nodes(shapes: list[tuple[int, str, list[i
     assert sorted(c for some in CAUSES.values() for c in some) == sorted(FRAGMENTS)
     assert sum(found.by_category.values()) == pytest.approx(found.idle_milli)
     assert sum(idle for idle, _ in found.nodes.values()) == found.idle_milli
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["pod", "end", "node", "gone", "more"]), st.integers(0, 5)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def check_followed(steps: list[tuple[str, int]]) -> None:
+    """After every step the totals that are kept are those that are measured."""
+    meter = CardFragmentationMeter(TYPICAL)
+    followed, table = FollowedCardFragmentation(meter), NodeTable()
+    for number, (step, at) in enumerate(steps):
+        name, uid = f"n{at}", f"p{at}"
+        if step == "node" and name not in table.names:
+            table.add_node(gpu_node(name, at % 4, "A" if at % 2 else "", cpu="8"))
+        elif step == "more" and name in table.names:
+            table.update_node(gpu_node(name, at % 4 + 1, "B", cpu="8"))
+        elif step == "gone" and name in table.names:
+            table.remove_node(name)
+        elif step == "end" and table.knows_pod(gpu_pod(uid, 1, 500).uid):
+            table.remove_pod(gpu_pod(uid, 1, 500).uid)
+        elif step == "pod" and table.names and not table.knows_pod(gpu_pod(uid, 1, 500).uid):
+            place = table.names[number % len(table.names)]
+            cards = "0" if number % 2 else ""
+            table.add_pod(gpu_pod(uid, 1, 100 * (at + 1), cards=cards, on=place))
+        kept, measured = followed.totals(table), meter.measure(table)
+        if measured is None or kept is None:
+            assert kept is measured
+            continue
+        assert (kept.cards, kept.idle_milli) == (measured.cards, measured.idle_milli)
+        assert kept.fragment_milli == pytest.approx(measured.fragment_milli)
+        assert kept.by_cause == pytest.approx(measured.by_cause)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(STEPS)
+def test_what_is_followed_is_what_is_measured(steps: list[tuple[str, int]]) -> None:
+    check_followed(steps)
+
+
+def test_control_rows_that_are_gone_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: there are rows for as many nodes as there ever were."""
+
+    def resize(self: FollowedCardFragmentation, n_rows: int) -> None:
+        right(self, max(n_rows, self._idle.shape[0]))
+
+    right = FollowedCardFragmentation._resize
+    monkeypatch.setattr(FollowedCardFragmentation, "_resize", resize)
+    assert_caught(check_followed, STEPS)
 
 
 def test_registered_devices_count_too() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -140,6 +140,89 @@ class CardFragmentationMeter:
             )
             for row, name in enumerate(names)
         ]
+
+
+class CardTotals(NamedTuple):
+    """Fragmentation of all cards: fields as in `CardFragmentation`."""
+
+    cards: int
+    idle_milli: int
+    fragment_milli: float
+    by_cause: dict[str, float]
+
+    @property
+    def of_capacity(self) -> float:
+        """Fragments as a share of all milli."""
+        return self.fragment_milli / (self.cards * CARD_MILLI)
+
+
+class FollowedCardFragmentation:
+    """The totals of one node table over time: only rows that have changed are measured again, since
+    a replay takes thousands of samples."""
+
+    def __init__(self, meter: CardFragmentationMeter) -> None:
+        self._meter = meter
+        self._marks = -1, -1
+        self._n_models = -1
+        self._registered: set[int] = set()
+        self._found: CardTotals | None = None
+        # Per row of the table: float64 (n_rows, 7) milli by category, int64 (n_rows,) idle milli.
+        self._milli = np.zeros((0, len(CATEGORIES)))
+        self._idle = np.zeros(0, dtype=np.int64)
+
+    def totals(self, nodes: NodeTable) -> CardTotals | None:
+        """The fragmentation now; None for a cluster without cards. nodes: the same table each
+        time."""
+        if nodes.marks == self._marks:
+            return self._found
+        columns = CardLedger.of(nodes).columns()
+        n_models = len(columns.models)
+        rows = nodes.rows_since(self._marks) if self._n_models == n_models else None
+        self._n_models, self._marks = n_models, nodes.marks
+        n_nodes = nodes.n_nodes
+        if rows is None:
+            self._registered.clear()
+            changed = np.arange(n_nodes)
+        else:
+            changed = np.array([row for row in rows if row < n_nodes], dtype=np.int64)
+        self._resize(n_nodes)
+        self._registered = {row for row in self._registered if row < n_nodes}
+        self._registered.difference_update(changed.tolist())
+        self._registered.update(r for r in changed.tolist() if _is_registered(nodes.nodes[r]))
+        if self._registered:
+            found = self._meter.measure(nodes)
+            # Reading registered cards may have brought what follows them up to date.
+            self._marks, self._n_models = nodes.marks, -1
+            self._found = None if found is None else _totals_of(found)
+            return self._found
+        some = columns.take(changed)
+        typical = TypicalColumns(self._meter.typical, columns.models)
+        self._milli[changed] = milli_by_category_column(
+            some.cpu_left, some.left, some.model, typical
+        )
+        self._idle[changed] = some.total_left()
+        self._found = self._sum(int(columns.n_cards.sum()))
+        return self._found
+
+    def _resize(self, n_rows: int) -> None:
+        if self._idle.shape[0] != n_rows:
+            kept = min(n_rows, self._idle.shape[0])
+            milli, idle = self._milli, self._idle
+            self._milli = np.zeros((n_rows, len(CATEGORIES)))
+            self._idle = np.zeros(n_rows, dtype=np.int64)
+            self._milli[:kept], self._idle[:kept] = milli[:kept], idle[:kept]
+
+    def _sum(self, n_cards: int) -> CardTotals | None:
+        if not n_cards:
+            return None
+        sums = self._milli.sum(axis=0)
+        by_cause = {name: float(sums[list(found)].sum()) for name, found in CAUSES.items()}
+        fragment = float(fragment_column(sums[None, :])[0])
+        return CardTotals(n_cards, int(self._idle.sum()), fragment, by_cause)
+
+
+def _totals_of(found: CardFragmentation) -> CardTotals:
+    return CardTotals(found.cards, found.idle_milli, found.fragment_milli, found.by_cause)
 
 
 def _usable(columns: GpuCardColumns, pod: TypicalPod) -> int:

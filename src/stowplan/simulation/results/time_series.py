@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
-from stowplan.insight.gpu_fragmentation import CardFragmentationMeter
+from stowplan.insight.gpu_fragmentation import (
+    CardFragmentationMeter,
+    FollowedCardFragmentation,
+)
 from stowplan.objects.devices.gpu_cards import CARD_MILLI
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
@@ -93,7 +96,7 @@ class TimeSeries:
         """cards: measures GPU cards; None for a cluster without."""
         self.rows: list[SampleRow] = []
         self._sizes = sizes
-        self._cards = cards
+        self._cards = None if cards is None else FollowedCardFragmentation(cards)
         self._skip = 1
         self._taken = 0
 
@@ -130,7 +133,7 @@ class TimeSeries:
 
     def _take_cards(self, row: SampleRow, nodes: NodeTable) -> None:
         """Fragments of the cards as a share of their capacity, by cause and together."""
-        found = None if self._cards is None else self._cards.measure(nodes)
+        found = None if self._cards is None else self._cards.totals(nodes)
         if found is None:
             return
         whole = found.cards * CARD_MILLI
