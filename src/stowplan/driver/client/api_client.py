@@ -164,21 +164,34 @@ class ApiClient:
 
     async def send(self, request: ApiRequest) -> ApiResponse:
         """Send a request; a response without a status says why there is none."""
+        try:
+            sent = await self._current_credentials()
+        except CredentialError as problem:
+            self._count(request, 0)
+            return ApiResponse(0, fault=exception_text(problem))
         answer = await self._send(request)
         if answer.status == 401 and self.credentials.is_changing:
-            await self._renew_credentials()
+            await self._renew_credentials(sent)
             answer = await self._send(request)
         self._count(request, answer.status)
         return answer
+
+    async def _current_credentials(self) -> int:
+        """The version of the credentials that the next request is sent with; raises
+        CredentialError."""
+        if self.credentials.is_changing:
+            await self.credentials.headers()
+        return self.credentials.version
 
     def _count(self, request: ApiRequest, status: int) -> None:
         key = (request.method, status)
         self.n_sent[key] = self.n_sent.get(key, 0) + 1
 
-    async def _renew_credentials(self) -> None:
+    async def _renew_credentials(self, rejected: int) -> None:
         """Renew credentials that the server rejected. An exec plugin may return a new certificate,
-        which needs new connections; of many requests that are rejected at once, one reconnects."""
-        self.credentials.forget()
+        which needs new connections; of many requests that are rejected at once, one reconnects.
+        rejected: version of the credentials."""
+        self.credentials.forget(rejected)
         if self.client_config.run is None or not self.client_config.server.startswith("https:"):
             return
         async with self._opening:
@@ -243,7 +256,9 @@ class ApiClient:
         """Start a watch: a stream of bytes, or the response that refuses it. Reading raises
         aiohttp.ClientError, TimeoutError or OSError when the stream breaks."""
         answer: ApiResponse | None = None
+        sent = 0
         try:
+            sent = await self._current_credentials()
             async with await self._request_kwargs(request) as response:
                 self._count(request, response.status)
                 if response.status == 200:
@@ -260,7 +275,7 @@ class ApiClient:
             answer = ApiResponse(0, fault=exception_text(problem))
         if answer is not None:
             if answer.status == 401 and self.credentials.is_changing:
-                await self._renew_credentials()
+                await self._renew_credentials(sent)
             yield answer
 
 

@@ -55,6 +55,8 @@ class Credentials:
         self._credential: ExecCredential | None = None
         self._from_provider = ""
         self._lock = asyncio.Lock()
+        self.version = 0
+        """How many times they were obtained: a request names those that it was sent with."""
 
     @property
     def is_changing(self) -> bool:
@@ -78,10 +80,12 @@ class Credentials:
             found.append(("Authorization", f"Basic {base64.b64encode(pair).decode()}"))
         return found
 
-    def forget(self) -> None:
-        """Drop cached credentials that the server has rejected."""
-        self._read_at = None
-        self._credential = None
+    def forget(self, version: int) -> None:
+        """Drop cached credentials that the server has rejected. version: of those that were sent;
+        newer ones stay, since a request may be rejected after others have renewed them."""
+        if version == self.version:
+            self._read_at = None
+            self._credential = None
 
     async def _current_token(self) -> str:
         client_config = self.client_config
@@ -103,6 +107,7 @@ class Credentials:
                     auth_provider_token, self.client_config
                 )
                 self._read_at = now
+                self.version += 1
             return self._from_provider
 
     def _token_in_file(self, path: str) -> str:
@@ -118,6 +123,7 @@ class Credentials:
                 raise CredentialError(f"{path}: invalid token: not UTF-8 text") from None
             if token:
                 self._token, self._read_at = token, now
+                self.version += 1
         return self._token
 
     async def credential(self) -> ExecCredential:
@@ -127,6 +133,7 @@ class Credentials:
                 spec = self.client_config.run
                 assert spec is not None
                 self._credential = await self._run(spec)
+                self.version += 1
             return self._credential
 
     async def _run(self, spec: ExecSpec) -> ExecCredential:
