@@ -493,6 +493,20 @@ def test_a_full_disk_is_named_and_finished_runs_stay(
     }
 
 
+def test_a_policy_file_that_changes_meanwhile_fails_its_runs(tmp_path: Path) -> None:
+    """The key of a run stands for what the file was."""
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(PACKING))
+    plan = {**PLAN, "policies": [{"name": "mine", "config": str(policy)}], "options": {}}
+
+    def change(progress: ExperimentProgress) -> None:
+        policy.write_text(json.dumps({**PACKING, "percentageOfNodesToScore": 50}))
+
+    found = experiment({**plan, "seeds": 3}, out=tmp_path / "out", jobs=1, on_progress=change)
+    assert found.failures
+    assert all("changed since the experiment was started" in one for one in found.failures.values())
+
+
 def test_two_clients_do_not_write_one_folder(tmp_path: Path) -> None:
     def start_another(progress: ExperimentProgress) -> None:
         if progress.n_done == 0:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan import simulate
 from stowplan.columns import PodInfo
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.overlay import Overlay
+from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import CardLedger
-from tests.plugins.gpu_share.gpu_cases import gpu_node, gpu_pod
+from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
 from tests.property.wrong import assert_caught
 
 NODES = ("n0", "n1", "n2")
@@ -139,3 +142,17 @@ def test_assumed_cards_do_not_depend_on_the_order_of_pods() -> None:
             table.add_pod(bound(pod, "n"))
         found.append(ledger.columns().left.tolist())
     assert found == [[[0, 200]]] * 2
+
+
+@pytest.mark.parametrize(
+    ("cards", "index"),
+    [(2, "9" * 5000), (2, "4000000000"), (2, "5"), (3_000_000_000, "")],
+)
+def test_absurd_numbers_claim_no_memory(cards: int, index: str, tmp_path: Path) -> None:
+    """Of a pod that waits, of one that is bound, and of a node."""
+    (tmp_path / "config.json").write_text(configuration(policy="BestFit"))
+    pods = [gpu_pod("bound", 1, 500, cards=index, on="n1"), gpu_pod("plain", 1, 400)]
+    waiting = gpu_pod("waiting", 1, 400, cards=index)
+    cluster = Cluster([gpu_node("n1", cards)], [*pods, waiting])
+    found = simulate(cluster, config=tmp_path / "config.json")
+    assert {one.pod: one.node for one in found.placements}["default/plain"] == "n1"

@@ -32,7 +32,14 @@ from tests.soak import examples
 
 IGNORED = {
     "name": "NodeResourcesFit",
-    "args": {"ignoredResourceGroups": ["nvidia.com", "volcano.sh"]},
+    "args": {
+        "ignoredResourceGroups": ["volcano.sh"],
+        "ignoredResources": [
+            "nvidia.com/gpumem",
+            "nvidia.com/gpumem-percentage",
+            "nvidia.com/gpucores",
+        ],
+    },
 }
 
 
@@ -377,8 +384,11 @@ def test_counted_gpus_stay_with_the_kubelet() -> None:
         labels={"nvidia.com/gpu.sharing-strategy": "mps"},
     )
     cluster = Cluster(plain)
-    assert cluster.place(gpu_pod("a", {"nvidia.com/gpu": 2})) == ["n1"]
+    assert cluster.place(gpu_pod("a", {"nvidia.com/gpu": 1})) == ["n1"]
     assert not cluster.notes["a"]
+    # They are counted as any resource.
+    assert cluster.place(gpu_pod("many", {"nvidia.com/gpu": 2})) == [""]
+    assert "Insufficient nvidia.com/gpu" in cluster.reasons["many"]
     # A part of a card needs to know the card.
     assert cluster.place(gpu_pod("b", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10})) == [""]
     assert "no GPUs of the convention" in cluster.reasons["b"]

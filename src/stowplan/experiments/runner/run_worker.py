@@ -106,10 +106,16 @@ def run_files(task: RunTask) -> dict[str, bytes]:
 
 
 def _check_inputs(task: RunTask) -> None:
-    """Raise RuntimeError where this machine has other versions than the client."""
+    """Raise RuntimeError where this machine has other versions than the client, or files of the
+    policy have changed since: the key of the run stands for what they were."""
     if versions() != task.identity["versions"]:
         own, wanted = (_version_text(one) for one in (versions(), task.identity["versions"]))
         raise RuntimeError(f"versions differ: the worker has {own}, the client {wanted}")
+    policy = task.policy
+    more = () if task.autoscale is None else (task.autoscale,)
+    for one in (*policy.config, *policy.plugins, *policy.extenders, *more):
+        if sha256(read_bytes(one.path)) != one.sha256:
+            raise RuntimeError(f"{one.label}: changed since the experiment was started")
 
 
 def _version_text(found: Mapping[str, str]) -> str:

@@ -48,6 +48,9 @@ class RunStore:
             except BlockingIOError:
                 got = "another `stowplan experiment` is writing it"
                 raise InputError.at(str(self.folder), "", got) from None
+            except OSError as problem:
+                got = f"unable to lock: {_text(problem)}"
+                raise InputError.at(str(self.folder), "", got) from None
             yield
 
     @contextmanager

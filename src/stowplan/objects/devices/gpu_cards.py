@@ -17,6 +17,9 @@ CARD_MILLI = 1000
 
 MILLI_KEY = "alibabacloud.com/gpu-milli"
 COUNT_KEY = "alibabacloud.com/gpu-count"
+CARDS_MAX = 1024
+"""Cards of a node: state is kept for each, so that a mistyped count must not claim billions."""
+INDEX_DIGITS = 6
 MODEL_KEY = "alibabacloud.com/gpu-card-model"
 INDEX_KEY = "alibabacloud.com/gpu-index"
 ASSUME_TIME_KEY = "alibabacloud.com/assume-time"
@@ -114,11 +117,13 @@ def is_accessible(models: str, model: str) -> bool:
 
 
 def card_indices(text: str) -> tuple[int, ...] | None:
-    """The cards of a gpu-index annotation such as `0-2`; None for an empty or invalid one."""
+    """The cards of a gpu-index annotation such as `0-2`; None for an empty or invalid one, and
+    where a card is beyond CARDS_MAX."""
     parts = text.split("-")
-    if not all(part.isascii() and part.isdigit() for part in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) <= INDEX_DIGITS for part in parts):
         return None
-    return tuple(int(part) for part in parts)
+    cards = tuple(int(part) for part in parts)
+    return cards if max(cards) < CARDS_MAX else None
 
 
 def format_card_indices(cards: Sequence[int]) -> str:

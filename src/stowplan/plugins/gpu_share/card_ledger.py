@@ -16,6 +16,7 @@ from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.objects.devices.gpu_cards import (
     CARD_MILLI,
+    CARDS_MAX,
     COUNT_KEY,
     INDEX_KEY,
     MILLI_KEY,
@@ -93,9 +94,9 @@ def _problem(milli: str, count: str | None, index: str | None) -> str:
 
 
 def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
-    """Allocatable CPU (milli), number of cards and their model."""
+    """Allocatable CPU (milli), number of cards (at most CARDS_MAX) and their model."""
     offered = node.allocatable
-    n_cards = max(offered.get(COUNT_KEY, 0), 0)
+    n_cards = min(max(offered.get(COUNT_KEY, 0), 0), CARDS_MAX)
     return offered.get("cpu", 0), n_cards, node.labels.get(MODEL_KEY, "")
 
 

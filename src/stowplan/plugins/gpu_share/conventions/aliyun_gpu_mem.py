@@ -5,6 +5,7 @@ Source: AliyunContainerService/gpushare-scheduler-extender, pkg/utils.
 
 from __future__ import annotations
 
+from stowplan.objects.devices.gpu_cards import CARDS_MAX
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.convention import (
@@ -38,7 +39,7 @@ def report(node: Node) -> DeviceReport | None:
     total, count = offered(node, MEMORY), offered(node, COUNT)
     if MEMORY not in node.status.allocatable:
         return None
-    if count <= 0 or total < count:
+    if not 0 < count <= CARDS_MAX or total < count:
         return DeviceReport(problem=f"allocatable {COUNT} is {count}, {MEMORY} is {total}")
     return DeviceReport(tuple(GpuDevice(str(index), total // count) for index in range(count)))
 

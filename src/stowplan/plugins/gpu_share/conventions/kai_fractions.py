@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+from stowplan.objects.devices.gpu_cards import CARDS_MAX
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
@@ -57,6 +58,8 @@ def report(node: Node) -> DeviceReport | None:
     has_register = {hami.REGISTER, volcano_vgpu.REGISTER} & node.metadata.annotations.keys()
     if count <= 0 or hami.REGISTER in has_register:
         return None
+    if count > CARDS_MAX:
+        return DeviceReport(problem=f"allocatable {GPU} is {count}: more than {CARDS_MAX} cards")
     sharing = node.labels.get(SHARING_LABEL, "none")
     if sharing != "none":
         return DeviceReport(problem=f"label {SHARING_LABEL} is {sharing}: cards are not known")
