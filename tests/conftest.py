@@ -2,6 +2,7 @@
 `make check` leaves out."""
 
 import gc
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from stowplan.apis.machinery.component_errors import ComponentErrors
+from stowplan.driver.logs import PARTS, ROOT
 from tests.soak import factor, found_within
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
@@ -84,6 +86,20 @@ def pytest_collection_finish() -> None:
     """Tests stay to the end, so the collector of garbage need not look at them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def loggers() -> Iterator[None]:
+    """The loggers of Stowplan as a test found them: a command that runs in a test's process
+    configures them for the process."""
+    found = [
+        (logger, logger.level, logger.propagate, list(logger.handlers))
+        for logger in map(logging.getLogger, (ROOT, *(f"{ROOT}.{part}" for part in PARTS)))
+    ]
+    yield
+    for logger, level, propagates, handlers in found:
+        logger.setLevel(level)
+        logger.propagate, logger.handlers[:] = propagates, handlers
 
 
 @pytest.fixture(autouse=True)
