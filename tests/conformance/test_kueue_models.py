@@ -19,8 +19,7 @@ DATA = Path(__file__).parent / "data" / "queues"
 FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("kueue-*.jsonl.gz"))
 ONE_IN = 24
 EFFECTS = ("admitted", "preempted", "evicted")
-# Not built: see docs/kueue-queues.md, "Limits".
-SECOND_PASS = "second pass"
+Case = tuple[bytes, dict[str, Any]]
 
 
 def has_effect(cycle: dict[str, Any]) -> bool:
@@ -74,11 +73,10 @@ def differences(expected: dict[str, Any], result: dict[str, Any]) -> Iterator[st
 
 def check(family: str, one_in: int) -> None:
     """Compare the cases of a family, or a sample of them."""
-    cases = [
-        (line, expected)
-        for line, expected in recorded(DATA / f"{family}.jsonl.gz", one_in)
-        if SECOND_PASS.encode() not in line
-    ]
+    compare(list(recorded(DATA / f"{family}.jsonl.gz", one_in)))
+
+
+def compare(cases: list[Case]) -> None:
     answers = evaluate([line for line, _ in cases], form="queues", compat=KUEUE)
     problems = []
     for (_, expected), answer in zip(cases, answers, strict=True):
@@ -98,6 +96,12 @@ def test_admission_is_that_of_kueue(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_admission_is_that_of_kueue(family: str) -> None:
     check(family, 1)
+
+
+def test_second_passes_are_those_of_kueue() -> None:
+    """Places after a ProvisioningRequest, and in place of those on failed nodes."""
+    cases = recorded(DATA / "kueue-topology.jsonl.gz")
+    compare([(line, expected) for line, expected in cases if b"second pass" in line])
 
 
 def test_cases_that_never_settle_are_exact() -> None:

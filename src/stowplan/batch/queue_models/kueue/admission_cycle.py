@@ -107,7 +107,7 @@ class AdmissionCycle:
         topology."""
         workload, queue, snapshot = entry.workload, entry.queue, self.snapshot
         is_asked = queue.is_topology_only or any(map(asks_for_topology, workload.pod_sets))
-        if assignment.mode is not Mode.PREEMPT or not is_asked or workload.unhealthy_nodes:
+        if assignment.mode is not Mode.PREEMPT or not is_asked or workload.has_failed_places:
             return
         requests = placement_requests(queue, workload, assignment, snapshot.places)
         victims = [one.workload for one in targets]
@@ -166,7 +166,8 @@ class AdmissionCycle:
         """Decide about one entry; later ones see what it takes."""
         misfit = self._recompute(entry, self._fits(entry))
         workload, mode = entry.workload, entry.assignment.mode
-        if workload.holds_quota and workload.unhealthy_nodes and mode is not Mode.FIT:
+        fails_fast = "TASFailedNodeReplacementFailFast" in self.snapshot.options.gates
+        if fails_fast and workload.has_failed_places and mode is not Mode.FIT:
             entry.is_evicted = True
             return
         if mode is Mode.NO_FIT:

@@ -14,6 +14,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     PodSet,
     PodSetAdmission,
     PodSetTopologyRequest,
+    PodSetUpdate,
     Workload,
     seconds,
 )
@@ -140,6 +141,12 @@ class AdmissionWorkload:
             for one in workload.status.conditions
         }
         self.checks = {one.name: one.state for one in workload.status.admission_checks}
+        self._updates = [
+            update
+            for one in workload.status.admission_checks
+            if one.state == "Ready"
+            for update in one.pod_set_updates
+        ]
         self.unhealthy_nodes = [one.name for one in workload.status.unhealthy_nodes]
         self.reclaimed = {one.name: one.count for one in workload.status.reclaimable_pods}
         self.tried: TriedFlavors | None = None
@@ -165,6 +172,21 @@ class AdmissionWorkload:
     def holds_quota(self) -> bool:
         """Whether quota is reserved for it."""
         return self.is_condition(QUOTA_RESERVED)
+
+    @property
+    def has_failed_places(self) -> bool:
+        """Whether it is admitted and has pods on nodes that failed."""
+        return self.is_condition(ADMITTED) and any(
+            one.places is not None and self.is_on_failed_node(one.places) for one in self.demands
+        )
+
+    def is_on_failed_node(self, places: PodSetPlaces) -> bool:
+        """Whether one of the domains is a node that failed."""
+        return any(values[-1] in self.unhealthy_nodes for values, _ in places.domains)
+
+    def updates_of(self, pod_set: str) -> list[PodSetUpdate]:
+        """What checks that are Ready add to a pod set."""
+        return [one for one in self._updates if one.name == pod_set]
 
     @property
     def is_evicted(self) -> bool:
@@ -194,6 +216,7 @@ class AdmissionWorkload:
         self.cluster_queue = queue
         self.demands = demands
         self.usage = _usage(demands)
+        self.unhealthy_nodes = []
         self.set_condition(QUOTA_RESERVED, True, QUOTA_RESERVED, now)
         for kind in (EVICTED, PREEMPTED):
             if self.is_condition(kind):

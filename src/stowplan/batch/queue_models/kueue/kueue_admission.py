@@ -22,6 +22,7 @@ from stowplan.batch.queue_models.kueue.admission_workload import (
     AdmissionWorkload,
     PlaceUse,
 )
+from stowplan.batch.queue_models.kueue.flavor_assignment import WAITING_FOR_QUOTA
 from stowplan.batch.queue_models.kueue.kueue_objects import (
     AdmissionCheck,
     Cohort,
@@ -35,6 +36,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.pending_workloads import (
+    AFTER_NOMINATION,
     NAMESPACE_MISMATCH,
     PendingWorkloads,
 )
@@ -44,6 +46,7 @@ from stowplan.batch.queue_models.kueue.quota.quota_tree import (
     quotas_of,
     weight_of,
 )
+from stowplan.batch.queue_models.kueue.second_pass import SecondPassQueue, needs_second_pass
 from stowplan.batch.queue_models.kueue.topology.topology_places import TopologyPlaces
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -114,6 +117,7 @@ class KueueAdmission:
             name: PendingWorkloads(one.spec.queueing_strategy) for name, one in self._specs.items()
         }
         self.workloads: dict[str, AdmissionWorkload] = {}
+        self.second_pass = SecondPassQueue()
         self.queues: dict[str, AdmissionQueue] = {}
         self._generations = dict.fromkeys(self._specs, 1)
         self._build()
@@ -128,8 +132,7 @@ class KueueAdmission:
                 del self.workloads[held.key]
             elif held.holds_quota and one.status.admission is not None:
                 self._hold(held)
-                if held.unhealthy_nodes:
-                    held.tried = None
+                self.second_pass.add(held, self.now)
             else:
                 self._wait(held)
 
@@ -139,6 +142,7 @@ class KueueAdmission:
             one = self.workloads.pop(key, None)
             if one is None:
                 continue
+            self.second_pass.forget(key)
             name = self._free(one) if one.holds_quota else self._local.get(one.queue_name, "")
             if name in self.pending:
                 self.pending[name].forget(key)
@@ -178,7 +182,7 @@ class KueueAdmission:
 
     def run_cycle(self) -> CycleOutcome | None:
         """One cycle; None if no head can be taken."""
-        heads: list[tuple[AdmissionWorkload, AdmissionQueue]] = []
+        heads = self._second_pass_heads()
         for name, pending in self.pending.items():
             head = pending.pop() if self.is_active(name) else None
             if head is not None:
@@ -199,9 +203,23 @@ class KueueAdmission:
         cycle.run(entries)
         self.tree.restore(saved)
         outcome.order = [one.workload.key for one in cycle.order]
-        for entry in [*cycle.order, *refused]:
+        # Under fair sharing a queue has one entry in a cycle, the last one.
+        processed = set(map(id, cycle.order))
+        left = [one for one in entries if id(one) not in processed]
+        for entry in left:
+            entry.requeue, entry.reason = AFTER_NOMINATION, WAITING_FOR_QUOTA
+        for entry in [*cycle.order, *left, *refused]:
             self._settle(entry, outcome)
         return outcome
+
+    def _second_pass_heads(self) -> list[tuple[AdmissionWorkload, AdmissionQueue]]:
+        """Workloads of active queues that hold quota and need places."""
+        ready = [self.workloads[key] for key in self.second_pass.ready(self.now)]
+        return [
+            (one, self.queues[one.cluster_queue])
+            for one in ready
+            if self.is_active(one.cluster_queue)
+        ]
 
     def between_cycles(self) -> None:
         """A second passes; evicted workloads lose their quota and wait again."""
@@ -211,6 +229,7 @@ class KueueAdmission:
             if not (one.is_evicted and one.holds_quota):
                 continue
             name = self._free(one)
+            self.second_pass.forget(key)
             one.release(self.now)
             reason = one.conditions[EVICTED].reason
             one.set_condition(REQUEUED, reason in _REQUEUED_AT_ONCE, reason, self.now)
@@ -230,11 +249,22 @@ class KueueAdmission:
                 victim.set_condition(EVICTED, True, PREEMPTED, self.now)
                 victim.set_condition(PREEMPTED, True, target.reason, self.now)
                 outcome.preempted[victim.key] = (target.reason, workload.key)
+        if entry.is_evicted:
+            workload.set_condition(EVICTED, True, NODE_FAILURES, self.now)
+            outcome.evicted[workload.key] = NODE_FAILURES
+            self.second_pass.forget(workload.key)
+            return
+        if needs_second_pass(workload):
+            self.second_pass.retry(workload, self.now)
+            return
         workload.set_condition(QUOTA_RESERVED, False, entry.reason or "Pending", self.now)
         self.pending[name].requeue(workload, entry.requeue, self.now)
 
     def _admit(self, entry: AdmissionEntry) -> None:
         workload, queue = entry.workload, entry.queue
+        if workload.holds_quota:
+            self._free(workload)
+            self.second_pass.forget(workload.key)
         workload.reserve(queue.name, entry.assignment.demands(), self.now)
         workload.tried = None
         needed = required_checks(queue.checks, entry.assignment)

@@ -358,11 +358,20 @@ class WorkloadAdmission(Value, frozen=True, gc=True):
     pod_set_assignments: tuple[PodSetAdmission, ...] = ()
 
 
-class AdmissionCheckState(Value, frozen=True):
+class PodSetUpdate(Value, frozen=True, gc=True):
+    """What a check adds to the pods of a pod set."""
+
+    name: str = ""
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class AdmissionCheckState(Value, frozen=True, gc=True):
     """State of a check for a workload: Pending, Ready, Retry or Rejected."""
 
     name: str = ""
     state: str = ""
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
 
 
 class ReclaimablePods(Value, frozen=True):

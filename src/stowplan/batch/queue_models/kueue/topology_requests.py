@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from stowplan.batch.queue_models.kueue.admission_queue import AdmissionQueue, AdmissionSnapshot
 from stowplan.batch.queue_models.kueue.admission_workload import AdmissionWorkload, PlaceUse
 from stowplan.batch.queue_models.kueue.flavor_assignment import FlavorAssignment, PodSetChoice
-from stowplan.batch.queue_models.kueue.kueue_objects import PodSet, ResourceFlavor
+from stowplan.batch.queue_models.kueue.kueue_objects import (
+    PodSet,
+    PodSetUpdate,
+    ResourceFlavor,
+)
+from stowplan.batch.queue_models.kueue.topology.group_placement import Placed
 from stowplan.batch.queue_models.kueue.topology.placement_search import PlacementRequest
 from stowplan.batch.queue_models.kueue.topology.workload_placement import (
-    Placed,
     PlacementResult,
     place_workload,
 )
@@ -62,7 +68,9 @@ def placement_requests(
         if not asks_for_topology(pod_set) and not queue.is_topology_only:
             continue
         choice = assignment.pod_set(pod_set.name)
-        if choice.has_error or choice.demand.count == 0 or choice.places is not None:
+        if choice.has_error or choice.demand.count == 0:
+            continue
+        if choice.places is not None and not workload.is_on_failed_node(choice.places):
             continue
         flavor = topology_flavor(choice, queue, places)
         if flavor is None:
@@ -71,16 +79,34 @@ def placement_requests(
             choice.delayed = PENDING
         else:
             request = pod_set.topology_request
+            updated = updated_pod_set(pod_set, workload.updates_of(pod_set.name))
             found.setdefault(flavor, []).append(
                 PlacementRequest(
-                    pod_set,
+                    pod_set if updated is None else updated,
                     choice.demand.per_pod,
                     choice.demand.count,
                     is_topology_implied(pod_set, queue),
                     request.pod_set_group_name if request is not None else None,
+                    has_conflict=updated is None,
                 )
             )
     return found
+
+
+def updated_pod_set(pod_set: PodSet, updates: Iterable[PodSetUpdate]) -> PodSet | None:
+    """A pod set with the selectors and tolerations that admission checks add; None if a label of a
+    selector would get a second value."""
+    spec = pod_set.template.spec
+    selector, tolerations = dict(spec.node_selector or {}), list(spec.tolerations)
+    for one in updates:
+        if any(selector.get(key, value) != value for key, value in one.node_selector.items()):
+            return None
+        selector |= one.node_selector
+        tolerations += [added for added in one.tolerations if added not in tolerations]
+    if selector == (spec.node_selector or {}) and len(tolerations) == len(spec.tolerations):
+        return pod_set
+    spec = replace(spec, node_selector=selector, tolerations=tuple(tolerations))
+    return replace(pod_set, template=replace(pod_set.template, spec=spec))
 
 
 def topology_flavor(
@@ -101,7 +127,7 @@ def place(
 ) -> PlacementResult:
     """Search places for pod sets."""
     gates = snapshot.options.gates
-    return place_workload(snapshot.places, requests, gates, workload.uid, is_empty=is_empty)
+    return place_workload(snapshot.places, requests, gates, workload, is_empty=is_empty)
 
 
 def note_places(
@@ -111,7 +137,8 @@ def note_places(
     names: Iterable[str],
     places: Mapping[str, object],
 ) -> None:
-    """Write places into an assignment. names: pod sets that were searched for."""
+    """Write places into an assignment, and those beyond what a workload with quota holds already
+    into its usage. names: pod sets that were searched for."""
     for name in names:
         choice = assignment.pod_set(name)
         choice.places = placed.get(name)
@@ -121,8 +148,11 @@ def note_places(
     for choice in assignment.pod_sets:
         flavor = topology_flavor(choice, queue, places)
         if choice.places is not None and flavor is not None:
+            held = choice.demand.places
+            before = dict(held.domains) if held is not None else {}
             uses += [
-                PlaceUse(flavor, values, choice.demand.per_pod, count)
+                PlaceUse(flavor, values, choice.demand.per_pod, count - before.get(values, 0))
                 for values, count in choice.places.domains
+                if count > before.get(values, 0)
             ]
     assignment.places = tuple(uses)

@@ -35,13 +35,15 @@ Domains = list[TopologyDomain]
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
     """A pod set to place. per_pod: requests of a pod; is_implied: the pod set does not ask for a
-    topology, its flavor does; group: pod sets with the same are placed together."""
+    topology, its flavor does; group: pod sets with the same are placed together. has_conflict: what
+    admission checks set contradicts the pod set, so it has no place."""
 
     pod_set: PodSet
     per_pod: Mapping[str, int]
     count: int
     is_implied: bool
     group: str | None
+    has_conflict: bool = False
 
 
 @dataclass(slots=True)
@@ -133,8 +135,10 @@ def fill_counts(
     uid: str,
     *,
     is_empty: bool,
+    within: DomainValues = (),
 ) -> None:
-    """Count in every domain what fits. assumed: what earlier pod sets of the workload took."""
+    """Count in every domain what fits. assumed: what earlier pod sets of the workload took. within:
+    a domain outside of which nothing counts."""
     seen = (uid, workers.pod_set.name)
     # As in the original, whose cache of matching nodes has no preferences: only the first search
     # for a pod set in a cycle knows them.
@@ -145,6 +149,8 @@ def fill_counts(
     for key, leaf in places.leaves.items():
         leaf.clear()
         leaf.affinity = 0
+        if leaf.values[: len(within)] != within:
+            continue
         if leaf.node is not None:
             if not _takes(places, leaf.node, workers.pod_set):
                 continue

@@ -9,23 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stowplan.batch.queue_models.kueue.admission_workload import (
+    AdmissionWorkload,
     DomainValues,
     PodSetPlaces,
     Requests,
 )
-from stowplan.batch.queue_models.kueue.topology.balanced_placement import balanced_domains
-from stowplan.batch.queue_models.kueue.topology.placement_search import (
-    PlacementRequest,
-    assignment_of,
-    descend,
-    domains_of_level,
-    fill_counts,
-    task_of,
-)
+from stowplan.batch.queue_models.kueue.topology.group_placement import Placed, place_group
+from stowplan.batch.queue_models.kueue.topology.node_replacement import replaced_places
+from stowplan.batch.queue_models.kueue.topology.placement_search import PlacementRequest
 from stowplan.batch.queue_models.kueue.topology.topology_places import TopologyPlaces
-
-Placed = dict[str, PodSetPlaces]
-"""Pod set -> places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +32,12 @@ def place_workload(
     places: Mapping[str, TopologyPlaces],
     requests: Mapping[str, Sequence[PlacementRequest]],
     gates: frozenset[str],
-    uid: str,
+    workload: AdmissionWorkload,
     *,
     is_empty: bool = False,
 ) -> PlacementResult:
-    """Place pod sets. requests: by flavor. is_empty: as if no other workload ran."""
+    """Place pod sets; where nodes of the workload failed, only the pods that they ran. requests: by
+    flavor. is_empty: as if no other workload ran."""
     placed: Placed = {}
     failed = None
     on_nodes: dict[DomainValues, Requests] = {}
@@ -52,14 +45,43 @@ def place_workload(
         tree = places[flavor]
         assumed = on_nodes if tree.ends_at_nodes else {}
         for group in _grouped(requests[flavor]):
-            found = _place_group(tree, group, assumed, gates, uid, is_empty=is_empty)
-            if found is None:
-                failed = failed or (group[0].pod_set.name, flavor)
+            if workload.unhealthy_nodes:
+                unplaced = _replace_group(tree, group, assumed, gates, workload, placed)
+            else:
+                found = place_group(tree, group, assumed, gates, workload.uid, is_empty=is_empty)
+                unplaced = group[0].pod_set.name if found is None else None
+                placed |= found or {}
+                for one in group if found is not None else ():
+                    _assume(assumed, one, placed[one.pod_set.name])
+            if unplaced is not None:
+                failed = failed or (unplaced, flavor)
                 break
-            placed |= found
-            for one in group:
-                _assume(assumed, one, found[one.pod_set.name])
     return PlacementResult(placed, failed)
+
+
+def _replace_group(
+    tree: TopologyPlaces,
+    group: Sequence[PlacementRequest],
+    assumed: dict[DomainValues, Requests],
+    gates: frozenset[str],
+    workload: AdmissionWorkload,
+    placed: Placed,
+) -> str | None:
+    """Replace the first failed node of pod sets, into `placed`; the name of one without other
+    places."""
+    held = {one.name: one.places for one in workload.demands}
+    for one in group:
+        name = one.pod_set.name
+        before = held.get(name)
+        if before is None:
+            continue
+        node = workload.unhealthy_nodes[0]
+        found = replaced_places(tree, one, before, node, assumed, gates, workload.uid)
+        if found is None:
+            return name
+        placed[name], added = found
+        _assume(assumed, one, added)
+    return None
 
 
 def _grouped(requests: Sequence[PlacementRequest]) -> list[list[PlacementRequest]]:
@@ -76,36 +98,3 @@ def _assume(
         held = assumed.setdefault(values, {})
         for name, n in {**request.per_pod, "pods": 1}.items():
             held[name] = held.get(name, 0) + n * count
-
-
-def _place_group(
-    tree: TopologyPlaces,
-    group: Sequence[PlacementRequest],
-    assumed: Mapping[DomainValues, Requests],
-    gates: frozenset[str],
-    uid: str,
-    *,
-    is_empty: bool,
-) -> Placed | None:
-    """Places of a pod set, or of workers and leader."""
-    workers, leader = group[0], None
-    if len(group) > 1:
-        leader = group[1]
-        if leader.count > workers.count:
-            workers, leader = leader, workers
-    task = task_of(tree, workers, leader, gates)
-    if task is None:
-        return None
-    fill_counts(tree, task, workers, leader, assumed, uid, is_empty=is_empty)
-    balanced = None
-    if "TASBalancedPlacement" in gates and not task.is_required and not task.is_unconstrained:
-        balanced = balanced_domains(tree, task)
-    found = balanced or domains_of_level(tree, task, task.level)
-    if found is None:
-        return None
-    domains = descend(tree, task, *found, is_balanced=balanced is not None)
-    placed = {workers.pod_set.name: assignment_of(tree, domains, of_leader=False)}
-    if leader is not None:
-        with_leader = [one for one in domains if one.leaders > 0]
-        placed[leader.pod_set.name] = assignment_of(tree, with_leader, of_leader=True)
-    return placed
