@@ -15,6 +15,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     ResourceFlavor,
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.preemption.eviction_memory import EvictionMemory
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import FlavorResource
 from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode, QuotaTree
 from stowplan.batch.queue_models.kueue.topology.topology_places import TopologyPlaces
@@ -77,7 +78,8 @@ class AdmissionQueue:
 class AdmissionSnapshot:
     """Quota, workloads and places while a cycle tries things out.
 
-    queues: active ones. places: of flavors with a topology, by flavor.
+    queues: active ones. places: of flavors with a topology, by flavor. evictions: those that are
+    not repeated; None where they may be.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class AdmissionSnapshot:
         places: dict[str, TopologyPlaces],
         options: KueueOptions,
         cycle: int,
+        evictions: EvictionMemory | None = None,
     ) -> None:
         self.queues = queues
         self.tree = tree
@@ -95,6 +98,7 @@ class AdmissionSnapshot:
         self.places = places
         self.options = options
         self.cycle = cycle
+        self.evictions = evictions
 
     def add_usage(self, queue: AdmissionQueue, usage: Usage) -> None:
         """Use quota and places."""

@@ -40,6 +40,7 @@ from stowplan.batch.queue_models.kueue.pending_workloads import (
     NAMESPACE_MISMATCH,
     PendingWorkloads,
 )
+from stowplan.batch.queue_models.kueue.preemption.eviction_memory import EvictionMemory
 from stowplan.batch.queue_models.kueue.quota.quota_tree import (
     QuotaNode,
     QuotaTree,
@@ -118,6 +119,7 @@ class KueueAdmission:
         }
         self.workloads: dict[str, AdmissionWorkload] = {}
         self.second_pass = SecondPassQueue()
+        self.evictions = EvictionMemory()
         self.queues: dict[str, AdmissionQueue] = {}
         self._generations = dict.fromkeys(self._specs, 1)
         self._build()
@@ -128,6 +130,7 @@ class KueueAdmission:
         for one in workloads:
             held = AdmissionWorkload(one, self.options)
             self.workloads[held.key] = held
+            self._tree_changed(self._local.get(held.queue_name, ""))
             if held.is_condition(FINISHED):
                 del self.workloads[held.key]
             elif held.holds_quota and one.status.admission is not None:
@@ -143,9 +146,11 @@ class KueueAdmission:
             if one is None:
                 continue
             self.second_pass.forget(key)
+            self.evictions.finished(key)
             name = self._free(one) if one.holds_quota else self._local.get(one.queue_name, "")
             if name in self.pending:
                 self.pending[name].forget(key)
+            self._tree_changed(name)
             self._activate(name)
 
     def change(self, queues: Iterable[KueueClusterQueue], cohorts: Iterable[Cohort]) -> None:
@@ -159,6 +164,7 @@ class KueueAdmission:
         for cohort in cohorts:
             self._cohort_specs[cohort.name] = cohort
         self._build()
+        self.evictions.quota_changed(one.node.root.name for one in self.queues.values())
         for name, one in self.queues.items():
             if before.get(name) != _quota_key(one):
                 self._generations[name] = self._generations.get(name, 0) + 1
@@ -249,6 +255,7 @@ class KueueAdmission:
                 victim.set_condition(EVICTED, True, PREEMPTED, self.now)
                 victim.set_condition(PREEMPTED, True, target.reason, self.now)
                 outcome.preempted[victim.key] = (target.reason, workload.key)
+                self.evictions.evicted(workload.key, victim.key, entry.queue.node.root.name)
         if entry.is_evicted:
             workload.set_condition(EVICTED, True, NODE_FAILURES, self.now)
             outcome.evicted[workload.key] = NODE_FAILURES
@@ -274,6 +281,7 @@ class KueueAdmission:
             if is_ready and not is_delayed:
                 workload.set_condition(ADMITTED, True, ADMITTED, self.now)
         self.pending[queue.name].forget(workload.key)
+        self.evictions.admitted(workload.key)
         self._hold(workload)
         # The original takes the workload out and puts it in again once its status is written.
         self._generations[queue.name] += 1
@@ -326,6 +334,11 @@ class KueueAdmission:
             self._generations[queue.name] += 1
         return workload.cluster_queue
 
+    def _tree_changed(self, name: str) -> None:
+        """The tree of a queue has other workloads."""
+        if name in self.queues:
+            self.evictions.tree_changed(self.queues[name].node.root.name)
+
     def _activate(self, name: str) -> None:
         """Try inadmissible workloads of the tree of a queue again."""
         if name not in self.queues:
@@ -372,7 +385,13 @@ class KueueAdmission:
     def _snapshot(self) -> AdmissionSnapshot:
         active = {name: one for name, one in self.queues.items() if one.node.is_active}
         return AdmissionSnapshot(
-            active, self.tree, self._flavors, self._places(), self.options, self.cycle
+            active,
+            self.tree,
+            self._flavors,
+            self._places(),
+            self.options,
+            self.cycle,
+            self.evictions if self.options.is_fixed else None,
         )
 
     def _places(self) -> dict[str, TopologyPlaces]:

@@ -99,11 +99,16 @@ def candidates_of(
     task: PreemptionTask, queue: AdmissionQueue, policy: str
 ) -> list[AdmissionWorkload]:
     """Workloads of a queue that use what is short, as the policy allows."""
-    return [
+    found = [
         one
         for one in queue.workloads.values()
         if uses_any(one, task.short) and is_policy_met(policy, task.workload, one)
     ]
+    memory = task.snapshot.evictions
+    if memory is None:
+        return found
+    key, tree = task.workload.key, task.queue.node.root.name
+    return [one for one in found if one.is_evicted or not memory.is_barred(key, one.key, tree)]
 
 
 def give_back(
