@@ -1,7 +1,7 @@
 """Files of recorded conversations, line by line: what is exact, what is listed, what differs.
 
-A line is a scenario, a kubectl command, or a pair of JSON and protobuf; the last is not answered
-before the server speaks protobuf.
+A line is a scenario, a kubectl command, or JSON beside the same as protobuf: an object, an answer
+or a watch.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from stowplan.apis.machinery.http_messages import HttpRequest
 from tests.contract.apiserver import kinds_replay
 from tests.contract.apiserver.not_modelled import NOT_MODELLED
 from tests.contract.apiserver.parity import everywhere, explains
+from tests.contract.apiserver.protobuf_forms import form_differences
 from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.replay import START, Replay
 from tests.contract.apiserver.symbols import Finding
 
 Tree = dict[str, Any]
-NOT_ANSWERED = "this kind of line is not answered yet"
 _NAMESPACE = re.compile(r"/namespaces/([a-z0-9-]+)")
 
 
@@ -53,7 +53,7 @@ def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
     for number, line in enumerate(lines, 1):
         name = f"{number} {line.get('scenario') or line.get('kind') or line.get('path') or ''}"
         if "exchanges" not in line:
-            yield LineResult(name, [NOT_ANSWERED])
+            yield LineResult(name, list(form_differences(line)))
         elif "argv" in line:
             if cluster is None:
                 cluster = _shared_cluster(lines)

@@ -18,7 +18,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
+from stowplan.apis.protobuf.object_codec import object_codec
 from tests.contract.apiserver.not_modelled import STAND_INS
+from tests.contract.apiserver.protobuf_forms import event_of, frames_of
 from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.symbols import AGE, Finding, Symbols
 
@@ -68,6 +70,10 @@ class Watch:
 
     def take(self, body: bytes) -> None:
         """Cut what was read into events."""
+        if (self.rest + body)[:1] == b"\x00":
+            *frames, self.rest = frames_of(self.rest + body)
+            self.got += [event_of(frame) for frame in frames]
+            return
         *lines, self.rest = (self.rest + body).split(b"\n")
         self.got += [json.loads(line) for line in lines if line]
 
@@ -240,6 +246,8 @@ class Replay:
             return self.symbols.filled(body["$raw"]).encode()
         if isinstance(body, dict) and "$base64" in body:
             return base64.b64decode(body["$base64"])
+        if isinstance(body, dict) and "$protobuf" in body:
+            return object_codec().encode(self.symbols.tree(body["$protobuf"]))
         if isinstance(body, dict) and "$raw_repeat" in body:
             start, length = body["$raw_repeat"]
             return str(start).ljust(length, "x").encode()
@@ -273,6 +281,9 @@ class Replay:
         if isinstance(wanted, dict) and "$text" in wanted:
             yield from self.symbols.text("body", wanted["$text"], body.decode(errors="replace"))
             return
+        if isinstance(wanted, dict) and "$protobuf" in wanted:
+            wanted = wanted["$protobuf"]
+            body = json.dumps(object_codec().decode(body)).encode()
         try:
             got = json.loads(body)
         except ValueError:

@@ -30,7 +30,6 @@ from stowplan.apis.protobuf.wire_format import (
     WireError,
     bytes_field,
     read_fields,
-    varint,
     varint_field,
 )
 from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
@@ -38,29 +37,29 @@ from stowplan.objects.encoding.tree import Tree
 
 MAGIC = b"k8s\x00"
 DEPTH_MAX = 40
+FIELDS_MAX = 200_000
+"""Fields in one body: reading them takes less than a second."""
 
 
-class ProtobufCodec:
-    """Encodes and decodes messages of types."""
+def encode_message(types: MessageTypes, shape: StructType, tree: Tree) -> bytes:
+    """The message of a tree."""
+    return _Encoder(types).message(types.of(shape), tree)
 
+
+def decode_message(types: MessageTypes, shape: StructType, data: bytes) -> Tree:
+    """The tree of a message, without defaults. Raises WireError."""
+    return _Decoder(types).message(types.of(shape), data, 0)
+
+
+class _Encoder:
     def __init__(self, types: MessageTypes) -> None:
         self.types = types
 
-    def encode(self, shape: StructType, tree: Tree) -> bytes:
-        """The message of a tree."""
-        return self._encoded(self.types.of(shape), tree)
-
-    def decode(self, shape: StructType, data: bytes) -> Tree:
-        """The tree of a message, without defaults. Raises WireError."""
-        return self._decoded(self.types.of(shape), data, 0)
-
-    # Encoding.
-
-    def _encoded(self, message: MessageType, tree: Tree) -> bytes:
+    def message(self, message: MessageType, tree: Tree) -> bytes:
         parts: list[bytes] = []
         for one in message.fields:
             if one.within is not None:
-                parts.append(bytes_field(one.number, self._encoded(one.within, tree)))
+                parts.append(bytes_field(one.number, self.message(one.within, tree)))
             else:
                 self._add_field(parts, one, tree)
         return b"".join(parts)
@@ -88,26 +87,35 @@ class ProtobufCodec:
             items = b"".join(self._payload_field(1, inner, each) for each in value or ())
             return bytes_field(number, items)
         if kind.shape is not None:
-            return bytes_field(number, self._encoded(self.types.of(kind.shape), value or {}))
+            return bytes_field(number, self.message(self.types.of(kind.shape), value or {}))
         codec = _codec(kind)
         payload = codec.encode(value)
         if isinstance(payload, int):
             return varint_field(number, payload)
         return bytes_field(number, payload)
 
-    # Decoding.
 
-    def _decoded(self, message: MessageType, data: bytes, depth: int) -> Tree:
+class _Decoder:
+    """left: how many more fields are allowed."""
+
+    def __init__(self, types: MessageTypes) -> None:
+        self.types = types
+        self.left = FIELDS_MAX
+
+    def message(self, message: MessageType, data: bytes, depth: int) -> Tree:
         if depth > DEPTH_MAX:
             raise WireError("nested too deeply")
         tree: Tree = {}
         for number, payload in read_fields(data):
+            self.left -= 1
+            if self.left < 0:
+                raise WireError(f"more than {FIELDS_MAX} fields")
             one = message.by_number.get(number)
             if one is None:
                 # As in Go, whose messages skip fields that they do not know.
                 continue
             if one.within is not None:
-                tree.update(self._decoded(one.within, as_bytes(payload), depth + 1))
+                tree.update(self.message(one.within, as_bytes(payload), depth + 1))
             else:
                 self._read_field(tree, one, payload, depth)
         for one in message.fields:
@@ -136,21 +144,23 @@ class ProtobufCodec:
         if value is None and field.always:
             is_held = not field.pointer and kind.shape is not None and not kind.is_list
             if is_held and not kind.is_map and kind.shape is not None:
-                value = self._decoded(self.types.of(kind.shape), b"", depth + 1)
+                value = self.message(self.types.of(kind.shape), b"", depth + 1)
             else:
                 value = None if field.pointer else kind.zero()
             tree[field.name] = value
-        elif value is None or (not value and kind.plain and not field.pointer):
-            if not field.always:
-                tree.pop(field.name, None)
+        elif not field.always and (
+            value is None or (not value and kind.plain and not field.pointer)
+        ):
+            tree.pop(field.name, None)
 
     def _value(self, kind: ValueType, payload: Payload, depth: int) -> Any:
         if kind.is_list:
             inner = element_of(kind)
-            items = read_fields(as_bytes(payload))
-            return [self._value(inner, one, depth + 1) for _, one in items]
+            items = [one for _, one in read_fields(as_bytes(payload))]
+            self.left -= len(items)
+            return [self._value(inner, one, depth + 1) for one in items]
         if kind.shape is not None:
-            return self._decoded(self.types.of(kind.shape), as_bytes(payload), depth + 1)
+            return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
         return _codec(kind).decode(payload)
 
 
@@ -177,6 +187,3 @@ def opened(body: bytes) -> tuple[str, str, bytes]:
     about = dict(read_fields(as_bytes(parts.get(1, b""))))
     version, kind = as_text(about.get(1, b"")), as_text(about.get(2, b""))
     return version, kind, as_bytes(parts.get(2, b""))
-
-
-__all__ = ["MAGIC", "ProtobufCodec", "envelope", "opened", "varint"]

@@ -13,8 +13,8 @@ _OWN_KIND = ["kind", "apiVersion"]
 
 
 class MessageField:
-    """A field of a message. field: of the type; None for fields in a message of their own, `within`.
-    number: on the wire."""
+    """A field of a message. number: on the wire. field: of the type; None for those in a message of
+    their own, `within`."""
 
     __slots__ = ("field", "number", "within")
 
@@ -72,9 +72,7 @@ class MessageTypes:
             raise ValueError(f"field numbers of {shape.package}.{shape.name}: missing {list(left)}")
         return MessageType(shape, made)
 
-    def _inline(
-        self, shape: StructType, name: str, fields: dict[str, StructField]
-    ) -> MessageType:
+    def _inline(self, shape: StructType, name: str, fields: dict[str, StructField]) -> MessageType:
         """The message of embedded fields: those of a type, or of a line of numbers alone."""
         full = f"{shape.package}.{name}"
         if full in self.tables.names():

@@ -1,7 +1,7 @@
 """Codecs of single values: canonical JSON values to payloads of protobuf fields, and back.
 
-Source: k8s.io/apimachinery: time_proto.go, micro_time.go, quantity_proto.go, intstr/generated.proto,
-runtime/generated.proto, as shown by recorded pairs.
+Source: k8s.io/apimachinery: Time, MicroTime, Quantity, IntOrString, RawExtension and FieldsV1 as
+recorded pairs show them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from stowplan.apis.protobuf.wire_format import (
     bytes_field,
     read_fields,
     signed,
-    varint,
     varint_field,
 )
 
@@ -154,8 +153,3 @@ SCALARS: dict[str, ValueCodec] = {
     "runtime.RawExtension": ValueCodec(False, _raw_json, _from_raw_json),
 }
 """By the name of Go's type; all others are text."""
-
-
-def packed_number(value: int) -> bytes:
-    """A number by itself, as in a map."""
-    return varint(value)

@@ -35,7 +35,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Payload]]:
         else:
             raise WireError(f"field {number}: wire type {wire}")
         if size > end - at:
-            raise WireError(f"field {number}: unexpected end")
+            raise WireError("unexpected EOF")
         yield number, data[at : at + size]
         at += size
 
@@ -45,10 +45,10 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     for position in range(at, min(at + _VARINT_BYTES_MAX, len(data))):
         byte = data[position]
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the highest bit of a byte
+        if byte < 0x80:
             return value % _UINT64, position + 1
         shift += 7
-    raise WireError("unexpected end of a varint")
+    raise WireError("unexpected EOF")
 
 
 def signed(value: int) -> int:
@@ -59,10 +59,10 @@ def signed(value: int) -> int:
 def varint(value: int) -> bytes:
     """A varint; negative numbers take ten bytes."""
     value %= _UINT64
-    if value < 0x80:  # noqa: PLR2004
+    if value < 0x80:
         return _SMALL[value]
     parts = bytearray()
-    while value >= 0x80:  # noqa: PLR2004
+    while value >= 0x80:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
     parts.append(value)
