@@ -200,8 +200,9 @@ class RequestPipeline:
         return negotiate(self.request, watch=watch, has_messages=self._has_messages)
 
     def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
-        known = object_codec()
-        self._has_messages = known.has_messages(resource.api_version, resource.kind)
+        self._has_messages = not resource.custom and object_codec().has_messages(
+            resource.api_version, resource.kind
+        )
         if route.subresource in connect.CONNECT_SUBRESOURCES and connect.is_connect(
             route, resource
         ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+JSON_DOCUMENTS = "OpenAPI v3 is JSON only: a client that takes its protobuf alone is told 406"
 UNSERVED = (
     "groups that are not served are not listed either: apiregistration.k8s.io; nor `/metrics`,"
     " `/flagz` and `/statusz`"
@@ -77,6 +78,8 @@ EVERYWHERE = (
 )
 
 NOT_MODELLED: tuple[NotModelled, ...] = (
+    NotModelled("discovery", "openapi", 13, "status", JSON_DOCUMENTS),
+    NotModelled("discovery", "openapi", 14, "status", JSON_DOCUMENTS),
     NotModelled("discovery", "openapi", 4, "paths", DOCUMENTS),
     NotModelled("discovery", "openapi", 5, "paths", DOCUMENTS),
     NotModelled("discovery", "openapi", 5, "components", DOCUMENTS),

@@ -181,7 +181,11 @@ class Replay:
         if answer.status == wanted["status"]:
             self.statuses += 1
         else:
-            got = answer.body.decode() if isinstance(answer, HttpResponse) else "a stream"
+            got = (
+                answer.body.decode(errors="replace")
+                if isinstance(answer, HttpResponse)
+                else "a stream"
+            )
             self._found(n, iter([Finding("status", wanted["status"], f"{answer.status} {got}")]))
             return
         self._found(n, self._headers(wanted.get("headers") or {}, answer))

@@ -73,8 +73,8 @@ class _Encoder:
             parts += [self._payload_field(number, item, each) for each in value or ()]
         elif kind.is_map:
             item = element_of(kind)
-            for key in sorted(value or (), key=str.encode):
-                entry = self._payload_field(2, item, value[key])
+            for key, each in sorted((value or {}).items(), key=lambda pair: pair[0].encode()):
+                entry = self._payload_field(2, item, each)
                 parts.append(bytes_field(number, bytes_field(1, key.encode()) + entry))
         elif value is None and (field.pointer or kind.go == "[]uint8"):
             return

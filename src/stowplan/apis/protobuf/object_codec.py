@@ -202,7 +202,8 @@ class ObjectCodec:
             return self._tables.struct(f"meta/v1.{kind}")
         group, _, version = api_version.rpartition("/")
         home = group.partition(".")[0] or "core"
-        if home in _NO_MESSAGES:
+        is_built_in = "." not in group or group.endswith(".k8s.io")
+        if home in _NO_MESSAGES or not is_built_in:
             return None
         full, known = f"{home}/{version}.{kind}", set(self._tables.names())
         if full not in known and full.removesuffix("List") in known and kind.endswith("List"):
