@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +59,9 @@ def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
             if cluster is None:
                 cluster = _shared_cluster(lines)
             now += 0.4
-            yield _replayed(name, Replay({"server": "plain", **line}, cluster, now))
+            replay = Replay({"server": "plain", **line}, cluster, now)
+            replay.namespace = _namespace_of(lines)
+            yield _replayed(name, replay)
         elif line["group"] in kinds_replay.GROUPS:
             own = kinds_replay.KindsCluster(line["server"], START)
             yield _replayed(name, kinds_replay.KindsReplay(line, own, START))
@@ -87,15 +90,25 @@ def _text(n: int, finding: Finding) -> str:
     return f"{n} {finding.where}: wanted {str(finding.wanted)[:200]}, got {str(finding.got)[:200]}"
 
 
-def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
-    """A server for commands that ran one after another, with the namespaces they ran in."""
-    cluster = RestartableCluster("plain", START)
-    found = {
+def _namespaces(lines: list[Tree]) -> Counter[str]:
+    """How often each namespace is in a path."""
+    return Counter(
         match[1]
         for line in lines
         for exchange in line.get("exchanges", ())
         if (match := _NAMESPACE.search((exchange.get("request") or {}).get("path", "")))
-    }
+    )
+
+
+def _namespace_of(lines: list[Tree]) -> str:
+    """The namespace that commands have without one of their own."""
+    return max(_namespaces(lines).items(), key=lambda pair: pair[1], default=("default", 0))[0]
+
+
+def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
+    """A server for commands that ran one after another, with the namespaces they ran in."""
+    cluster = RestartableCluster("plain", START)
+    found = set(_namespaces(lines))
     headers = {"authorization": "Bearer admin-token", "content-type": "application/json"}
     for name in sorted(found):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
