@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpResponse
+from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.discovery.default_pages import default_pages
-from stowplan.apiserver.http.protobuf_body import decode_protobuf
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
@@ -293,7 +293,7 @@ def test_kubectl_makes_a_job_of_a_cron_job(client: Client) -> None:
     template = message((1, b""), (2, pod))
     content = message((1, message((1, "x"), (13, owner))), (2, message((6, template))))
     body = envelope("batch/v1", "Job", content)
-    code, made = client.ask("POST", JOBS, decode_protobuf(body))
+    code, made = client.ask("POST", JOBS, object_codec().decode(body))
     assert code == 201, made
     (first,) = made["metadata"]["ownerReferences"]
     assert (first["kind"], first["controller"]) == ("CronJob", True)

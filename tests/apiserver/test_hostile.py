@@ -89,7 +89,7 @@ def test_nothing_is_parsed_before_a_request_is_authorized(
     def parsed(*_: Any) -> Any:
         raise AssertionError("a body was parsed")
 
-    for name in ("parse_json", "read_yaml", "read_protobuf"):
+    for name in ("parse_json", "read_yaml", "object_codec"):
         monkeypatch.setattr(body_decoding, name, parsed)
     assert asked(cluster, "POST", f"{SPACE}/configmaps", body, media, headers).status in (401, 403)
     with pytest.raises(AssertionError, match="a body was parsed"):

@@ -28,7 +28,7 @@ HAND_WRITTEN: Mapping[str, str] = {
     "client/kubeconfig.py": "0010-kubernetes-client.md",
     "client/leader_election.py": "0010-kubernetes-client.md",
     "apiserver/auth/rbac.py": "0011-rbac.md",
-    "apiserver/http/protobuf_body.py": "0012-protobuf-bodies.md",
+    "apis/protobuf/codec.py": "0012-protobuf-bodies.md",
     "driver/client/connection_pool.py": "0013-http.md",
     "driver/http/fast_path.py": "0013-http.md",
     "apiserver/admission/policies/patch_results.py": "0016-patches.md",

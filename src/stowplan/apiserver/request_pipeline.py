@@ -35,6 +35,7 @@ from stowplan.apis.machinery.stored_form import (
     encode,
     under_current_schema,
 )
+from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.apply.apply_patch import read_apply_body
 from stowplan.apiserver.apply.scale_write import ScaleWrite
@@ -51,6 +52,8 @@ from stowplan.apiserver.http.deferred_work import DeferredWork, RequestSteps
 from stowplan.apiserver.http.negotiation import (
     JSON,
     PLAIN_JSON,
+    PROTOBUF,
+    WATCH_PROTOBUF,
     YAML,
     ResponseForm,
     body_media_type,
@@ -102,6 +105,7 @@ class RequestPipeline:
         self.now = now
         self.query = QueryParameters(request.query)
         self.form: ResponseForm = PLAIN_JSON
+        self._has_messages = True
         self.warnings = WarningList()
         self._dressing: ResponseForm | None = None
         self.user: User
@@ -192,7 +196,13 @@ class RequestPipeline:
                 return page
         raise no_such_path()
 
+    def _negotiated(self, watch: bool = False) -> ResponseForm:
+        return negotiate(self.request, watch=watch, has_messages=self._has_messages)
+
     def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        self._has_messages = not resource.custom and object_codec().has_messages(
+            resource.api_version, resource.kind
+        )
         if route.subresource in connect.CONNECT_SUBRESOURCES and connect.is_connect(
             route, resource
         ):
@@ -305,7 +315,7 @@ class RequestPipeline:
         return HttpResponse(code, self._headers(form), body, self.server.unsaved_number)
 
     def _get(self, route: RequestInfo, resource: Resource) -> HttpResponse:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         reject_export(self.query)
         wanted = parse_resource_version(self.query.text("resourceVersion"))
         store = self.server.store
@@ -318,10 +328,10 @@ class RequestPipeline:
         return self._object(resource, decode(value) if self.form.kind else {}, raw=value)
 
     def _collection(self, route: RequestInfo, resource: Resource) -> HttpResponse | WatchResponse:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         requested = list_options(self.query)
         if requested.watch or route.watch:
-            self.form = negotiate(self.request, watch=True)
+            self.form = self._negotiated(watch=True)
             if "watch" not in resource.verbs:
                 raise method_not_allowed()
             selection = object_selector(resource, requested, route.name)
@@ -340,7 +350,10 @@ class RequestPipeline:
         include = self._include_object()
         watcher = self.server.watch(resource, namespace, requested, selection, self.form, self.now)
         watcher.include = include
-        return WatchResponse(200, self._headers(self.form), watcher.number)
+        form = self.form
+        if form.media == PROTOBUF:
+            form = replace(form, media=WATCH_PROTOBUF)
+        return WatchResponse(200, self._headers(form), watcher.number)
 
     def _list(self, resource: Resource, page: ListResult) -> HttpResponse:
         form = self.form
@@ -365,7 +378,7 @@ class RequestPipeline:
     def _write(
         self, verb: str, route: RequestInfo, resource: Resource, sub: Subresource | None
     ) -> RequestSteps:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         if verb == "create":
             media, raw = body_media_type(self.request), self._body()
             call = self._call(verb, route, resource)
@@ -440,7 +453,7 @@ class RequestPipeline:
         return as_served(resource, packed) if packed else b""
 
     def _delete(self, route: RequestInfo, resource: Resource) -> RequestSteps:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         raw = self._body()
         media = self._media(raw)
         work = partial(decode_delete_options, raw, media, self.query)
@@ -471,7 +484,7 @@ class RequestPipeline:
         )
 
     def _delete_collection(self, route: RequestInfo, resource: Resource) -> RequestSteps:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         listing: ListOptions = list_options(self.query)
         selection = object_selector(resource, listing)
         raw = self._body()
@@ -514,7 +527,7 @@ class RequestPipeline:
         return (yield from self._write(verb, route, resource, sub))
 
     def _act(self, route: RequestInfo, resource: Resource, sub: Subresource | None) -> RequestSteps:
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         media, raw = body_media_type(self.request), self._body()
         call = self._call("create", route, resource)
         work = partial(self._decode_action, raw, media, resource, sub, call.field_validation)
@@ -539,7 +552,7 @@ class RequestPipeline:
         view = sub.view
         if view is None:
             raise no_such_path()
-        self.form = negotiate(self.request)
+        self.form = self._negotiated()
         self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))

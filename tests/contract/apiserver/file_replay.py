@@ -1,7 +1,7 @@
 """Files of recorded conversations, line by line: what is exact, what is listed, what differs.
 
-A line is a scenario, a kubectl command, or a pair of JSON and protobuf; the last is not answered
-before the server speaks protobuf.
+A line is a scenario, a kubectl command, or JSON beside the same as protobuf: an object, an answer
+or a watch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,12 @@ from stowplan.apis.machinery.http_messages import HttpRequest
 from tests.contract.apiserver import kinds_replay
 from tests.contract.apiserver.not_modelled import NOT_MODELLED
 from tests.contract.apiserver.parity import everywhere, explains
+from tests.contract.apiserver.protobuf_forms import form_differences
 from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.replay import START, Replay
 from tests.contract.apiserver.symbols import Finding
 
 Tree = dict[str, Any]
-NOT_ANSWERED = "this kind of line is not answered yet"
 _NAMESPACE = re.compile(r"/namespaces/([a-z0-9-]+)")
 
 
@@ -53,12 +54,14 @@ def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
     for number, line in enumerate(lines, 1):
         name = f"{number} {line.get('scenario') or line.get('kind') or line.get('path') or ''}"
         if "exchanges" not in line:
-            yield LineResult(name, [NOT_ANSWERED])
+            yield LineResult(name, list(form_differences(line)))
         elif "argv" in line:
             if cluster is None:
                 cluster = _shared_cluster(lines)
             now += 0.4
-            yield _replayed(name, Replay({"server": "plain", **line}, cluster, now))
+            replay = Replay({"server": "plain", **line}, cluster, now)
+            replay.namespace = _namespace_of(lines)
+            yield _replayed(name, replay)
         elif line["group"] in kinds_replay.GROUPS:
             own = kinds_replay.KindsCluster(line["server"], START)
             yield _replayed(name, kinds_replay.KindsReplay(line, own, START))
@@ -87,15 +90,25 @@ def _text(n: int, finding: Finding) -> str:
     return f"{n} {finding.where}: wanted {str(finding.wanted)[:200]}, got {str(finding.got)[:200]}"
 
 
-def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
-    """A server for commands that ran one after another, with the namespaces they ran in."""
-    cluster = RestartableCluster("plain", START)
-    found = {
+def _namespaces(lines: list[Tree]) -> Counter[str]:
+    """How often each namespace is in a path."""
+    return Counter(
         match[1]
         for line in lines
         for exchange in line.get("exchanges", ())
         if (match := _NAMESPACE.search((exchange.get("request") or {}).get("path", "")))
-    }
+    )
+
+
+def _namespace_of(lines: list[Tree]) -> str:
+    """The namespace that commands have without one of their own."""
+    return max(_namespaces(lines).items(), key=lambda pair: pair[1], default=("default", 0))[0]
+
+
+def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
+    """A server for commands that ran one after another, with the namespaces they ran in."""
+    cluster = RestartableCluster("plain", START)
+    found = set(_namespaces(lines))
     headers = {"authorization": "Bearer admin-token", "content-type": "application/json"}
     for name in sorted(found):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

@@ -18,7 +18,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
+from stowplan.apis.protobuf.codec import MAGIC
+from stowplan.apis.protobuf.object_codec import object_codec
+from tests.contract.apiserver.kubectl_bodies import kubectl_body
 from tests.contract.apiserver.not_modelled import STAND_INS
+from tests.contract.apiserver.protobuf_forms import event_of, frames_of
 from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.symbols import AGE, Finding, Symbols
 
@@ -68,8 +72,26 @@ class Watch:
 
     def take(self, body: bytes) -> None:
         """Cut what was read into events."""
+        if (self.rest + body)[:1] == b"\x00":
+            *frames, self.rest = frames_of(self.rest + body)
+            self.got += [event_of(frame) for frame in frames]
+            return
         *lines, self.rest = (self.rest + body).split(b"\n")
         self.got += [json.loads(line) for line in lines if line]
+
+
+_NAMESPACE = re.compile(r"/namespaces/([^/]+)/")
+
+
+def _decoded(body: bytes) -> Tree:
+    """A tree of JSON or protobuf; an empty one of anything else."""
+    if body.startswith(MAGIC):
+        return object_codec().decode(body)
+    try:
+        tree = json.loads(body)
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
 
 
 class Replay:
@@ -87,6 +109,9 @@ class Replay:
         self.step_s = 0.001 if scenario["group"] in WHOLE_SECONDS else 0.02
         self.of_client = "client" in scenario
         """A line of the client set: it is not self-contained, and its order in time is unknown."""
+        self.namespace = ""
+        self.read_before: Tree = {}
+        """The namespace of the command's paths, and the object that it has read."""
         self.exchanges = 0
         self.statuses = 0
 
@@ -168,6 +193,8 @@ class Replay:
             # What makes it conditional was not recorded, nor the hashes of our documents.
             return
         answer = self.cluster.handle(request, self.now)
+        if self.of_client and request.method == "GET" and isinstance(answer, HttpResponse):
+            self.read_before = _decoded(answer.body)
         if isinstance(answer, HttpResponse):
             self.now += answer.after
             self.symbols.now = self.now
@@ -175,7 +202,11 @@ class Replay:
         if answer.status == wanted["status"]:
             self.statuses += 1
         else:
-            got = answer.body.decode() if isinstance(answer, HttpResponse) else "a stream"
+            got = (
+                answer.body.decode(errors="replace")
+                if isinstance(answer, HttpResponse)
+                else "a stream"
+            )
             self._found(n, iter([Finding("status", wanted["status"], f"{answer.status} {got}")]))
             return
         self._found(n, self._headers(wanted.get("headers") or {}, answer))
@@ -225,21 +256,39 @@ class Replay:
             headers.setdefault("authorization", "Bearer admin-token")
         query = symbols.filled(recorded.get("query") or "", quote=True)
         if self.of_client:
-            query = re.sub(r"(^|&)hash=[0-9A-F]+", "", query)
+            query = self._with_own_hash(recorded["path"], query)
         body = recorded.get("body")
         return HttpRequest(
             recorded["method"],
             symbols.filled(recorded["path"]),
             tuple(parse_qsl(query, keep_blank_values=True)),
             headers,
-            b"" if body is None else self._raw(body),
+            b"" if body is None else self._raw(body, recorded["path"]),
         )
 
-    def _raw(self, body: Any) -> bytes:
+    def _with_own_hash(self, path: str, query: str) -> str:
+        """The query with the hash that the document has here."""
+        if "hash=" not in query:
+            return query
+        headers = {"authorization": "Bearer admin-token"}
+        index = self.cluster.handle(HttpRequest("GET", "/openapi/v3", (), headers), self.now)
+        assert isinstance(index, HttpResponse)
+        own = json.loads(index.body)["paths"].get(path.removeprefix("/openapi/v3/"), {})
+        found = own.get("serverRelativeURL", "").rpartition("hash=")[2]
+        return re.sub(r"(^|&)hash=[0-9A-F]+", rf"\g<1>hash={found}" if found else "", query)
+
+    def _raw(self, body: Any, path: str = "") -> bytes:
         if isinstance(body, dict) and "$raw" in body:
             return self.symbols.filled(body["$raw"]).encode()
         if isinstance(body, dict) and "$base64" in body:
             return base64.b64decode(body["$base64"])
+        if isinstance(body, dict) and "$protobuf" in body:
+            return object_codec().encode(self.symbols.tree(body["$protobuf"]))
+        if isinstance(body, dict) and "$bytes" in body and self.of_client:
+            found = _NAMESPACE.search(path)
+            space = found[1] if found else self.namespace
+            argv = self.scenario["argv"]
+            return kubectl_body(argv, space, self.read_before, body["$bytes"])
         if isinstance(body, dict) and "$raw_repeat" in body:
             start, length = body["$raw_repeat"]
             return str(start).ljust(length, "x").encode()
@@ -257,7 +306,7 @@ class Replay:
         """Keep a token that was asked for: later requests are made with it."""
         is_token = request["method"] == "POST" and request["path"].endswith("/token")
         if is_token and 200 <= answer.status < 300:
-            status = json.loads(answer.body).get("status") or {}
+            status = _decoded(answer.body).get("status") or {}
             self.symbols.service_account_token = status.get("token", "")
 
     def _body(
@@ -273,6 +322,9 @@ class Replay:
         if isinstance(wanted, dict) and "$text" in wanted:
             yield from self.symbols.text("body", wanted["$text"], body.decode(errors="replace"))
             return
+        if isinstance(wanted, dict) and "$protobuf" in wanted:
+            wanted = wanted["$protobuf"]
+            body = json.dumps(object_codec().decode(body)).encode()
         try:
             got = json.loads(body)
         except ValueError:

@@ -198,6 +198,7 @@ class Symbols:
             yield Finding(where, wanted, got)
 
     def _objects(self, where: str, wanted: Tree, got: Tree) -> Iterator[Finding]:
+        wanted, got = _without_owner_uids(wanted), _without_owner_uids(got)
         listed = str(wanted.get("kind", "")).endswith(LISTED)
         # Objects first: the version of a list is bound loosely, theirs exactly.
         keys = sorted(wanted, key=lambda key: key == "metadata" and listed)
@@ -223,6 +224,15 @@ class Symbols:
             else:
                 loose = key == "resourceVersion"
                 yield from self.compare(place, wanted[key], got[key], loose)
+
+
+def _without_owner_uids(tree: Tree) -> Tree:
+    """Keys of managedFields that name an owner by its uid, which is a process's own."""
+    if not any(key.startswith('k:{"uid":') for key in tree):
+        return tree
+    return {
+        re.sub(r'^k:\{"uid":"[^"]*"\}$', 'k:{"uid"}', key): value for key, value in tree.items()
+    }
 
 
 def _without_managed_fields(text: str) -> str:

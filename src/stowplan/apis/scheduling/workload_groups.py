@@ -90,7 +90,7 @@ PodGroupSpec
   priority int32?
 
 PodGroupTemplateReference
-  workload WorkloadPodGroupTemplateReference?
+  workload WorkloadPodGroupTemplateReference?!
 
 WorkloadPodGroupTemplateReference
   workloadName string!

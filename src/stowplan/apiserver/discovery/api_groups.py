@@ -16,6 +16,7 @@ from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerC
 from stowplan.apis.machinery.strconv import NumError, parse_uint
 from stowplan.apiserver.http.negotiation import (
     JSON,
+    PROTOBUF,
     SUPPORTED_MEDIA_TEXT,
     ResponseForm,
     accept_clauses,
@@ -27,7 +28,7 @@ from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND, decoded_path, tr
 from stowplan.objects.encoding.tree import Tree
 
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
-_MEDIA = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_PARAMETERS = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _PROXY = ("create", "delete", "get", "patch", "update")
 _CONNECT = ("create", "get")
 
@@ -56,7 +57,7 @@ class DiscoveryPages:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._kept: dict[tuple[int, bool], tuple[bytes, str]] = {}
+        self._kept: dict[tuple[int, bool, str], tuple[bytes, str]] = {}
 
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
@@ -88,8 +89,9 @@ class DiscoveryPages:
         if request.method != "GET":
             raise method_not_allowed()
         check_routed(request, False)
-        if _wants_aggregated(request):
-            return self._aggregated(request, server.registry, core)
+        media = _aggregated_media(request)
+        if media:
+            return self._aggregated(request, server.registry, core, media)
         return tree_response(request, self._core() if core else _group_list(server.registry))
 
     def _core(self) -> Tree:
@@ -114,19 +116,19 @@ class DiscoveryPages:
         return self._missing(parts, registry)
 
     def _aggregated(
-        self, request: HttpRequest, registry: ResourceRegistry, core: bool
+        self, request: HttpRequest, registry: ResourceRegistry, core: bool, media: str
     ) -> HttpResponse:
         changes: int = getattr(registry, "changes", 0)
-        kept = self._kept.get((changes, core))
+        kept = self._kept.get((changes, core, media))
         if kept is None:
-            kept = _document(registry, core)
+            kept = _document(registry, core, media)
             self._kept = {key: one for key, one in self._kept.items() if key[0] == changes}
-            self._kept[(changes, core)] = kept
+            self._kept[(changes, core, media)] = kept
         body, tag = kept
         headers = (("Cache-Control", "public"), ("ETag", tag), ("Vary", "Accept"))
         if request.headers.get("if-none-match", "") == tag:
             return HttpResponse(304, headers)
-        return HttpResponse(200, (("Content-Type", _MEDIA), *headers), body)
+        return HttpResponse(200, (("Content-Type", media + _PARAMETERS), *headers), body)
 
 
 def document_etag(content: bytes) -> str:
@@ -134,23 +136,24 @@ def document_etag(content: bytes) -> str:
     return f'"{hashlib.sha512(content).hexdigest().upper()}"'
 
 
-def _document(registry: ResourceRegistry, core: bool) -> tuple[bytes, str]:
+def _document(registry: ResourceRegistry, core: bool, media: str) -> tuple[bytes, str]:
     tree = _aggregated_document(registry, core)
     packed = json.dumps(tree, separators=(",", ":"), ensure_ascii=False).encode()
-    return encode_in_form(tree, ResponseForm()) + b"\n", document_etag(packed)
+    body = encode_in_form(tree, ResponseForm(media))
+    return body if media == PROTOBUF else body + b"\n", document_etag(packed)
 
 
-def _wants_aggregated(request: HttpRequest) -> bool:
-    """True for aggregated discovery. Raises ApiError 406."""
+def _aggregated_media(request: HttpRequest) -> str:
+    """The media type of aggregated discovery; "" where it is not asked for. Raises ApiError 406."""
     header = request.headers.get("accept", "")
     if not header:
-        return False
+        return ""
     for media, given in accept_clauses(header):
         if not {"as", "g", "v"} & set(given):
-            return False
+            return ""
         wanted = {key: value for key, value in given.items() if key in _AGGREGATED}
-        if media in (JSON, "*/*") and wanted == _AGGREGATED:
-            return True
+        if media in (JSON, PROTOBUF, "*/*") and wanted == _AGGREGATED:
+            return PROTOBUF if media == PROTOBUF else JSON
     raise not_acceptable(f"only the following media types are accepted: {SUPPORTED_MEDIA_TEXT}")
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import ServerContext
+from stowplan.apiserver.http.negotiation import PROTOBUF
 
 PATH = "/openapi/v2"
 TITLE, VERSION = "Kubernetes", "1.36"
@@ -48,6 +49,9 @@ class OpenApiV2Page:
         if request.headers.get("if-none-match") == tag:
             return HttpResponse(304, headers)
         accepted = request.headers.get("accept", "")
+        if accepted.split(";", 1)[0].strip() == PROTOBUF:
+            # Objects are written so, but no document.
+            return HttpResponse(406, (("Cache-Control", "no-cache, private"),))
         media = (
             _PROTOBUF_MEDIA
             if _PROTOBUF_ACCEPT in accepted or _PROTOBUF_MEDIA in accepted

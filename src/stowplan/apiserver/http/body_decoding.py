@@ -19,17 +19,16 @@ from stowplan.apis.machinery.go_format import not_an_object_text, unmarshal_text
 from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.protobuf.codec import MAGIC
+from stowplan.apis.protobuf.object_codec import object_codec
+from stowplan.apis.protobuf.wire_format import WireError
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apis.validation.field_checks import dry_run_causes
 from stowplan.apiserver.http.negotiation import (
     JSON,
     PROTOBUF,
-    PROTOBUF_MAGIC,
     YAML,
-    protobuf_unsupported,
 )
-from stowplan.apiserver.http.protobuf_body import ProtobufDecodeError as UnreadableProtobuf
-from stowplan.apiserver.http.protobuf_body import decode_protobuf as read_protobuf
 from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
@@ -93,11 +92,7 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
     Raises YamlBodyError, ApiError 413, 415.
     """
     if media == PROTOBUF:
-        if raw.startswith(PROTOBUF_MAGIC):
-            raise protobuf_unsupported()
-        prefix = "[107 56 115 0]"
-        text = f"provided data does not appear to be a protobuf message, expected prefix {prefix}"
-        raise YamlBodyError(text)
+        raise YamlBodyError(_unreadable_protobuf(raw))
     if media == YAML and raw[:1] not in (b"{", b"["):
         tree, repeated = read_yaml(raw)
     else:
@@ -120,14 +115,26 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
 
 
 def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
-    """A body and its media type; protobuf of known kinds is converted to JSON."""
+    """A body and its media type; protobuf is converted to JSON, if it can be read."""
     if media == PROTOBUF:
         try:
-            return encode(read_protobuf(raw)), JSON
-        except UnreadableProtobuf:
+            return encode(object_codec().decode(raw)), JSON
+        except WireError:
             # The error is that of all protobuf bodies.
             return raw, media
     return raw, media
+
+
+def _unreadable_protobuf(raw: bytes) -> str:
+    if not raw:
+        return "empty data"
+    if raw.startswith(MAGIC):
+        try:
+            object_codec().decode(raw)
+        except WireError as error:
+            return str(error)
+    prefix = "[107 56 115 0]"
+    return f"provided data does not appear to be a protobuf message, expected prefix {prefix}"
 
 
 def decode_object(

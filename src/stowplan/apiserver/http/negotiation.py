@@ -1,8 +1,5 @@
-"""Content negotiation: JSON or YAML, pretty or not, table or metadata only.
+"""Content negotiation: JSON, YAML or protobuf, pretty or not, table or metadata only.
 
-Differs: protobuf is not supported. A client that accepts nothing else gets 406, one that sends it
-415, both with a text that names the setting to change. Errors of other types list it as supported,
-as the original does.
 Source: apiserver v0.36, endpoints/handlers/negotiation; go-restful's errors as recorded.
 """
 
@@ -17,9 +14,10 @@ import yaml
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest
+from stowplan.apis.protobuf.object_codec import object_codec
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
-OFFERED_MEDIA = (JSON, YAML)
+WATCH_PROTOBUF = f"{PROTOBUF};stream=watch"
 TRANSFORMED_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 BODY_MEDIA = (JSON, YAML, PROTOBUF)
 SUPPORTED_MEDIA_TEXT = ", ".join(BODY_MEDIA)
@@ -27,9 +25,6 @@ STREAM_MEDIA_TEXT = (
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 )
 PROTOBUF_MAGIC = b"k8s\x00"
-PROTOBUF_UNSUPPORTED_TEXT = (
-    "which this server does not support; set the client's `contentType: application/json`"
-)
 
 
 class ResponseForm(msgspec.Struct, frozen=True):
@@ -54,9 +49,9 @@ def not_acceptable(message: str) -> ApiError:
     return ApiError(406, "NotAcceptable", message)
 
 
-def path_not_acceptable(watchable: bool) -> ApiError:
-    """406 of a path that supports none of the accepted types."""
-    offers = f"{SUPPORTED_MEDIA_TEXT}, {STREAM_MEDIA_TEXT}" if watchable else SUPPORTED_MEDIA_TEXT
+def path_not_acceptable(watchable: bool, media: str = SUPPORTED_MEDIA_TEXT) -> ApiError:
+    """406 of a path that supports none of the accepted types. media: those that it supports."""
+    offers = f"{media}, {STREAM_MEDIA_TEXT}" if watchable else media
     text = f"406: Not Acceptable\n\nAvailable representations: {offers}"
     return ApiError(406, "NotAcceptable", text, {})
 
@@ -83,28 +78,33 @@ def _quality(text: str) -> float:
         return 1.0
 
 
-def negotiate(request: HttpRequest, transforms: bool = True, watch: bool = False) -> ResponseForm:
+def negotiate(
+    request: HttpRequest,
+    transforms: bool = True,
+    watch: bool = False,
+    has_messages: bool = True,
+) -> ResponseForm:
     """The form of the response to a client. Raises ApiError 406.
 
     transforms: tables and metadata are supported. watch: the response is a stream; the path was
-    routed already, so only the second of the two errors can occur.
+    routed already, so only the second of the two errors can occur. has_messages: the kind can be
+    written as protobuf; of others only the metadata can.
     """
     header = request.headers.get("accept", "")
     pretty = _wants_pretty(request)
     if not header or header == JSON:
         return ResponseForm(pretty=pretty) if pretty else PLAIN_JSON
     for media, given in accept_clauses(header):
-        for offer in OFFERED_MEDIA:
+        for offer in BODY_MEDIA:
             if media in (offer, "*/*", offer.split("/")[0] + "/*"):
                 form = _form(offer, given, transforms, pretty)
-                if form is not None:
-                    if watch and offer != JSON:
+                is_offered = offer != PROTOBUF or has_messages
+                if form is not None and (form.kind or is_offered):
+                    if watch and offer == YAML:
                         raise not_acceptable(
                             f"only the following media types are accepted: {STREAM_MEDIA_TEXT}"
                         )
                     return form
-    if any(media == PROTOBUF for media, _ in accept_clauses(header)):
-        raise not_acceptable(f"the request asks for protobuf, {PROTOBUF_UNSUPPORTED_TEXT}")
     raise not_acceptable(f"only the following media types are accepted: {SUPPORTED_MEDIA_TEXT}")
 
 
@@ -132,6 +132,9 @@ def _form(
     kind, version = given.get("as", ""), given.get("v", "")
     known = kind in TRANSFORMED_KINDS and given.get("g") == "meta.k8s.io"
     if not transforms or not known or version not in ("v1", "v1beta1"):
+        return None
+    if kind == "Table" and media == PROTOBUF:
+        # Tables have no message.
         return None
     return ResponseForm(media, pretty, kind, version)
 
@@ -165,6 +168,8 @@ def encode_in_form(tree: Any, form: ResponseForm) -> bytes:
 
 def in_form(value: bytes, form: ResponseForm) -> bytes:
     """Canonical JSON bytes converted to a form."""
+    if form.media == PROTOBUF:
+        return object_codec().encode(msgspec.json.decode(value))
     if form.media == YAML:
         dumped: str = yaml.dump(
             msgspec.json.decode(value),
@@ -195,9 +200,3 @@ def unsupported_media_type(wanted: tuple[str, ...]) -> ApiError:
     """415 that lists the supported types."""
     text = "the body of the request was in an unknown format - accepted media types include: "
     return ApiError(415, "UnsupportedMediaType", text + ", ".join(wanted))
-
-
-def protobuf_unsupported() -> ApiError:
-    """415 of a protobuf body."""
-    text = f"the body of the request is protobuf, {PROTOBUF_UNSUPPORTED_TEXT}"
-    return ApiError(415, "UnsupportedMediaType", text)

@@ -10,10 +10,13 @@ from urllib.parse import unquote
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.negotiation import (
+    JSON,
+    PROTOBUF,
     ResponseForm,
     check_routed,
     encode_in_form,
     negotiate,
+    path_not_acceptable,
 )
 
 Header = tuple[str, str]
@@ -37,14 +40,17 @@ def tree_response(request: HttpRequest, tree: Tree) -> HttpResponse:
         raise method_not_allowed()
     check_routed(request, False)
     form = negotiate(request, transforms=False)
+    if form.media == PROTOBUF and "kind" not in tree:
+        raise path_not_acceptable(watchable=False, media=JSON)
     return response_in_form(tree, form, UNCACHED)
 
 
 def response_in_form(tree: Tree, form: ResponseForm, *headers: Header) -> HttpResponse:
     """A response with a tree in a form."""
-    return HttpResponse(
-        200, (("Content-Type", form.media), *headers), encode_in_form(tree, form) + b"\n"
-    )
+    body = encode_in_form(tree, form)
+    if form.media != PROTOBUF:
+        body += b"\n"
+    return HttpResponse(200, (("Content-Type", form.media), *headers), body)
 
 
 def text_response(text: str, *headers: Header) -> HttpResponse:

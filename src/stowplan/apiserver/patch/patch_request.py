@@ -24,8 +24,6 @@ from stowplan.apis.machinery.resource import Resource, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.schema.json_parser import DEPTH_MAX, InvalidJson, is_deeper, parse_json
 from stowplan.apiserver.http.negotiation import (
-    PROTOBUF,
-    protobuf_unsupported,
     unsupported_media_type,
 )
 from stowplan.apiserver.patch.json_patch import (
@@ -50,8 +48,6 @@ _KINDS = {"number": "int64", "object": "map", "array": "slice"}
 def patch_type(request: HttpRequest, resource: Resource) -> str:
     """The type of a patch; raises ApiError 415 for one that the kind does not support."""
     media = request.headers.get("content-type", "").split(";", 1)[0]
-    if media == PROTOBUF:
-        raise protobuf_unsupported()
     if resource.custom:
         if media not in (JSON_PATCH, MERGE_PATCH, APPLY_PATCH):
             raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))

@@ -18,7 +18,8 @@ from stowplan.apis.machinery.http_messages import StreamChunk
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource, StoreChange
 from stowplan.apis.machinery.stored_form import as_served, decode, encode, with_version
-from stowplan.apiserver.http.negotiation import ResponseForm
+from stowplan.apis.protobuf.object_codec import watch_frame
+from stowplan.apiserver.http.negotiation import PROTOBUF, ResponseForm, in_form
 from stowplan.apiserver.http.tables import INITIAL_EVENTS_END, make_table, metadata_only, table_for
 from stowplan.objects.encoding.tree import Tree
 
@@ -37,19 +38,22 @@ class CachedEvent:
         self.version = change.version
         self.lines: dict[object, bytes] | None = None
 
-    def line(self, resource: Resource) -> bytes:
+    def line(self, resource: Resource, form: ResponseForm) -> bytes:
         """The event for watchers without a selector."""
         if self.lines is None:
             self.lines = {}
-        got = self.lines.get(resource)
+        key = resource, form.media
+        got = self.lines.get(key)
         if got is None:
             value = as_served(resource, self.change.value)
-            got = self.lines[resource] = encode_watch_event(self.change.type, value)
+            got = self.lines[key] = encode_watch_event(self.change.type, value, form)
         return got
 
 
-def encode_watch_event(kind: str, value: bytes) -> bytes:
-    """One line of a watch stream."""
+def encode_watch_event(kind: str, value: bytes, form: ResponseForm) -> bytes:
+    """One event of a watch stream: a line of JSON, or a frame."""
+    if form.media == PROTOBUF:
+        return watch_frame(kind, in_form(value, form))
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), value)
 
 
@@ -245,7 +249,7 @@ class WatchCache:
         end = watcher.deadline <= now
         if end:
             if watcher.final_error is not None:
-                lines.append(encode_watch_event("ERROR", encode(watcher.final_error)))
+                lines.append(encode_watch_event("ERROR", encode(watcher.final_error), watcher.form))
             self.close(number)
         return StreamChunk(b"".join(lines), end)
 
@@ -277,7 +281,7 @@ class WatchCache:
             if event.version <= watcher.after or not event.change.key.startswith(watcher.prefix):
                 continue
             if plain:
-                line = event.line(watcher.resource)
+                line = event.line(watcher.resource, watcher.form)
             else:
                 printed = watcher.shows(event)
                 if printed is None:
@@ -290,8 +294,9 @@ class WatchCache:
     def _line(self, watcher: CacheWatcher, kind: str, value: bytes, now: float) -> bytes:
         value = as_served(watcher.resource, value)
         if not watcher.form.kind:
-            return encode_watch_event(kind, value)
-        return encode_watch_event(kind, encode(self._in_form(watcher, decode(value), now)))
+            return encode_watch_event(kind, value, watcher.form)
+        tree = self._in_form(watcher, decode(value), now)
+        return encode_watch_event(kind, encode(tree), watcher.form)
 
     def _in_form(self, watcher: CacheWatcher, obj: Tree, now: float) -> Tree:
         form = watcher.form
@@ -312,7 +317,7 @@ class WatchCache:
         obj = {**self._blank_object(watcher.resource), "metadata": meta}
         if watcher.form.kind:
             obj = self._in_form(watcher, obj, now)
-        return encode_watch_event("BOOKMARK", encode(obj))
+        return encode_watch_event("BOOKMARK", encode(obj), watcher.form)
 
     def _blank_object(self, resource: Resource) -> Tree:
         blank = self._blank.get(resource)

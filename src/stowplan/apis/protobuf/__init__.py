@@ -1,0 +1,1 @@
+"""Objects of the built-in kinds as protobuf."""

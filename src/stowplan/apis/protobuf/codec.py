@@ -1,0 +1,189 @@
+"""Objects as protobuf, and back: canonical trees of the kinds, without loss.
+
+Go writes every field that it does not hold by pointer, so empty texts and zeros are on the wire;
+lists, maps and pointers are left out when they are empty.
+
+Source: k8s.io/apimachinery, runtime/serializer/protobuf: `k8s` and a zero byte, then the envelope
+Unknown; messages as gogo/protobuf writes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.protobuf.message_types import (
+    MessageField,
+    MessageType,
+    MessageTypes,
+    element_of,
+)
+from stowplan.apis.protobuf.value_codecs import (
+    NUMBER,
+    SCALARS,
+    TEXT,
+    ValueCodec,
+    as_bytes,
+    as_text,
+)
+from stowplan.apis.protobuf.wire_format import (
+    Payload,
+    WireError,
+    bytes_field,
+    read_fields,
+    varint_field,
+)
+from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
+from stowplan.objects.encoding.tree import Tree
+
+MAGIC = b"k8s\x00"
+DEPTH_MAX = 40
+FIELDS_MAX = 200_000
+"""Fields in one body: reading them takes less than a second."""
+
+
+def encode_message(types: MessageTypes, shape: StructType, tree: Tree) -> bytes:
+    """The message of a tree."""
+    return _Encoder(types).message(types.of(shape), tree)
+
+
+def decode_message(types: MessageTypes, shape: StructType, data: bytes) -> Tree:
+    """The tree of a message, without defaults. Raises WireError."""
+    return _Decoder(types).message(types.of(shape), data, 0)
+
+
+class _Encoder:
+    def __init__(self, types: MessageTypes) -> None:
+        self.types = types
+
+    def message(self, message: MessageType, tree: Tree) -> bytes:
+        parts: list[bytes] = []
+        for one in message.fields:
+            if one.within is not None:
+                parts.append(bytes_field(one.number, self.message(one.within, tree)))
+            else:
+                self._add_field(parts, one, tree)
+        return b"".join(parts)
+
+    def _add_field(self, parts: list[bytes], one: MessageField, tree: Tree) -> None:
+        field, number = one.field, one.number
+        assert field is not None
+        value, kind = tree.get(field.name), field.value
+        if kind.is_list:
+            item = element_of(kind)
+            parts += [self._payload_field(number, item, each) for each in value or ()]
+        elif kind.is_map:
+            item = element_of(kind)
+            for key, each in sorted((value or {}).items(), key=lambda pair: pair[0].encode()):
+                entry = self._payload_field(2, item, each)
+                parts.append(bytes_field(number, bytes_field(1, key.encode()) + entry))
+        elif value is None and (field.pointer or kind.go == "[]uint8"):
+            return
+        else:
+            parts.append(self._payload_field(number, kind, kind.zero() if value is None else value))
+
+    def _payload_field(self, number: int, kind: ValueType, value: Any) -> bytes:
+        if kind.is_list:
+            inner = element_of(kind)
+            items = b"".join(self._payload_field(1, inner, each) for each in value or ())
+            return bytes_field(number, items)
+        if kind.shape is not None:
+            return bytes_field(number, self.message(self.types.of(kind.shape), value or {}))
+        codec = _codec(kind)
+        payload = codec.encode(value)
+        if isinstance(payload, int):
+            return varint_field(number, payload)
+        return bytes_field(number, payload)
+
+
+class _Decoder:
+    """left: how many more fields are allowed."""
+
+    def __init__(self, types: MessageTypes) -> None:
+        self.types = types
+        self.left = FIELDS_MAX
+
+    def message(self, message: MessageType, data: bytes, depth: int) -> Tree:
+        if depth > DEPTH_MAX:
+            raise WireError("nested too deeply")
+        tree: Tree = {}
+        for number, payload in read_fields(data):
+            self.left -= 1
+            if self.left < 0:
+                raise WireError(f"more than {FIELDS_MAX} fields")
+            one = message.by_number.get(number)
+            if one is None:
+                # As in Go, whose messages skip fields that they do not know.
+                continue
+            if one.within is not None:
+                tree.update(self.message(one.within, as_bytes(payload), depth + 1))
+            else:
+                self._read_field(tree, one, payload, depth)
+        for one in message.fields:
+            if one.field is not None:
+                self._settle(tree, one.field, depth)
+        return tree
+
+    def _read_field(self, tree: Tree, one: MessageField, payload: Payload, depth: int) -> None:
+        field = one.field
+        assert field is not None
+        kind = field.value
+        if kind.is_list:
+            value = self._value(element_of(kind), payload, depth)
+            tree.setdefault(field.name, []).append(value)
+        elif kind.is_map:
+            pair = dict(read_fields(as_bytes(payload)))
+            item = element_of(kind)
+            value = self._value(item, pair.get(2, _empty(item)), depth)
+            tree.setdefault(field.name, {})[as_text(pair.get(1, b""))] = value
+        else:
+            tree[field.name] = self._value(kind, payload, depth)
+
+    def _settle(self, tree: Tree, field: StructField, depth: int) -> None:
+        """Leave out what Go leaves out of JSON, and add what it always writes."""
+        value, kind = tree.get(field.name), field.value
+        if value is None and field.always:
+            is_held = not field.pointer and kind.shape is not None and not kind.is_list
+            if is_held and not kind.is_map and kind.shape is not None:
+                value = self.message(self.types.of(kind.shape), b"", depth + 1)
+            else:
+                value = None if field.pointer else kind.zero()
+            tree[field.name] = value
+        elif not field.always and (
+            value is None or (not value and kind.plain and not field.pointer)
+        ):
+            tree.pop(field.name, None)
+
+    def _value(self, kind: ValueType, payload: Payload, depth: int) -> Any:
+        if kind.is_list:
+            inner = element_of(kind)
+            items = [one for _, one in read_fields(as_bytes(payload))]
+            self.left -= len(items)
+            return [self._value(inner, one, depth + 1) for one in items]
+        if kind.shape is not None:
+            return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
+        return _codec(kind).decode(payload)
+
+
+def _codec(kind: ValueType) -> ValueCodec:
+    return SCALARS.get(kind.go, TEXT)
+
+
+def _empty(kind: ValueType) -> Payload:
+    return 0 if _codec(kind) is NUMBER else b""
+
+
+def envelope(api_version: str, kind: str, message: bytes) -> bytes:
+    """A message with its kind."""
+    about = bytes_field(1, api_version.encode()) + bytes_field(2, kind.encode())
+    rest = bytes_field(2, message) + bytes_field(3, b"") + bytes_field(4, b"")
+    return b"".join((MAGIC, bytes_field(1, about), rest))
+
+
+def opened(body: bytes) -> tuple[str, str, bytes]:
+    """apiVersion, kind and message of an envelope. Raises WireError."""
+    if not body.startswith(MAGIC):
+        raise WireError("no magic number")
+    parts = dict(read_fields(body[len(MAGIC) :]))
+    about = dict(read_fields(as_bytes(parts.get(1, b""))))
+    version, kind = as_text(about.get(1, b"")), as_text(about.get(2, b""))
+    return version, kind, as_bytes(parts.get(2, b""))
