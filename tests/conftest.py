@@ -80,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if Path(item.path).name in WAITING_FILES:
             item.add_marker(pytest.mark.xdist_group("embedded"))
+        elif "tidy" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("tidy"))
 
 
 def pytest_collection_finish() -> None:

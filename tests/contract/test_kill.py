@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.up_process import Caller, Up, start
 
-ROUNDS, SOAK_ROUNDS = 10, 200
+ROUNDS, SOAK_ROUNDS = 4, 200
 WRITERS = 6
 MAPS = "/api/v1/namespaces/default/configmaps"
 
