@@ -43,6 +43,17 @@ WAITING_FILES = {
 """What these run, live clusters, waits for the clock: one worker has them all, from the start, so
 that the others are left with the processors to themselves."""
 
+SHARING_FILES = {
+    "test_experiment.py",
+    "test_exported_kernels.py",
+    "test_gpu_sharing.py",
+    "test_other_configuration.py",
+    "test_recorded_history.py",
+    "test_recording_commands.py",
+    "test_repeated_refusals.py",
+}
+"""What the tests of one of these share takes seconds to make: one worker has them all."""
+
 settings.register_profile(
     "stowplan",
     max_examples=found_within(100),
@@ -82,6 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("embedded"))
         elif "tidy" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("tidy"))
+        elif item.path.name in SHARING_FILES:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_collection_finish() -> None:
