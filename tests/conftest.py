@@ -4,6 +4,7 @@
 import gc
 import logging
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ SHARING_FILES = {
     "test_recorded_history.py",
     "test_recording_commands.py",
     "test_repeated_refusals.py",
+    "test_statistics.py",
 }
 """What the tests of one of these share takes seconds to make: one worker has them all."""
 
@@ -67,6 +69,7 @@ settings.register_profile(
 settings.load_profile("stowplan")
 
 
+@cache
 def is_slow(path: Path) -> bool:
     """True for what stands in a slow folder, and for a slow file."""
     here = path.relative_to(Path(__file__).parent)
@@ -87,9 +90,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_random = item.get_closest_marker("hypothesis") or is_hypothesis_test(
             getattr(item, "obj", None)
         )
-        if is_random or is_slow(Path(item.path)):
+        if is_random or is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if Path(item.path).name in WAITING_FILES:
+        if item.path.name in WAITING_FILES:
             item.add_marker(pytest.mark.xdist_group("embedded"))
         elif "tidy" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("tidy"))

@@ -199,7 +199,7 @@ def test_kubectl_exec_on_simulated_pods_is_rejected_in_one_line(tmp_path: Path) 
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=240,
                 env={**os.environ, "HOME": str(tmp_path)},
             )
 
@@ -210,7 +210,7 @@ def test_kubectl_exec_on_simulated_pods_is_rejected_in_one_line(tmp_path: Path) 
             "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
         }
         assert kubectl("apply", "-f", "-", text=json.dumps(pod)).returncode == 0
-        ran = kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        ran = kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=200s")
         assert ran.returncode == 0, ran.stderr
         ran = kubectl("logs", "web")
         assert ran.returncode == 0

@@ -55,7 +55,7 @@ def up(directory: Path, *arguments: str) -> Iterator[list[str]]:
             yield output
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
 
 
 def synced(directory: Path, *arguments: str) -> Ran:
