@@ -3,6 +3,7 @@
 
 import gc
 import logging
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,11 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.driver.logs import PARTS, ROOT
 from tests.soak import factor, found_within
+
+# No test asks a server elsewhere: to read the system's certificates is a tenth of what it costs to
+# start a process of Stowplan, and of a context for TLS nearly all.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+os.environ.setdefault("SSL_CERT_DIR", os.devnull)
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
