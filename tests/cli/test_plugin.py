@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: P
         capture_output=True,
         text=True,
         cwd=here,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     assert tested.returncode == 0, tested.stdout
     assert " passed" in tested.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -97,6 +98,7 @@ def test_the_test_runs(here: Path) -> None:
         capture_output=True,
         text=True,
         cwd=here,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     assert ran.returncode == 0, ran.stdout
 

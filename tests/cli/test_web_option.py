@@ -60,7 +60,7 @@ def test_the_address_is_printed_and_answers(
                 assert len(tree["nodes"]) == 2
     finally:
         process.send_signal(signal.SIGINT)
-        code = process.wait(60)
+        code = process.wait(240)
         process.stdout.close()
     assert code == 0
 

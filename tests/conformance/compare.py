@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-ONE_IN = 4
+ONE_IN = 8
 """One in so many recorded lines is answered by the slowest walk in `make test`."""
+ONE_IN_AGAIN = 4
+"""One in so many is answered in `make test` by a further way, where another answers all."""
+SHARES = pytest.mark.parametrize(
+    "one_in",
+    [
+        pytest.param(ONE_IN_AGAIN, id="sample"),
+        pytest.param(1, id="all", marks=pytest.mark.soak),
+    ],
+)
 WALKS = pytest.mark.parametrize(
     ("columns", "one_in"),
     [

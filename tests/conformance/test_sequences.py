@@ -10,7 +10,7 @@ import pytest
 
 from stowplan.conformance import sequences
 from stowplan.framework.runtime import registered_plugin
-from tests.conformance.compare import WALKS, differences, recorded
+from tests.conformance.compare import SHARES, WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "sequences"
 FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("*.jsonl.gz"))
@@ -56,12 +56,13 @@ def test_every_step_is_the_originals(
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 
+@SHARES
 @pytest.mark.parametrize("family", FAMILIES)
 def test_columns_that_are_kept_give_every_step_too(
-    family: str, monkeypatch: pytest.MonkeyPatch
+    family: str, one_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registered_plugin, "CACHED_NODES_MIN", ALWAYS)
-    wrong = wrong_in(family, columns=True)
+    wrong = wrong_in(family, columns=True, one_in=one_in)
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 

@@ -30,7 +30,7 @@ class Loop:
         self.port = 0
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
-        self.ready.wait(10)
+        assert self.ready.wait(240)
 
     def _run(self) -> None:
         self.loop.run_until_complete(self._serve())
@@ -43,11 +43,11 @@ class Loop:
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.done.set)
-        self.thread.join(10)
+        self.thread.join(240)
 
     def ask(self, text: bytes) -> bytes:
         """What comes back, up to the end of the headers or the end of the connection."""
-        return asyncio.run_coroutine_threadsafe(self._ask(text), self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(self._ask(text), self.loop).result(240)
 
     async def _ask(self, text: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

@@ -68,7 +68,7 @@ class Cluster:
         if tree["kind"] in ("PodGroup", "Queue"):
             # Several groups serve them.
             path = path.replace("scheduling.sigs.dev/v1alpha2", tree["apiVersion"])
-        for _ in range(50):
+        for _ in range(600):
             request = ApiRequest("POST", path, (), json.dumps(tree).encode(), JSON)
             answer = await self.api.send(request)
             if answer.status in (201, 409):
@@ -83,7 +83,7 @@ class Cluster:
             await asyncio.gather(*map(self.create, waiting[start : start + at_once]))
 
     async def get(self, path: str, **query: str) -> Any:
-        answer = await self.api.send(ApiRequest("GET", path, tuple(query.items()), timeout_s=60.0))
+        answer = await self.api.send(ApiRequest("GET", path, tuple(query.items()), timeout_s=240.0))
         assert answer.is_done, (answer.status, answer.fault, answer.body[:300])
         return json.loads(answer.body)
 
@@ -143,7 +143,7 @@ class Embedded:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        await asyncio.wait_for(_listening(process), 60)
+        await asyncio.wait_for(_listening(process), 240)
         self._drains.append(asyncio.create_task(_drained(process)))
         return process
 
@@ -181,7 +181,7 @@ async def cluster(
             yield made
         finally:
             made.process.send_signal(signal.SIGTERM)
-            await asyncio.wait_for(made.process.wait(), 60)
+            await asyncio.wait_for(made.process.wait(), 240)
             await under.stop()
 
 

@@ -236,7 +236,7 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
             await made.create_all([group, member])
             await condition(made, "g-0", text)
             path = f"/apis/{version}/namespaces/default/podgroups/g"
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(240):
                 while True:
                     status = (await made.get(path)).get("status", {})
                     conditions = [(c["reason"], c["message"]) for c in status.get("conditions", ())]
@@ -247,7 +247,7 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
             assert {("FailedScheduling", "g-0"), ("Unschedulable", "g")} <= set(await events(made))
             queue = {"apiVersion": version, "kind": "Queue", "metadata": {"name": "nowhere"}}
             await made.create(queue | {"spec": {"capability": {"cpu": 1}, "reclaimable": False}})
-            await made.until_placed(1, 60, one)
+            await made.until_placed(1, 240, one)
 
     run(steps())
 

@@ -31,7 +31,7 @@ from tests.tidy import tree
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 60))
+    asyncio.run(asyncio.wait_for(steps, 240))
 
 
 async def forever(ended: list[str], name: str) -> None:

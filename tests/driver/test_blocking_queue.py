@@ -121,7 +121,7 @@ def drive(
         time.sleep(0.001)
     queue.close()
     for worker in workers:
-        worker.join(timeout=60)
+        worker.join(timeout=240)
     assert not any(worker.is_alive() for worker in workers)
     return traffic, n_added
 
@@ -194,7 +194,7 @@ def wake_by(act: Callable[[BlockingQueue], object], queue: BlockingQueue) -> lis
     time.sleep(0.02)
     assert not got, "it should be waiting"
     act(queue)
-    thread.join(timeout=60)
+    thread.join(timeout=240)
     return got
 
 
@@ -245,7 +245,7 @@ def test_close_wakes_everybody() -> None:
     time.sleep(0.02)
     queue.close()
     for thread, got in waiting:
-        thread.join(timeout=60)
+        thread.join(timeout=240)
         assert got == ["closed"]
 
 
@@ -269,7 +269,7 @@ def test_a_waiting_thread_does_the_flushes_itself() -> None:
     assert entry is not None
     queue.add_unschedulable_if_not_present(entry)
     assert queue.pop(timeout_s=0) is None, "after an error nobody takes it early"
-    again = queue.pop(timeout_s=5)
+    again = queue.pop(timeout_s=240)
     assert again is entry
     assert again.attempts == 2
 

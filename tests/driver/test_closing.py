@@ -78,7 +78,7 @@ def left_open(steps: Callable[[str], Coroutine[Any, Any, None]], url: str) -> li
     gc.collect()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        asyncio.run(asyncio.wait_for(steps(url), 60))
+        asyncio.run(asyncio.wait_for(steps(url), 240))
         gc.collect()
     return [str(one.message) for one in caught if one.category is ResourceWarning]
 

@@ -84,14 +84,14 @@ def configured(url: str, **settings: Any) -> tuple[Configured, HTTPExtender]:
     return one, known
 
 
-def effect(extender: HTTPExtender, timeout_s: float = 5.0) -> CallExtender:
+def effect(extender: HTTPExtender, timeout_s: float = 240.0) -> CallExtender:
     body = ExtenderArgs(pod("web"), node_names=("n1", "n2"))
     return CallExtender(
         7, 1, "uid", ExtenderRequest(extender, ExtenderVerb.FILTER, body), timeout_s
     )
 
 
-async def asked(handler: Handler, timeout_s: float = 5.0, times: int = 1, **settings: Any) -> Any:
+async def asked(handler: Handler, timeout_s: float = 240.0, times: int = 1, **settings: Any) -> Any:
     async with listening(handler) as url:
         one, known = configured(url, **settings)
         calling = ExtenderClient([one])

@@ -152,7 +152,7 @@ async def _both(
             async with served(cluster) as (_, port):
                 client = await Client.to(port)
                 client.send(data)
-                await asyncio.wait_for(client.reader.read(20), 60)
+                await asyncio.wait_for(client.reader.read(20), 240)
                 received = [
                     (r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests
                 ]

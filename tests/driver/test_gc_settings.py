@@ -75,7 +75,7 @@ def test_a_scheduler_in_a_thread_leaves_the_settings_alone(on: bool) -> None:
             await asyncio.to_thread(scheduler.stop)
 
     with switched(on) as known:
-        asyncio.run(asyncio.wait_for(steps(), 60))
+        asyncio.run(asyncio.wait_for(steps(), 240))
     assert seen == [known, known]
 
 
@@ -88,7 +88,7 @@ def test_a_cluster_with_its_scheduler_leaves_the_settings_alone(tmp_path: Path) 
             running_local_cluster(options) as cluster,
             local_scheduler(cluster, on_synced=lambda: loop.call_soon_threadsafe(synced.set)),
         ):
-            await asyncio.wait_for(synced.wait(), 60)
+            await asyncio.wait_for(synced.wait(), 240)
 
     with switched(True):
         asyncio.run(steps())
@@ -123,7 +123,7 @@ def test_a_process_pauses_the_collector_until_the_cluster_is_read(
             os.kill(os.getpid(), signal.SIGTERM)
             assert await running == 0
 
-    asyncio.run(asyncio.wait_for(steps(), 60))
+    asyncio.run(asyncio.wait_for(steps(), 240))
     assert during == [False, True]
     assert gc.isenabled()
 

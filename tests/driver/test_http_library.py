@@ -74,4 +74,4 @@ def test_a_body_that_waits_for_100_continue_is_read_and_answered_once() -> None:
                 status, _, body = await client.whole()
                 assert (status, body) == (201, b"{}")
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), 240))

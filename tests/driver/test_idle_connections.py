@@ -16,7 +16,7 @@ from tests.driver.test_http_server import trusting
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scene, 30))
+    asyncio.run(asyncio.wait_for(scene, 240))
 
 
 def test_excess_connections_are_closed_when_none_is_idle() -> None:

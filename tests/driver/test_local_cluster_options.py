@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stowplan.client.requests import JSON, ApiRequest
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.local_scheduler import NAMES, leader_election_configs, local_deciders
+from tests.cli.run import Ran, run
 from tests.driver.embedded import pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
@@ -36,7 +38,7 @@ def only_two(node: NodeInfo) -> bool:
 PODS = "/api/v1/namespaces/default/pods"
 
 
-@contextmanager
+@contextlib.contextmanager
 def up(directory: Path, *arguments: str) -> Iterator[list[str]]:
     """`stowplan up` in a directory; the lines that it says until it listens."""
     command = [sys.executable, "-m", "stowplan", "up", "--port", "0", *arguments]
@@ -53,20 +55,18 @@ def up(directory: Path, *arguments: str) -> Iterator[list[str]]:
             yield output
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=240)
 
 
-def status(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stowplan", "status", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
-
-
-async def synced(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def synced(directory: Path, *arguments: str) -> Ran:
     """The status of a scheduler that has listed its cluster."""
-    async with asyncio.timeout(120):
-        while (ran := await asyncio.to_thread(status, directory, *arguments)).returncode:
-            await asyncio.sleep(0.2)
-    return ran
+    with contextlib.chdir(directory):
+        for _ in range(600):
+            ran = run("status", *arguments)
+            if ran.code == 0:
+                return ran
+            time.sleep(0.2)
+    pytest.fail(f"no status: {ran}")
 
 
 async def placed(directory: Path, scheduler: str) -> str:
@@ -90,27 +90,30 @@ def test_its_configuration_and_plugins_decide_and_its_status_is_found(tmp_path: 
     options = ("--config", "config.yaml", "--plugin", "two.py", "--node-count", "3")
     with up(tmp_path, *options) as output:
         assert any("pods without schedulerName stay pending" in line for line in output)
-        ran = asyncio.run(synced(tmp_path))
-        assert ran.stdout.startswith("first, second at https://127.0.0.1:")
+        ran = synced(tmp_path)
+        assert ran.out.startswith("first, second at https://127.0.0.1:")
         # Elsewhere it is found by the kubeconfig.
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         file = str(tmp_path / "stowplan.kubeconfig")
-        ran = asyncio.run(synced(elsewhere, "--kubeconfig", file, "-o", "json"))
-        assert json.loads(ran.stdout)["nodes"] == 3
+        ran = synced(elsewhere, "--kubeconfig", file, "-o", "json")
+        assert json.loads(ran.out)["nodes"] == 3
         assert asyncio.run(placed(tmp_path, "second")) == "node-2"
 
 
 def test_a_cluster_without_a_scheduler_has_no_status(tmp_path: Path) -> None:
     with up(tmp_path, "--no-scheduler"):
-        ran = status(tmp_path, "--kubeconfig", "stowplan.kubeconfig")
-    assert ran.returncode == 2
-    assert ran.stdout == ""
-    assert 'configmaps "stowplan-status" not found' in ran.stderr
-    assert "Traceback" not in ran.stderr
+        ran = run("status", "--kubeconfig", str(tmp_path / "stowplan.kubeconfig"))
+    assert ran.code == 2
+    assert ran.out == ""
+    assert 'configmaps "stowplan-status" not found' in ran.err
+    assert "Traceback" not in ran.err
 
 
-def test_files_that_are_wrong_are_refused_before_it_starts(tmp_path: Path) -> None:
+def test_files_that_are_wrong_are_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(CONFIG.replace("profiles", "profile"))
     for arguments, text in (
         (("--config", "nope.yaml"), "nope.yaml: no such file"),
@@ -118,13 +121,10 @@ def test_files_that_are_wrong_are_refused_before_it_starts(tmp_path: Path) -> No
         (("--plugin", "nope.py"), "nope.py"),
         (("--plugin", "nope.py", "--no-scheduler"), "--no-scheduler"),
     ):
-        command = [sys.executable, "-m", "stowplan", "up", "--port", "0", *arguments]
-        ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
-        )
-        assert ran.returncode == 2, ran
-        assert text in ran.stderr
-        assert ran.stdout == ""
+        ran = run("up", "--port", "0", *arguments)
+        assert ran.code == 2, ran
+        assert text in ran.err
+        assert ran.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 

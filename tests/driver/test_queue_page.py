@@ -19,8 +19,8 @@ def run(source: str) -> dict[str, Any]:
 
 
 def until(holds: Any) -> bool:
-    """True as soon as it holds; False when it does not within ten seconds."""
-    deadline = time.monotonic() + 10
+    """True as soon as it holds; False when it does not within four minutes."""
+    deadline = time.monotonic() + 240
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.005)
     return bool(holds())
@@ -38,7 +38,7 @@ def test_the_thread_example_respects_the_quota() -> None:
     finally:
         queue.close()
         for worker in workers:
-            worker.join(timeout=60)
+            worker.join(timeout=240)
     assert sorted(sent) == ["mail-0", "mail-1", "mail-2"]
 
 

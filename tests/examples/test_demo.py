@@ -106,7 +106,7 @@ def test_it_can_be_stopped_and_leaves_nothing(tmp_path: Path, number: signal.Sig
         if "Deployment web" in line:
             break
     process.send_signal(number)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=240)
     assert process.returncode == 130, "".join(seen) + text
     assert "Traceback" not in text
     assert left_behind(tmp_path) == []

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from stowplan.columns.array_types import Floats
 from stowplan.experiments.statistics.paired import (
@@ -39,6 +38,9 @@ def test_intervals_are_those_of_scipy(values: list[float]) -> None:
     sample = array(*values)
     if np.ptp(sample) < 1e-6:
         return
+    # Imported here: all workers read this file, and one runs it.
+    from scipy import stats
+
     expected = stats.bootstrap(
         (sample,), np.mean, n_resamples=2000, method="BCa", rng=np.random.default_rng(SEED)
     ).confidence_interval
@@ -66,6 +68,8 @@ def test_the_sign_flip_test_counts_all_signs(values: list[int]) -> None:
         abs(sum(s * v for s, v in zip(some, values, strict=True))) >= observed for some in signs
     )
     assert sign_flip_p(sample) == pytest.approx(hits / len(signs))
+    from scipy import stats
+
     expected = stats.permutation_test(
         (sample, np.zeros(len(values))),
         lambda x, y, axis: np.mean(x - y, axis=axis),

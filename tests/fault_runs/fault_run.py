@@ -429,10 +429,13 @@ def shrink_failure(failure: FaultRunFailure, config: FaultRunConfig) -> FaultRun
     return least
 
 
-def first_failure(seeds: range, config: FaultRunConfig) -> FaultRunFailure | None:
-    """The failure of the first failing seed, with a minimal schedule; None when all pass."""
+def first_failure(
+    seeds: Iterable[int], config: FaultRunConfig, *, shrinks: bool = True
+) -> FaultRunFailure | None:
+    """The failure of the first failing seed, None when all pass. shrinks: with a minimal schedule,
+    which takes many more runs."""
     for seed in seeds:
         failure = run_with_faults(seed, config)
         if failure is not None:
-            return shrink_failure(failure, config)
+            return shrink_failure(failure, config) if shrinks else failure
     return None

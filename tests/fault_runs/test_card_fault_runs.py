@@ -51,7 +51,7 @@ def test_a_scheduler_that_forgets_what_it_reserved_is_found(
     ledger: type[CardLedger | DeviceLedger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "reserve", lambda self, uid, row, cards: None)
-    assert first_failure(FOUND_WITHIN, CARD_CONFIG) is not None
+    assert first_failure(FOUND_WITHIN, CARD_CONFIG, shrinks=False) is not None
 
 
 def test_a_scheduler_that_reads_no_annotations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,10 +59,10 @@ def test_a_scheduler_that_reads_no_annotations_is_found(monkeypatch: pytest.Monk
         return self._reserved.get(pod.uid)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(CardLedger, "cards_of", of_reservation)
-    assert first_failure(FOUND_WITHIN, CARD_CONFIG) is not None
+    assert first_failure(FOUND_WITHIN, CARD_CONFIG, shrinks=False) is not None
 
 
 @pytest.mark.soak
 def test_nodes_that_admit_everything_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CardAdmission, "refusal", lambda self, pod, node: "")
-    assert first_failure(range(1500), CARD_CONFIG) is not None
+    assert first_failure(range(1500), CARD_CONFIG, shrinks=False) is not None

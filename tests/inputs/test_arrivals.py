@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import stowplan
 from stowplan.inputs.cluster_reader import Cluster
@@ -41,6 +40,8 @@ def starts(cluster: Cluster) -> np.ndarray:
 
 
 def test_a_poisson_process_has_exponential_gaps() -> None:
+    from scipy import stats
+
     times = ArrivalModel(60.0, 4000).arrival_times(np.random.default_rng(1))
     gaps = np.diff(times)
     assert gaps.mean() == pytest.approx(60.0, rel=0.05)
@@ -67,6 +68,8 @@ def test_bursts_come_together_at_the_same_rate() -> None:
 
 
 def test_run_times_are_fitted_as_scipy_does() -> None:
+    from scipy import stats
+
     rng = np.random.default_rng(4)
     for run, location, shape in (("lognormal", 600.0, 1.5), ("pareto", 60.0, 1.4)):
         random_s = ArrivalModel(1.0, 5000, run=run, location=location, shape=shape).run_times(rng)

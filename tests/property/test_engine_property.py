@@ -38,7 +38,7 @@ from tests.property.engine_twins import (
 )
 from tests.scenarios import script
 from tests.scheduler import random_walk
-from tests.soak import examples, factor
+from tests.soak import examples, factor, seeds
 
 compiled = pytest.importorskip("stowplan.columns.engine.kernels")
 
@@ -256,9 +256,16 @@ WRONG_KERNELS: dict[str, Wrong] = {
 }  # fmt: skip
 
 
-def assert_noticed(course: Course, kernels: Any, n_seeds: int = 60) -> None:
+KNOWN = {
+    "of a class asked for once ties go to the last row": (38,),
+    "terms_of_others_come_unnoticed": (53,),
+}
+"""Seeds that show a mistake that few seeds show: they are tried first."""
+
+
+def assert_noticed(name: str, course: Course, kernels: Any, n_seeds: int = 60) -> None:
     """Assert that one of the seeds shows a mistake."""
-    for seed in range(n_seeds):
+    for seed in seeds(n_seeds, *KNOWN.get(name, ())):
         try:
             same_nodes(course, kernels, seed, 12)
         except AssertionError:
@@ -269,7 +276,7 @@ def assert_noticed(course: Course, kernels: Any, n_seeds: int = 60) -> None:
 @pytest.mark.parametrize("name", WRONG_KERNELS)
 def test_wrong_kernels_are_noticed(name: str) -> None:
     course, change = WRONG_KERNELS[name]
-    assert_noticed(course, plain(change))
+    assert_noticed(name, course, plain(change))
 
 
 # Wrong variants of what is around them.
@@ -371,7 +378,7 @@ AROUND: tuple[Callable[[pytest.MonkeyPatch], Course], ...] = (
 def test_mistakes_around_the_kernels_are_noticed(
     wrong: Callable[[pytest.MonkeyPatch], Course], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_noticed(wrong(monkeypatch), compiled, 150)
+    assert_noticed(wrong.__name__, wrong(monkeypatch), compiled, 150)
 
 
 def walks(n_seeds: int, kernels: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -128,10 +129,21 @@ def test_wrong_counting_is_caught(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = [overloaded(2, 80, seed) for seed in range(3)]
-    right = [replayed(cluster, 0, counts=False)[1] for cluster in clusters]
-    assert [replayed(cluster, 0, counts=True)[1] for cluster in clusters] == right
+    right = [attempted(seed) for seed in range(3)]
     wrong(monkeypatch)
-    assert [replayed(cluster, 0, counts=True)[1] for cluster in clusters] != right
+    assert any(
+        replayed(cluster, 0, counts=True)[1] != result
+        for cluster, result in zip(clusters, right, strict=True)
+    )
+
+
+@cache
+def attempted(seed: int) -> tuple[Any, ...]:
+    """The results of attempts pod by pod, which are those of right counting."""
+    cluster = overloaded(2, 80, seed)
+    found = replayed(cluster, 0, counts=False)[1]
+    assert replayed(cluster, 0, counts=True)[1] == found
+    return found
 
 
 def test_attempts_of_an_overloaded_replay_are_few() -> None:

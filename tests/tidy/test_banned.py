@@ -50,8 +50,8 @@ def is_pure(path: PurePath) -> bool:
 def banned_calls(where: str, text: str) -> list[str]:
     return [
         f"{where}:{node.lineno}: {called}() below the driver; make it an argument or an effect"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and _is_banned(called := ast.unparse(node.func), node)
+        for node in tree.nodes(text, ast.Call)
+        if _is_banned(called := ast.unparse(node.func), node)
     ]
 
 
@@ -67,8 +67,8 @@ def bare_excepts(where: str, text: str) -> list[str]:
         return []
     return [
         f"{where}:{node.lineno}: bare except; name what is expected"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.ExceptHandler) and node.type is None
+        for node in tree.nodes(text, ast.ExceptHandler)
+        if node.type is None
     ]
 
 
@@ -83,8 +83,8 @@ def empty_names(where: str, text: str) -> list[str]:
     ]
     classes = [
         f"{where}:{node.lineno}: class {node.name} says what it does to, not what it is"
-        for node in (ast.walk(ast.parse(text)) if EMPTY_CLASS.search(text) else ())
-        if isinstance(node, ast.ClassDef) and EMPTY_CLASSES.search(node.name)
+        for node in (tree.nodes(text, ast.ClassDef) if EMPTY_CLASS.search(text) else ())
+        if EMPTY_CLASSES.search(node.name)
     ]
     return modules + classes
 
@@ -106,10 +106,8 @@ def fixed_examples(where: str, text: str) -> list[str]:
     return [
         f"{where}:{node.value.lineno}: max_examples={ast.unparse(node.value)};"
         " write examples(...) of tests/soak.py"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.keyword)
-        and node.arg == "max_examples"
-        and isinstance(node.value, ast.Constant)
+        for node in tree.nodes(text, ast.keyword)
+        if node.arg == "max_examples" and isinstance(node.value, ast.Constant)
     ]
 
 

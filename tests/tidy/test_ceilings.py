@@ -1,7 +1,6 @@
 """Ceilings: functions of at most 70 lines, files of at most 600."""
 
 import ast
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,20 +19,9 @@ IN_ONE_FILE = (
 def long_functions(where: str, text: str) -> list[str]:
     return [
         f"{where}:{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
-        for node in _statements(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := _lines(node)) > FUNCTION_LINES_MAX
+        for node in tree.nodes(text, ast.FunctionDef, ast.AsyncFunctionDef)
+        if (lines := _lines(node)) > FUNCTION_LINES_MAX
     ]
-
-
-def _statements(module: ast.Module) -> Iterator[ast.AST]:
-    """Every statement; the expressions in them are many, and hold no function of several lines."""
-    waiting: list[ast.AST] = [module]
-    while waiting:
-        inner = ast.iter_child_nodes(waiting.pop())
-        found = [n for n in inner if isinstance(n, ast.stmt | ast.excepthandler | ast.match_case)]
-        waiting += found
-        yield from found
 
 
 def _lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -72,6 +72,8 @@ CALLED_BY_LIBRARIES = {
     "get_command": "click.Group",
     "list_commands": "click.Group",
 }
+# Nodes that name something.
+NAMING = (ast.Name, ast.Attribute, ast.ImportFrom, ast.Import, ast.JoinedStr, ast.Constant)
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -91,7 +93,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 def definitions(module: str, text: str) -> Iterator[Definition]:
     """Functions, classes and constants of a module, and methods of its classes."""
-    for node in ast.parse(text).body:
+    for node in _module(text).body:
         for name in _names(node):
             yield Definition(module, "", name, *_lines(node))
         if isinstance(node, ast.ClassDef):
@@ -135,7 +137,7 @@ class Uses(msgspec.Struct):
 def uses(text: str) -> Uses:
     """What a text names and where."""
     found = Uses()
-    for node in _without_old_names(ast.parse(text)):
+    for node in _without_old_names(text):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             found.names.setdefault(node.id, []).append(node.lineno)
         elif isinstance(node, ast.Attribute):
@@ -156,17 +158,28 @@ def uses(text: str) -> Uses:
     return found
 
 
-def _without_old_names(module: ast.Module) -> Iterator[ast.AST]:
-    for node in module.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in OLD_NAMES:
-            continue
-        yield from ast.walk(node)
+def _module(text: str) -> ast.Module:
+    return next(tree.nodes(text, ast.Module))
+
+
+def _without_old_names(text: str) -> Iterator[ast.AST]:
+    left_out = {
+        id(inner)
+        for node in _module(text).body
+        if isinstance(node, ast.Assign) and _name_of(node.targets[0]) in OLD_NAMES
+        for inner in ast.walk(node)
+    }
+    return (node for node in tree.nodes(text, *NAMING) if id(node) not in left_out)
+
+
+def _name_of(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def exported(text: str) -> set[str]:
     """The names of `__all__`."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+    for node in _module(text).body:
+        if isinstance(node, ast.Assign) and _name_of(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
     return set()
 
@@ -181,6 +194,7 @@ def dead(modules: Mapping[str, str], others: Mapping[str, str], words: set[str])
     attributes = Counter(name for one in used.values() for name in one.attributes)
     strings = Counter(name for one in used.values() for name in one.strings)
     public = {name for module in PUBLIC & modules.keys() for name in exported(modules[module])}
+    users = Users(used)
     found = []
     for module, text in modules.items():
         for one in definitions(module, text):
@@ -193,7 +207,7 @@ def dead(modules: Mapping[str, str], others: Mapping[str, str], words: set[str])
                 or _elsewhere(strings, used[module].strings, one.name)
             ):
                 continue
-            if not one.owner and _is_imported(one, used):
+            if not one.owner and users.has(one):
                 continue
             found.append(one.title)
     return found
@@ -213,22 +227,42 @@ def _elsewhere(counts: Counter[str], at_home: Mapping[str, list[int]], name: str
     return counts[name] - (name in at_home) > 0
 
 
-def _is_imported(one: Definition, used: Mapping[str, Uses]) -> bool:
-    package, _, leaf = one.module.rpartition(".")
-    for name, other in used.items():
-        if name == one.module:
-            continue
-        if one.name in other.imports.get(one.module, ()):
-            return True
-        has_module = one.module in other.imports or leaf in other.imports.get(package, ())
-        if has_module and one.name in other.attributes:
-            return True
-        by_prefix = any(f"{package}." == prefix for prefix in other.prefixes)
-        if by_prefix and one.name in other.attributes:
-            return True
-        if one.name in other.strings and leaf in other.strings:
-            return True
-    return False
+class Users:
+    """Files by what they import, name in strings, and begin names of modules with."""
+
+    def __init__(self, used: Mapping[str, Uses]) -> None:
+        self._importing: dict[str, list[Uses]] = {}
+        self._in_strings: dict[str, list[Uses]] = {}
+        self._by_prefix: dict[str, list[Uses]] = {}
+        self._home = used
+        for one in used.values():
+            for table, names in (
+                (self._importing, one.imports),
+                (self._in_strings, one.strings),
+                (self._by_prefix, one.prefixes),
+            ):
+                for name in names:
+                    table.setdefault(name, []).append(one)
+
+    def has(self, one: Definition) -> bool:
+        """True when another file than its own uses a definition."""
+        package, _, leaf = one.module.rpartition(".")
+        home = self._home[one.module]
+        for other in self._importing.get(one.module, ()):
+            is_named = one.name in other.imports[one.module] or one.name in other.attributes
+            if other is not home and is_named:
+                return True
+        for other in self._importing.get(package, ()):
+            is_named = leaf in other.imports[package] and one.name in other.attributes
+            if other is not home and is_named:
+                return True
+        for other in self._by_prefix.get(f"{package}.", ()):
+            if other is not home and one.name in other.attributes:
+                return True
+        return any(
+            other is not home and leaf in other.strings
+            for other in self._in_strings.get(one.name, ())
+        )
 
 
 def _words_of_documents() -> set[str]:

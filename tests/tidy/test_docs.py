@@ -86,9 +86,12 @@ def _test_exists(file: str, function: str) -> bool:
     path = tree.ROOT / file
     if not path.is_file():
         return False
-    nodes = ast.walk(ast.parse(tree.read(path)))
-    names = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    return not function or function in names
+    return not function or function in _defined(tree.read(path))
+
+
+@cache
+def _defined(text: str) -> set[str]:
+    return {node.name for node in tree.nodes(text, ast.FunctionDef, ast.ClassDef)}
 
 
 def undocumented(names: Collection[str], text: str) -> list[str]:

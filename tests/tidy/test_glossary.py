@@ -123,17 +123,19 @@ def identifiers(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def _identifiers(text: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.lineno, node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.attr
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.alias) and node.asname:
-            yield node.lineno, node.asname
+    for defined in tree.nodes(text, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+        yield defined.lineno, defined.name
+    for name in tree.nodes(text, ast.Name):
+        if isinstance(name.ctx, ast.Store):
+            yield name.lineno, name.id
+    for attribute in tree.nodes(text, ast.Attribute):
+        if isinstance(attribute.ctx, ast.Store):
+            yield attribute.lineno, attribute.attr
+    for argument in tree.nodes(text, ast.arg):
+        yield argument.lineno, argument.arg
+    for alias in tree.nodes(text, ast.alias):
+        if alias.asname:
+            yield alias.lineno, alias.asname
 
 
 def replaced_words(where: str, text: str, exceptions: Mapping[str, str]) -> list[str]:

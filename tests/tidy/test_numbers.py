@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.tidy.tree import ROOT
+from tests.tidy.tree import ROOT, nodes, read
 
 PACKAGE = ROOT / "src" / "stowplan"
 CONVERTED = PACKAGE / "apis" / "machinery" / "strconv.py"
@@ -27,8 +27,8 @@ def bare(source: str) -> list[int]:
     """Lines that call `int`."""
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "int"
+        for node in nodes(source, ast.Call)
+        if isinstance(node.func, ast.Name) and node.func.id == "int"
     ]
 
 
@@ -36,8 +36,8 @@ def test_numbers_are_read_in_one_place() -> None:
     found = {}
     for path in sorted(file for package in CHECKED for file in (PACKAGE / package).rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if path != CONVERTED and bare(path.read_text("utf-8")):
-            found[name] = bare(path.read_text("utf-8"))
+        if path != CONVERTED and (lines := bare(read(path))):
+            found[name] = lines
     assert found.keys() == OWN_TEXTS.keys(), found
 
 

@@ -29,7 +29,7 @@ MAY_NAME_PLUGINS = {
 def named_plugins(source: str) -> list[str]:
     """The in-tree plugins that a module names: imported classes, and strings that are names."""
     found = []
-    for item in ast.walk(ast.parse(source)):
+    for item in tree.nodes(source, ast.ImportFrom, ast.Constant):
         if isinstance(item, ast.ImportFrom) and (item.module or "").startswith("stowplan.plugins"):
             found += [alias.name for alias in item.names if alias.name in CLASSES]
         elif isinstance(item, ast.Constant) and item.value in IN_TREE:

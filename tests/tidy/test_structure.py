@@ -65,10 +65,10 @@ def module_name(path: PurePath) -> str:
 def imported(text: str, modules: Iterable[str]) -> Iterator[str]:
     """Modules of `modules` that `text` imports anywhere: late and for type checking too."""
     known = set(modules)
-    for node in ast.walk(ast.parse(text)):
+    for node in tree.nodes(text, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names if name.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module in known:
+        elif node.module in known:
             for name in node.names:
                 inner = f"{node.module}.{name.name}"
                 yield inner if inner in known else node.module
@@ -118,11 +118,8 @@ def repeated_classes(texts: Mapping[str, str]) -> dict[str, list[str]]:
     """Class name to the modules that define it, for names with more than one definition."""
     places = defaultdict(list)
     for name, text in texts.items():
-        if "class " not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(name)
+        for node in tree.nodes(text, ast.ClassDef):
+            places[node.name].append(name)
     return {name: sorted(where) for name, where in sorted(places.items()) if len(where) > 1}
 
 

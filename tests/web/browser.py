@@ -49,7 +49,7 @@ class Browser:
             "Network.emulateNetworkConditions", {"offline": offline, "latency": 0, **conditions}
         )
 
-    def until(self, script: str, *arguments: Any, seconds: float = 20) -> Any:
+    def until(self, script: str, *arguments: Any, seconds: float = 240) -> Any:
         """What the script returns once that is true."""
         end = time.monotonic() + seconds
         while True:

@@ -277,7 +277,7 @@ def served(server: FakePageServer, port: int = 0) -> Iterator[int]:
     stop: list[Any] = []
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(10), "the server did not start"
+    assert ready.wait(240), "the server did not start"
     try:
         yield found[0]
     finally:

@@ -310,7 +310,9 @@ def test_what_if_is_answered_and_nothing_is_written(folder: Path) -> None:
                 api.pod(f"p{number}")
             async with looked_at(folder, api) as (server, _, session, _):
                 await api.until(lambda: all(api.placed().values()))
-                await asyncio.sleep(0.2)
+                await api.until(
+                    lambda: sum("/events" in path for _, path, _ in api.writes) >= len(api.placed())
+                )
                 n_writes, objects = len(api.writes), dict(api.objects)
                 url, headers = f"{server.url}{API}/what-if", {"Origin": server.url}
                 manifest = (
@@ -361,9 +363,12 @@ def test_without_viewers_the_scheduler_makes_no_copies(folder: Path) -> None:
                     await api.until(lambda: all(api.placed().values()))
                 assert source.n_copies > 0
                 await api.until(lambda: len(server.viewers) == 0)
-                await asyncio.sleep(0.25)
-                n_copies = source.n_copies
-                await asyncio.sleep(0.4)
+                # One may be under way yet.
+                for _ in range(20):
+                    n_copies = source.n_copies
+                    await asyncio.sleep(0.4)
+                    if source.n_copies == n_copies:
+                        break
                 assert source.n_copies == n_copies
 
     run(steps())

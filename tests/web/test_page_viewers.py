@@ -52,7 +52,7 @@ class NumberSource:
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 60))
+    asyncio.run(asyncio.wait_for(steps, 240))
 
 
 def made() -> tuple[Viewers, NumberSource]:
