@@ -5,7 +5,8 @@ import json
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
-from stowplan.apiserver.http.negotiation import PROTOBUF, PROTOBUF_MAGIC
+from stowplan.apis.protobuf.codec import MAGIC
+from stowplan.apiserver.http.negotiation import PROTOBUF
 from tests.contract.apiserver.recorded_server import RestartableCluster
 
 NOW = 1_790_000_000.0
@@ -46,7 +47,7 @@ def test_who_takes_protobuf_gets_it(
 
 @pytest.mark.parametrize("path", [f"{PODS}/p", f"{PODS}/p/status"])
 def test_a_patch_is_never_protobuf(cluster: RestartableCluster, path: str) -> None:
-    request = HttpRequest("PATCH", path, (), {"content-type": PROTOBUF}, PROTOBUF_MAGIC + b"\n\x00")
+    request = HttpRequest("PATCH", path, (), {"content-type": PROTOBUF}, MAGIC + b"\n\x00")
     assert refusal(cluster, request) == (415, PATCHES)
 
 

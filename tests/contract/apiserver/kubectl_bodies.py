@@ -1,6 +1,6 @@
 """Bodies that kubectl sent as protobuf, of which only the length was recorded.
 
-They are made again from the arguments of the command; the length tells whether they are right.
+They are made again from the arguments of the command; the length shows whether they are right.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import pytest
 from tests.contract.apiserver.kubectl_bodies import kubectl_body
 
 
-def test_the_length_tells_whether_a_body_is_right() -> None:
+def test_the_length_shows_whether_a_body_is_right() -> None:
     """The lengths are recorded ones."""
     assert kubectl_body(["create", "sa", "sa1"], "x", {}, 53)
     assert kubectl_body(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from stowplan.apis.machinery.strconv import atoi
 from stowplan.apis.protobuf import field_numbers
 from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
 from stowplan.apis.schema.type_notation import TypeTables
@@ -60,7 +61,7 @@ class MessageTypes:
         made, number, left = [], 0, dict(fields)
         for text in line or fields:
             at, _, name = text.rpartition(":")
-            number = int(at) if at else number + 1
+            number = atoi(at) if at else number + 1
             if name.startswith("+"):
                 inner = self._inline(shape, name[1:], fields)
                 made.append(MessageField(number, None, inner))

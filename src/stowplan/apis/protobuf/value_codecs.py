@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stowplan.apis.machinery.strconv import atoi
 from stowplan.apis.protobuf.wire_format import (
     Payload,
     WireError,
@@ -23,7 +24,7 @@ from stowplan.apis.protobuf.wire_format import (
     varint_field,
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
 
 
 class ValueCodec(NamedTuple):
@@ -75,8 +76,8 @@ def _time_message(value: str | None) -> bytes:
     if value is None:
         return b""
     whole, _, fraction = value.rstrip("Z").partition(".")
-    seconds = int((datetime.fromisoformat(whole).replace(tzinfo=UTC) - _EPOCH).total_seconds())
-    nanos = int(fraction.ljust(9, "0")) if fraction else 0
+    seconds = (datetime.fromisoformat(whole).replace(tzinfo=UTC) - _EPOCH) // _SECOND
+    nanos = atoi(fraction.ljust(9, "0")) if fraction else 0
     return varint_field(1, seconds) + varint_field(2, nanos)
 
 
@@ -106,12 +107,11 @@ def _year_padded(at: datetime) -> str:
 
 
 def _int_or_string(value: str | int) -> bytes:
-    is_text = isinstance(value, str)
-    number, text = (0, value) if is_text else (value, "")
-    return b"".join((
-        varint_field(1, int(is_text)), varint_field(2, int(number)),
-        bytes_field(3, str(text).encode()),
-    ))  # fmt: skip
+    if isinstance(value, str):
+        kind, number, text = 1, 0, value
+    else:
+        kind, number, text = 0, value, ""
+    return varint_field(1, kind) + varint_field(2, number) + bytes_field(3, text.encode())
 
 
 def _from_int_or_string(payload: Payload) -> str | int:
@@ -138,7 +138,7 @@ def _from_raw_json(payload: Payload) -> Any:
 
 TEXT = ValueCodec(False, lambda value: value.encode(), as_text)
 NUMBER = ValueCodec(True, lambda value: value, as_number)
-BOOL = ValueCodec(True, int, lambda payload: bool(as_number(payload)))
+BOOL = ValueCodec(True, lambda value: 1 if value else 0, lambda payload: bool(as_number(payload)))
 SCALARS: dict[str, ValueCodec] = {
     "int32": NUMBER,
     "int64": NUMBER,

@@ -24,7 +24,6 @@ SUPPORTED_MEDIA_TEXT = ", ".join(BODY_MEDIA)
 STREAM_MEDIA_TEXT = (
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 )
-PROTOBUF_MAGIC = b"k8s\x00"
 
 
 class ResponseForm(msgspec.Struct, frozen=True):
