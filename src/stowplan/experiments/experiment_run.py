@@ -149,8 +149,8 @@ def experiment(
     runs that are there already are not run again. traces: folder in which trace files are looked
     for. only: KEY=VALUE, any value of a key and all keys. The others: see `ExperimentSettings`. A
     failing run stops no other and is in `ExperimentResult.failures`. Raises InputError, ConfigError
-    and ContractError for bad input before anything runs, and ExperimentStoreError where results
-    cannot be written.
+    and ContractError for bad input before anything runs, and ExperimentStopped where results
+    cannot be written (its subclass ExperimentStoreError) or a Dask scheduler is lost.
     """
     conditions = tuple(fail_if)
     settings = ExperimentSettings(
@@ -204,7 +204,7 @@ def run_experiment_plan(
     settings: ExperimentSettings,
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
-    """Execute what is missing, and gather; raises InputError and ExperimentStoreError."""
+    """Execute what is missing, and gather; raises InputError and ExperimentStopped."""
     # Before the runs: a mistake should not cost them.
     own = prepared.tasks[0].measures if prepared.tasks else ()
     policies = list(dict.fromkeys(task.cell.policy for task in prepared.tasks))
