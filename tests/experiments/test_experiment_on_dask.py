@@ -34,6 +34,12 @@ def score_plugin(name: str) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take long to answer."""
+    monkeypatch.setattr(dask_executor, "CONNECT_S", 120.0)
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The scheduler of a cluster with two workers, threads of this process."""

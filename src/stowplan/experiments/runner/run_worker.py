@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -36,14 +35,11 @@ from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
 from stowplan.insight.autoscaling.autoscale_config import read_autoscale
-from stowplan.insight.pod_placement import Placement
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 from stowplan.simulation.results.summary import sha256
 from stowplan.simulation.simulate import SUMMARY, Simulation, as_json, simulate
 from stowplan.simulation.simulate_jobs import JobSimulation, is_for_sessions, simulate_jobs
 
-_PLUGIN_RAISED = re.compile(r"(plugin|priority) '[^']*': .* raised ")
-"""Messages of `framework.plugin_calls` and `framework.runtime.prioritize_nodes`."""
 KEPT_WORKLOADS = 2
 """Inputs that a worker keeps; runs of a workload follow each other."""
 
@@ -127,20 +123,14 @@ def _version_text(found: Mapping[str, str]) -> str:
 
 def _simulated(task: RunTask) -> tuple[dict[str, bytes], dict[str, float | None]]:
     found = _simulate(task)
-    _check_plugins(found.placements)
+    if isinstance(found, Simulation) and found.plugin_failure:
+        # A scheduler only refuses the pod; here its figures would be compared as those of others.
+        raise ContractError(found.plugin_failure)
     labels = {one.path: one.label for one in _files_of(task)}
     summary = found.summary
     for name in ("inputs", "plugins"):
         summary[name] = {labels.get(path, path): sha for path, sha in summary[name].items()}
     return found.files(), measures_of_simulation(found, task.measures)
-
-
-def _check_plugins(placements: Iterable[Placement]) -> None:
-    """Raise ContractError where a plugin raised: its figures would be compared as those of others.
-    A scheduler only refuses the pod."""
-    for one in placements:
-        if not one.node and _PLUGIN_RAISED.match(one.message):
-            raise ContractError(one.message)
 
 
 def _files_of(task: RunTask) -> list[NamedFile]:
