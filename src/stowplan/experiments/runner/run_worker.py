@@ -5,16 +5,18 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
+from stowplan.assembly.plugin_files import installed_code
 from stowplan.experiments.gpu_sharing.arrived_load import columns_text
 from stowplan.experiments.gpu_sharing.experiment import fill, measures_by_column
 from stowplan.experiments.gpu_sharing.openb_workload import OpenBWorkload, workload_of
 from stowplan.experiments.plan.option_values import replay_options
 from stowplan.experiments.plan.plan_file import GPU_SHARING, REPLAY
-from stowplan.experiments.plan.plan_inputs import NamedFile, RunTask, versions
+from stowplan.experiments.plan.plan_inputs import NamedFile, PolicySource, RunTask, versions
 from stowplan.experiments.results_summary import (
     ARRIVED_LOAD,
     arrived_load_of,
@@ -103,15 +105,38 @@ def run_files(task: RunTask) -> dict[str, bytes]:
 
 def _check_inputs(task: RunTask) -> None:
     """Raise RuntimeError where this machine has other versions than the client, or files of the
-    policy have changed since: the key of the run stands for what they were."""
+    policy and measures have changed since: the key of the run stands for what they were."""
     if versions() != task.identity["versions"]:
         own, wanted = (_version_text(one) for one in (versions(), task.identity["versions"]))
         raise RuntimeError(f"versions differ: the worker has {own}, the client {wanted}")
     policy = task.policy
     more = () if task.autoscale is None else (task.autoscale,)
-    for one in (*policy.config, *policy.plugins, *policy.extenders, *more):
+    for one in (*policy.files, *task.measure_files, *more):
         if sha256(read_bytes(one.path)) != one.sha256:
             raise RuntimeError(f"{one.label}: changed since the experiment was started")
+    wanted = policy.distributions | task.measure_distributions
+    own = {name: _version_of(name) for name in wanted}
+    if own != wanted:
+        got, expected = _version_text(own), _version_text(wanted)
+        raise RuntimeError(f"versions differ: the worker has {got}, the client {expected}")
+    if policy.installed:
+        _check_installed(policy)
+
+
+def _check_installed(policy: PolicySource) -> None:
+    """Raise RuntimeError for installed plugins that are others than those of the client."""
+    found = {one.name: one for text in policy.config_texts for one in installed_code(text)}
+    for plugin in policy.installed:
+        if found.get(plugin.name) != plugin:
+            owner = _version_text(plugin.distributions)
+            raise RuntimeError(f"plugin {plugin.name!r} of {owner}: the worker has another one")
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _version_text(found: Mapping[str, str]) -> str:
