@@ -52,13 +52,15 @@ class NamedFile(msgspec.Struct, frozen=True):
 
 
 class WorkloadSource(msgspec.Struct, frozen=True):
-    """Where a worker has a workload from. openb: the workload of that trace, "" for other files."""
+    """Where a worker has a workload from. openb: the workload of that trace, "" for other files.
+    trace_format: "" to recognise it."""
 
     name: str
     files: tuple[NamedFile, ...] = ()
     paths: tuple[str, ...] = ()
     openb: str = ""
     generated: GeneratedSize | None = None
+    trace_format: str = ""
 
 
 class PolicySource(msgspec.Struct, frozen=True):
@@ -236,7 +238,7 @@ class PlanInputs:
             for leaf in map(Path, files_below(path)):
                 inner = "" if leaf == Path(path) else f"/{leaf.relative_to(path)}"
                 named.append(self._hashed(f"{name.rstrip('/')}{inner}", leaf))
-        return WorkloadSource(given.name, tuple(named), paths)
+        return WorkloadSource(given.name, tuple(named), paths, trace_format=given.trace_format)
 
     def _policy(self, given: PlanPolicy) -> PolicySource:
         inline = "" if given.configuration is None else canonical(given.configuration).decode()
@@ -324,6 +326,8 @@ def _workload_identity(source: WorkloadSource) -> dict[str, Any]:
         found["generated"] = {"nodes": source.generated.nodes, "pods": source.generated.pods}
     if source.openb:
         found["openb"] = source.openb
+    if source.trace_format:
+        found["trace_format"] = source.trace_format
     return found | {"inputs": _digests_of(source.files)}
 
 

@@ -202,7 +202,8 @@ def _cluster(task: RunTask, *, keep_manifests: bool) -> Cluster:
         return generate_workload(generated.nodes, generated.pods, task.cell.seed)
     # The digests are part of what is kept: a file that has changed is read again.
     digests = tuple(one.sha256 for one in task.workload.files)
-    return _read_cluster(task.workload.paths, digests, keep_manifests)
+    workload = task.workload
+    return _read_cluster(workload.paths, digests, keep_manifests, workload.trace_format)
 
 
 @lru_cache(KEPT_WORKLOADS)
@@ -210,8 +211,9 @@ def _read_cluster(
     paths: tuple[str, ...],
     digests: tuple[str, ...],
     keep_manifests: bool,
+    trace_format: str,
 ) -> Cluster:
-    cluster = read_cluster(paths, keep_manifests=keep_manifests)
+    cluster = read_cluster(paths, keep_manifests=keep_manifests, trace_format=trace_format)
     if sorted(cluster.inputs.values()) != sorted(digests):
         raise RuntimeError(f"{', '.join(paths)}: changed since the experiment began")
     return cluster
