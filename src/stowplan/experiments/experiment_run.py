@@ -75,19 +75,10 @@ class ExperimentResult(msgspec.Struct):
         return f"ExperimentResult({done:,} of {count_of(len(self.runs), 'run')} in {self.folder})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: what differs, means of the compared measures, and failed runs."""
-        results = [] if self.comparison is None else self.comparison.results
-        means = [
-            (one.setting, measure.measure, one.policy, f"{measure.mean_b:g}", f"{measure.mean_a:g}")
-            for one in results
-            for measure in one.measures
-        ]
-        return html_summary(
-            repr(self),
-            html_table(("Workload", "Verdict"), ((one.setting, one.verdict) for one in results)),
-            html_table(("Workload", "Measure", "Policy", "Mean", "Baseline"), means),
-            html_table(("Run", "Error"), self.failures.items()),
-        )
+        """For notebooks: what differs, by how much, and failed runs."""
+        parts = () if self.comparison is None else self.comparison.html_parts()
+        failures = html_table(("Run", "Error"), self.failures.items())
+        return html_summary(repr(self), *parts, failures)
 
     def to_frame(self, library: str = "") -> Any:
         """The measures as a DataFrame of pandas or polars, one row per run and measure."""
