@@ -19,7 +19,18 @@ from stowplan.web.svg import svg_of
 
 IMAGES = Path(__file__).parents[1] / "images"
 MARGIN = 10
-DRAWN = ("svg", ".grid", ".rule", ".line", ".band", ".bar", ".interval", ".dot", ".whisker")
+DRAWN = (
+    "svg",
+    ".grid",
+    ".rule",
+    ".line",
+    ".band",
+    ".bar",
+    ".interval",
+    ".dot",
+    ".whisker",
+    ".cursor",
+)
 """Beginnings of the rules of the report's style sheet that charts need."""
 FIGURES: dict[str, dict[str, str]] = {
     "packing": {"load": "Allocation of GPU cards", "fragments": "gpu_cards."},
