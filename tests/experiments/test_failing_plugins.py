@@ -89,7 +89,7 @@ def small_replay(plugin: str) -> Any:
     return simulate(generate_workload(2, 8, 0), plugins=[plugin], replay=replay)
 
 
-def test_the_last_messages_of_pods_do_not_tell_of_it(tmp_path: Path) -> None:
+def test_the_last_messages_of_pods_have_nothing_of_it(tmp_path: Path) -> None:
     found = small_replay(write(tmp_path, ONCE.format(kind="filter", answer="True")))
     assert not any("raised" in one.message for one in found.placements)
     assert found.plugin_failure.startswith("plugin 'flaky': filter of pod ")

@@ -24,7 +24,7 @@ def plan_of(workload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_dump_is_replayed_where_the_plan_says_so(tmp_path: Path) -> None:
+def test_a_dump_is_replayed_as_the_plan_names_it(tmp_path: Path) -> None:
     file = tmp_path / "dump.json"
     file.write_text(samples.DUMP)
     named = plan_of({"files": "dump.json", "traceFormat": "kubectl"})

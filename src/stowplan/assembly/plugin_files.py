@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from stowplan.assembly.python_files import code_of, run_file
+from stowplan.assembly.python_files import code_of, read_source, run_file
 from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.extension_points import points_of, public_methods, suggest_method
@@ -156,9 +155,9 @@ def installed_code(text: str) -> tuple[InstalledPlugin, ...]:
         module = sys.modules[_loaded(entry).__module__]
         file = str(module.__file__)
         code = code_of(file, module.__package__ or "")
-        digest = sha256(Path(file).read_bytes())
+        digest = sha256(read_source(file))
         for name, path in code.files.items():
-            digest.update(name.encode() + Path(path).read_bytes())
+            digest.update(name.encode() + read_source(path))
         own = {} if entry.dist is None else {entry.dist.name: entry.dist.version}
         distributions = dict(sorted((own | dict(code.distributions)).items()))
         found.append(InstalledPlugin(entry.name, digest.hexdigest(), distributions))

@@ -15,8 +15,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import NamedTuple
 
@@ -46,7 +45,7 @@ def run_file(path: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ContractError(f"{path}: not a Python file: expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    beside = str(path).rpartition("/")[0] or "."
+    beside = _folder_of(str(path))
     _forget_helpers(beside)
     known = set(sys.modules)
     sys.modules[name] = module
@@ -72,9 +71,8 @@ def run_file(path: str) -> ModuleType:
 def _forget_helpers(beside: str) -> None:
     """Unload the helpers of earlier files if one has changed, or is not that of this folder."""
     for name, (file, digest) in _helpers.items():
-        there = Path(beside, *name.split("."))
-        places = (there.with_suffix(".py"), there / "__init__.py")
-        is_other = any(one.is_file() and str(one.resolve()) != file for one in places)
+        spec = PathFinder.find_spec(name, [beside]) if "." not in name else None
+        is_other = spec is not None and _file_of(spec) not in ("", file)
         if is_other or _digest(file) != digest:
             break
     else:
@@ -95,9 +93,14 @@ def _remember_helpers(known: set[str]) -> None:
 
 def _digest(file: str) -> str:
     try:
-        return sha256(Path(file).read_bytes()).hexdigest()
+        return sha256(read_source(file)).hexdigest()
     except OSError:
         return ""
+
+
+def read_source(file: str) -> bytes:
+    """The content of a module's file; raises OSError."""
+    return SourceFileLoader("", file).get_data(file)
 
 
 def _line_in(path: str, failure: BaseException) -> str:
@@ -126,7 +129,7 @@ def code_of(path: str, package: str = "") -> PythonCode:
     its top-level package count as not installed. Raises ContractError for a file that cannot be
     read.
     """
-    beside = str(Path(path).parent)
+    beside = _folder_of(path)
     own = package.partition(".")[0]
     files: dict[str, str] = {}
     installed: set[str] = set()
@@ -139,7 +142,7 @@ def code_of(path: str, package: str = "") -> PythonCode:
                 continue
             spec = _spec_of(name, beside)
             found = _file_of(spec)
-            if spec is None or not found or found == str(Path(path).resolve()):
+            if spec is None or not found or found == path:
                 continue
             if top != own and not is_own_code(found):
                 installed.add(top)
@@ -154,23 +157,26 @@ def code_of(path: str, package: str = "") -> PythonCode:
 def is_own_code(file: str) -> bool:
     """True for a file of neither the standard library, nor an installed distribution, nor
     Stowplan."""
-    place = Path(file)
-    if any(folder in place.parts for folder in INSTALLED_FOLDERS):
+    if any(f"/{folder}/" in file for folder in INSTALLED_FOLDERS):
         return False
-    return not any(place.is_relative_to(root) for root in _foreign_roots())
+    return not file.startswith(_foreign_roots())
 
 
 @lru_cache(1)
-def _foreign_roots() -> tuple[Path, ...]:
+def _foreign_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    library = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib")]
-    return (*library, Path(__file__).resolve().parents[1])
+    own = _folder_of(_folder_of(__file__))
+    return (f"{paths['stdlib']}/", f"{paths['platstdlib']}/", f"{own}/")
+
+
+def _folder_of(file: str) -> str:
+    return file.rpartition("/")[0] or "."
 
 
 def _imported_names(file: str, package: str) -> Iterator[str]:
     """Modules that a file names in import statements, with their packages, anywhere in it."""
     try:
-        tree = ast.parse(Path(file).read_bytes(), file)
+        tree = ast.parse(read_source(file), file)
     except (OSError, SyntaxError, ValueError) as problem:
         raise ContractError(f"{file}: {_error_text(problem)}") from None
     for node in ast.walk(tree):
@@ -211,7 +217,7 @@ def _file_of(spec: ModuleSpec | None) -> str:
     """The file of a module, "" if it has none."""
     if spec is None or not spec.has_location or not spec.origin:
         return ""
-    return str(Path(spec.origin).resolve())
+    return spec.origin
 
 
 def _versions_of(modules: set[str]) -> dict[str, str]:

@@ -114,10 +114,10 @@ def _check_inputs(task: RunTask) -> None:
     for one in (*policy.files, *task.measure_files, *more):
         if sha256(read_bytes(one.path)) != one.sha256:
             raise RuntimeError(f"{one.label}: changed since the experiment was started")
-    wanted = policy.distributions | task.measure_distributions
-    own = {name: _version_of(name) for name in wanted}
-    if own != wanted:
-        got, expected = _version_text(own), _version_text(wanted)
+    imported = policy.distributions | task.measure_distributions
+    here = {name: _version_of(name) for name in imported}
+    if here != imported:
+        got, expected = _version_text(here), _version_text(imported)
         raise RuntimeError(f"versions differ: the worker has {got}, the client {expected}")
     if policy.installed:
         _check_installed(policy)
