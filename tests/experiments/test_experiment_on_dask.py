@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +143,24 @@ def test_a_task_that_a_worker_cannot_begin_fails_alone() -> None:
     killed.set_exception(MemoryError("tried 4 times"))
     found = dask_executor._outcome_of("k", killed, module)
     assert found.error == "its worker died: tried 4 times"
+
+
+def test_threads_of_a_worker_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[str] = []
+    most: list[int] = []
+
+    def run(task: Any) -> Any:
+        running.append(task)
+        # Gives other threads the chance to begin.
+        time.sleep(0.01)
+        most.append(len(running))
+        running.remove(task)
+        return task
+
+    monkeypatch.setattr(dask_executor, "run_task", run)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(dask_executor.run_alone, "abcd")) == list("abcd")
+    assert most == [1, 1, 1, 1]
 
 
 class StubClient:
