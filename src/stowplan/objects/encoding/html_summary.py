@@ -71,13 +71,15 @@ class NamedInterval(NamedTuple):
 def html_intervals(intervals: Iterable[NamedInterval], label: str) -> str:
     """A line per interval around a common zero, with its ends as text; "" for none. The first
     `ROWS_MAX` are drawn. label: what the numbers are, for readers of the page's text."""
-    shown = list(intervals)[:ROWS_MAX]
-    if not shown:
+    estimates = list(intervals)[:ROWS_MAX]
+    if not estimates:
         return ""
-    reach = max((abs(end) for one in shown for end in (one.low, one.high, one.value)), default=0.0)
+    reach = max(
+        (abs(end) for one in estimates for end in (one.low, one.high, one.value)), default=0.0
+    )
     middle, half = NAME_WIDTH + BAR_WIDTH / 2, BAR_WIDTH / 2 / (reach or 1.0)
     shapes = []
-    for place, one in enumerate(shown):
+    for place, one in enumerate(estimates):
         y = place * (BAR_HEIGHT + 8) + 8
         low, value, high = (middle + half * end for end in (one.low, one.value, one.high))
         fill = "#2f7fb5" if one.is_sure else "none"
@@ -88,7 +90,7 @@ def html_intervals(intervals: Iterable[NamedInterval], label: str) -> str:
             f'<text x="{NAME_WIDTH + BAR_WIDTH + 10}" y="{y + 4}">'
             f"{one.value:+.1%} ({one.low:+.1%} to {one.high:+.1%})</text>"
         )
-    height = len(shown) * (BAR_HEIGHT + 8)
+    height = len(estimates) * (BAR_HEIGHT + 8)
     zero = f'<line x1="{middle}" x2="{middle}" y1="0" y2="{height}" stroke="#8886" />'
     return (
         f'<svg width="680" height="{height}" role="img" aria-label="{escape(label)}" '
