@@ -26,6 +26,18 @@ pytestmark = pytest.mark.filterwarnings("default")
 SMALL = {**PLAN, "options": {"sampleEvery": "12h"}, "seeds": 1}
 
 
+CLUSTER = """
+import sys
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False,
+                           dashboard_address=None, protocol="tcp://", host="127.0.0.1")
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
 def score_plugin(name: str) -> dict[str, Any]:
     """A configuration with this score plugin."""
     return {
@@ -43,17 +55,15 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The scheduler of a cluster with two workers, threads of this process."""
-    distributed = pytest.importorskip("distributed", reason="stowplan[dask] is not installed")
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=False,
-        dashboard_address=None,
-        protocol="tcp://",
-        host="127.0.0.1",
+    """The scheduler of a cluster in a process of its own, which ends with its input."""
+    pytest.importorskip("distributed", reason="stowplan[dask] is not installed")
+    command = [sys.executable, "-c", CLUSTER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as cluster:
-        yield cluster.scheduler_address
+        assert cluster.stdout is not None
+        yield cluster.stdout.readline().strip()
+        cluster.kill()
 
 
 def test_a_dask_cluster_gives_the_same_bytes(address: str, tmp_path: Path) -> None:
@@ -78,16 +88,6 @@ def test_a_failing_run_on_dask_is_reported(address: str, tmp_path: Path) -> None
     assert "no score today" in next(iter(found.failures.values()))
 
 
-CLUSTER = """
-import sys
-from distributed import LocalCluster
-
-if __name__ == "__main__":
-    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False,
-                           dashboard_address=None, protocol="tcp://", host="127.0.0.1")
-    print(cluster.scheduler_address, flush=True)
-    sys.stdin.read()
-"""
 WAITING = """
 import time
 from pathlib import Path
