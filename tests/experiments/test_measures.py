@@ -234,7 +234,7 @@ def test_own_measures(tmp_path: Path) -> None:
         ("own.py:wrong", "unknown function 'wrong'"),
         ("own.py:pods", "a name that no measure of the table has"),
         ("absent.py:f", "no such file"),
-        ("bad.py:f", "bad.py: SyntaxError"),
+        ("bad.py:f", "bad.py:1: SyntaxError"),
     ],
 )
 def test_own_measures_that_cannot_be_used(

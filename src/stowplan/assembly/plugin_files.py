@@ -8,16 +8,16 @@ classes with a `name` that derive from `batch.SessionPlugin` or `batch.SessionAc
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+from stowplan.assembly.python_files import code_of, read_source, run_file
 from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.extension_points import points_of, public_methods, suggest_method
@@ -123,10 +123,45 @@ def installed_plugins(text: str) -> tuple[type[Any], ...]:
     Others are not imported, so a broken distribution affects only its users. Raises ContractError
     if a named plugin cannot be loaded.
     """
+    return tuple(map(_loaded, _named_entries(text)))
+
+
+def _named_entries(text: str) -> list[importlib.metadata.EntryPoint]:
+    """Entry points whose name occurs in `text`, by name."""
     entries = _entries(tuple(sys.path)) if text else ()
     # A distribution that is on the path twice is found twice; the first one counts.
     named = {entry.name: entry for entry in reversed(entries) if _mentions(text, entry.name)}
-    return tuple(_loaded(named[name]) for name in sorted(named))
+    return [named[name] for name in sorted(named)]
+
+
+class InstalledPlugin(NamedTuple):
+    """An installed plugin that a configuration names. code: SHA-256 of its file and of those of its
+    package that it imports. distributions: its own and those of what it imports -> version."""
+
+    name: str
+    code: str
+    distributions: dict[str, str]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What it is made of."""
+        return {"code": self.code, "distributions": self.distributions}
+
+
+def installed_code(text: str) -> tuple[InstalledPlugin, ...]:
+    """What the installed plugins whose names occur in `text` are made of; raises ContractError."""
+    found = []
+    for entry in _named_entries(text):
+        module = sys.modules[_loaded(entry).__module__]
+        file = str(module.__file__)
+        code = code_of(file, module.__package__ or "")
+        digest = sha256(read_source(file))
+        for name, path in code.files.items():
+            digest.update(name.encode() + read_source(path))
+        own = {} if entry.dist is None else {entry.dist.name: entry.dist.version}
+        distributions = dict(sorted((own | dict(code.distributions)).items()))
+        found.append(InstalledPlugin(entry.name, digest.hexdigest(), distributions))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4)
@@ -161,42 +196,3 @@ def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
     if name != entry.name:
         raise ContractError(f"{where}: invalid plugin name: {name!r}: expected {entry.name!r}")
     return plugin
-
-
-def run_file(path: str) -> ModuleType:
-    """Run a Python file and return its module; raises ContractError if that fails."""
-    name = "stowplan_plugin_" + "".join(c if c.isalnum() else "_" for c in path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ContractError(f"{path}: not a Python file: expected a name that ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    # A file may import modules beside it, as a script may.
-    beside = str(path).rpartition("/")[0] or "."
-    sys.path.insert(0, beside)
-    try:
-        spec.loader.exec_module(module)
-    # A user's file may raise anything; the error names the line.
-    except (Exception, SystemExit) as failure:
-        del sys.modules[name]
-        where = f"{path}{_line_in(spec.origin or path, failure)}"
-        raise ContractError(f"{where}: {_error_text(failure)}") from failure
-    finally:
-        sys.path.remove(beside)
-    return module
-
-
-def _line_in(path: str, failure: BaseException) -> str:
-    if isinstance(failure, SyntaxError):
-        return f":{failure.lineno}"
-    lines = [f.lineno for f in traceback.extract_tb(failure.__traceback__) if f.filename == path]
-    return f":{lines[-1]}" if lines else ""
-
-
-def _error_text(failure: BaseException) -> str:
-    if isinstance(failure, OSError):
-        return f"cannot read the file: {failure.strerror}"
-    if isinstance(failure, ContractError):
-        return str(failure)
-    text = failure.msg if isinstance(failure, SyntaxError) else str(failure)
-    return f"{type(failure).__name__}: {text}"

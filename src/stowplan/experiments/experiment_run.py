@@ -75,19 +75,10 @@ class ExperimentResult(msgspec.Struct):
         return f"ExperimentResult({done:,} of {count_of(len(self.runs), 'run')} in {self.folder})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: what differs, means of the compared measures, and failed runs."""
-        results = [] if self.comparison is None else self.comparison.results
-        means = [
-            (one.setting, measure.measure, one.policy, f"{measure.mean_b:g}", f"{measure.mean_a:g}")
-            for one in results
-            for measure in one.measures
-        ]
-        return html_summary(
-            repr(self),
-            html_table(("Workload", "Verdict"), ((one.setting, one.verdict) for one in results)),
-            html_table(("Workload", "Measure", "Policy", "Mean", "Baseline"), means),
-            html_table(("Run", "Error"), self.failures.items()),
-        )
+        """For notebooks: what differs, by how much, and failed runs."""
+        parts = () if self.comparison is None else self.comparison.html_parts()
+        failures = html_table(("Run", "Error"), self.failures.items())
+        return html_summary(repr(self), *parts, failures)
 
     def to_frame(self, library: str = "") -> Any:
         """The measures as a DataFrame of pandas or polars, one row per run and measure."""
@@ -149,8 +140,8 @@ def experiment(
     runs that are there already are not run again. traces: folder in which trace files are looked
     for. only: KEY=VALUE, any value of a key and all keys. The others: see `ExperimentSettings`. A
     failing run stops no other and is in `ExperimentResult.failures`. Raises InputError, ConfigError
-    and ContractError for bad input before anything runs, and ExperimentStoreError where results
-    cannot be written.
+    and ContractError for bad input before anything runs, and ExperimentStopped where results
+    cannot be written (its subclass ExperimentStoreError) or a Dask scheduler is lost.
     """
     conditions = tuple(fail_if)
     settings = ExperimentSettings(
@@ -204,7 +195,7 @@ def run_experiment_plan(
     settings: ExperimentSettings,
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
-    """Execute what is missing, and gather; raises InputError and ExperimentStoreError."""
+    """Execute what is missing, and gather; raises InputError and ExperimentStopped."""
     # Before the runs: a mistake should not cost them.
     own = prepared.tasks[0].measures if prepared.tasks else ()
     policies = list(dict.fromkeys(task.cell.policy for task in prepared.tasks))

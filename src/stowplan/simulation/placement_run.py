@@ -57,6 +57,7 @@ class PlacementRun:
         # Unschedulable pods of the current batch, by key.
         self._refused: dict[str, Placement] = {}
         self._is_batch = False
+        self.on_effects: Callable[[list[Effect]], None] = lambda effects: None
         self._direct_bind_check = DirectBindCheck(scheduler)
         self.instance = SchedulerInstance(
             "scheduler",
@@ -157,6 +158,7 @@ class PlacementRun:
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
+        self.on_effects(effects)
         if self._is_batch:
             # Before a binding is delivered, which might move them to the active queue.
             for key in self._refused:

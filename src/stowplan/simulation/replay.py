@@ -120,6 +120,7 @@ class Replay:
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
         self.fault = ""
+        self.on_effects: Callable[[list[Effect]], None] = lambda effects: None
         self.not_created: dict[str, str] = dict(cluster.not_created)
         self.disrupted = 0
         self.rejections: list[str] = []
@@ -276,6 +277,7 @@ class Replay:
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
+        self.on_effects(effects)
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
                 self.refusals += 1

@@ -45,7 +45,7 @@ from stowplan.insight.gpu_fragmentation import (
 )
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_owners import owners_of
-from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
+from stowplan.insight.pod_placement import Placement, frame_of
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
@@ -68,6 +68,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
 from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
+from stowplan.simulation.plugin_watch import PluginWatch
 from stowplan.simulation.pod_explanation import (
     explain_after_replay,
     explained_pod,
@@ -126,7 +127,8 @@ class Simulation(msgspec.Struct):
     node, as CSV. failures: pods without a node, by owner and
     reason. explanation: of the pod named by `explain`. node_events: what an
     autoscaler did. objects: for measures; None for a result that was read from files.
-    node_use: nodes over the run, for reports.
+    node_use: nodes over the run, for reports. plugin_failure: how an out-of-tree plugin or extender
+    first broke its contract, "" if none did; not written to files.
     """
 
     placements: list[Placement]
@@ -138,6 +140,7 @@ class Simulation(msgspec.Struct):
     node_events: tuple[NodeEvent, ...] = ()
     objects: SimulatedObjects | None = None
     node_use: NodeUse | None = None
+    plugin_failure: str = ""
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -300,7 +303,8 @@ def _filled(
     scheduler = deciders.scheduler(rng=rng, options=FILL_OPTIONS, engine=engine)
     how.record(deciders, scheduler, "simulate", engine)
     fill = PlacementRun(cluster, scheduler)
-    warnings = _warnings_of(scheduler)
+    watch = PluginWatch(scheduler)
+    fill.on_effects = watch.observe
     answering = extender_factory.of(fill.instance)
     explanation = None
     if explain:
@@ -313,8 +317,9 @@ def _filled(
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    summary |= extender_summary(answering) | _found(warnings, answering)
+    summary |= extender_summary(answering) | _plugin_figures(watch, answering)
     found = Simulation(placements, summary, explanation=explanation)
+    found.plugin_failure = watch.failure or next(iter(answering.warnings), "")
     found.objects = _objects_of(cluster, cluster.pending())
     pods = pod_table(cluster.pending(), cluster.objects)
     found.node_use = use_of_fill(placements, pods, scheduler.cache.nodes)
@@ -367,8 +372,9 @@ def _replayed(
     options_of = SchedulerOptions(counts_repeats=counts)
     scheduler = deciders.scheduler(rng=rng, options=options_of, engine=engine)
     how.record(deciders, scheduler, "simulate --replay", engine)
-    warnings = _warnings_of(scheduler)
+    watch = PluginWatch(scheduler)
     run = replay_of(cluster, deciders, scheduler, how)
+    run.on_effects = watch.observe
     answering = extender_factory.of(run.instance)
     meter = _meter(cluster, deciders.configuration)
     series = TimeSeries(PodSizes(cluster.pending()), meter)
@@ -387,7 +393,7 @@ def _replayed(
     summary |= (
         replay_summary(run, series, options)
         | extender_summary(answering)
-        | _found(warnings, answering)
+        | _plugin_figures(watch, answering)
     )
     _add_notes(summary, run)
     known = (pod_history.pod for pod_history in run.pod_histories.values())
@@ -399,6 +405,7 @@ def _replayed(
         if explanation is None:
             summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
+    found.plugin_failure = watch.failure or next(iter(answering.warnings), "")
     found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
     found.objects = _objects_of(cluster, [pod_history.pod for pod_history in arrived])
     found.node_use = sampler.result([one.pod for one in arrived], cluster.objects)
@@ -494,19 +501,8 @@ def autoscaler_frameworks(deciders: Deciders, cluster: Cluster) -> dict[str, Fra
     return {**dict.fromkeys(names, next(iter(built.values()))), **built}
 
 
-def _warnings_of(scheduler: Scheduler) -> list[str]:
-    """The list to which sampled checks of out-of-tree plugins add their warnings."""
-    frameworks = frameworks_of(scheduler).values()
-    if all(member.in_tree for one in frameworks for member in one.members.values()):
-        return []
-    # Imported here: slow to import, and few simulations have out-of-tree plugins.
-    from stowplan.simulation.plugin_sampling import PluginSampler
-
-    return PluginSampler(frameworks).warnings
-
-
-def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]:
-    every = [*warnings, *answering.warnings]
+def _plugin_figures(watch: PluginWatch, answering: SimulatedExtenders) -> dict[str, Any]:
+    every = [*watch.warnings, *answering.warnings]
     return {"warnings": every} if every else {}
 
 

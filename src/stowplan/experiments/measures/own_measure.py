@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import math
 import numbers
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from stowplan.assembly.python_files import run_file
 from stowplan.experiments.measures.measure_table import MEASURES, Measure, Value, Values
 from stowplan.experiments.measures.run_result import RunResult
-from stowplan.framework.problems import did_you_mean
+from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.input_error import InputError
 
@@ -31,9 +28,10 @@ def own_measure(source: str) -> Measure:
     file, colon, name = source.rpartition(":")
     if not colon or not file or not name.isidentifier():
         raise InputError("measure", "", repr(source), "FILE.py:FUNCTION")
-    function = getattr(_module(file), name, None)
+    module = _module(file)
+    function = getattr(module, name, None)
     if not callable(function):
-        functions = [one for one, value in vars(_module(file)).items() if callable(value)]
+        functions = [one for one, value in vars(module).items() if callable(value)]
         hint = did_you_mean(name, functions)
         wanted = "a function of the file" + (f" ({hint})" if hint else "")
         raise InputError(file, "", f"unknown function {name!r}", wanted)
@@ -71,18 +69,9 @@ def _number(source: str, value: object) -> Value:
 
 
 def _module(file: str) -> ModuleType:
-    """The module of a file, loaded once as long as its content is the same."""
-    content = read_bytes(file)
-    name = f"stowplan_measures_{hashlib.sha256(content).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, Path(file))
-    if spec is None or spec.loader is None:
-        raise InputError(file, "", "not a Python file", "FILE.py:FUNCTION")
-    module = importlib.util.module_from_spec(spec)
+    """The module of a file; it is run each time, so that a run leaves nothing to the next."""
+    read_bytes(file)
     try:
-        spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, TypeError, ValueError, AttributeError) as problem:
-        raise InputError.at(file, "", f"{type(problem).__name__}: {problem}") from problem
-    sys.modules[name] = module
-    return module
+        return run_file(file)
+    except ContractError as problem:
+        raise InputError.at("measure", "", problem) from problem

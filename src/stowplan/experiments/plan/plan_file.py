@@ -24,6 +24,7 @@ from stowplan.config.strict_decoder import INVALID, Problems, child_path, decode
 from stowplan.experiments.gpu_sharing.openb_workload import WORKLOADS
 from stowplan.experiments.plan.option_values import OPTIONS, OptionValue
 from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.traces.trace_formats import FORMATS
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 
 API_VERSION, KIND = "stowplan.dev/experiment/v1", "Experiment"
@@ -50,12 +51,13 @@ class GeneratedSize(msgspec.Struct, frozen=True, rename="camel"):
 
 class PlanWorkload(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster with its pods. Exactly one of files, openb (a workload of the OpenB trace) and
-    generated."""
+    generated. trace_format: of files, "" to recognise it; see `trace_formats.FORMATS`."""
 
     name: str = ""
     files: tuple[str, ...] | str = ()
     openb: str = ""
     generated: GeneratedSize | None = None
+    trace_format: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -212,6 +214,13 @@ class _Entries:
         given = [bool(entry.paths), bool(entry.openb), entry.generated is not None]
         if sum(given) != 1:
             self.problems.add(path, f"{sum(given)} of them", "one of files, openb and generated")
+            return None
+        if entry.trace_format and not entry.paths:
+            got = repr(entry.trace_format)
+            self.problems.add(f"{path}.traceFormat", got, "nothing: it is for files")
+            return None
+        if entry.trace_format and entry.trace_format not in FORMATS:
+            self._refuse(f"{path}.traceFormat", entry.trace_format, tuple(FORMATS))
             return None
         if entry.openb and entry.openb not in WORKLOADS:
             self._refuse(f"{path}.openb", entry.openb, WORKLOADS)

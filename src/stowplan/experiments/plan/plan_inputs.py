@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import numpy as np
 from stowplan._version import __version__
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.extenders import extenders_of
+from stowplan.assembly.plugin_files import InstalledPlugin, installed_code
+from stowplan.assembly.python_files import PythonCode, code_of
 from stowplan.experiments.gpu_sharing.openb_workload import NODES_FILE, PODS_FILES
 from stowplan.experiments.measures.own_measure import own_measure
 from stowplan.experiments.plan.plan_file import (
@@ -25,7 +29,7 @@ from stowplan.experiments.plan.plan_file import (
     PlanWorkload,
 )
 from stowplan.experiments.plan.run_matrix import Cell
-from stowplan.inputs.files import files_below, read_bytes
+from stowplan.inputs.files import files_below, read_bytes, read_text
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import plugin_classes
 from stowplan.insight.autoscaling.autoscale_config import read_autoscale
@@ -48,17 +52,23 @@ class NamedFile(msgspec.Struct, frozen=True):
 
 
 class WorkloadSource(msgspec.Struct, frozen=True):
-    """Where a worker has a workload from. openb: the workload of that trace, "" for other files."""
+    """Where a worker has a workload from. openb: the workload of that trace, "" for other files.
+    trace_format: "" to recognise it."""
 
     name: str
     files: tuple[NamedFile, ...] = ()
     paths: tuple[str, ...] = ()
     openb: str = ""
     generated: GeneratedSize | None = None
+    trace_format: str = ""
 
 
 class PolicySource(msgspec.Struct, frozen=True):
-    """Where a worker has a policy from. inline: JSON text of a configuration inside the plan."""
+    """Where a worker has a policy from. inline: JSON text of a configuration inside the plan.
+
+    helpers: modules that its Python files import. distributions: installed ones that they import ->
+    version. installed: plugins that its configuration names.
+    """
 
     name: str
     config: tuple[NamedFile, ...] = ()
@@ -68,6 +78,19 @@ class PolicySource(msgspec.Struct, frozen=True):
     profile: str | None = None
     compat: str = ""
     gpu_share: str = ""
+    helpers: tuple[NamedFile, ...] = ()
+    distributions: dict[str, str] = {}
+    installed: tuple[InstalledPlugin, ...] = ()
+
+    @property
+    def files(self) -> tuple[NamedFile, ...]:
+        """All files that it is made of."""
+        return (*self.config, *self.plugins, *self.extenders, *self.helpers)
+
+    @property
+    def config_texts(self) -> list[str]:
+        """Its configurations; raises InputError."""
+        return [self.inline] if self.inline else [read_text(one.path) for one in self.config]
 
     def deciders(self) -> Deciders:
         """The configuration; raises InputError, ConfigError and ContractError."""
@@ -80,7 +103,8 @@ class PolicySource(msgspec.Struct, frozen=True):
 
 class RunTask(msgspec.Struct, frozen=True):
     """All that a worker needs for a run. key: names its folder. identity: what the key is made of;
-    nothing in it depends on the machine."""
+    nothing in it depends on the machine. measures, measure_files: own measures, and their files
+    with the modules that these import."""
 
     key: str
     cell: Cell
@@ -91,6 +115,8 @@ class RunTask(msgspec.Struct, frozen=True):
     command: str
     autoscale: NamedFile | None = None
     measures: tuple[str, ...] = ()
+    measure_files: tuple[NamedFile, ...] = ()
+    measure_distributions: dict[str, str] = {}
 
 
 class PlanInputs:
@@ -103,7 +129,8 @@ class PlanInputs:
         self._digests: dict[str, str] = {}
         self.measures: tuple[str, ...] = ()
         """Own measures with the paths of this machine; filled by `tasks`."""
-        self._measures_identity: dict[str, str] = {}
+        self._measure_files: dict[str, NamedFile] = {}
+        self._measure_distributions: dict[str, str] = {}
 
     def tasks(self, cells: Sequence[Cell]) -> list[RunTask]:
         """The tasks of runs; raises InputError, ConfigError and ContractError for what cannot be
@@ -118,9 +145,8 @@ class PlanInputs:
         policies = {
             one.name: self._policy(one) for one in self.plan.policies if one.name in asked_policies
         }
-        for policy in policies.values():
-            if self.plan.mode != GPU_SHARING:
-                check_policy(policy)
+        if self.plan.mode != GPU_SHARING:
+            policies = {name: self._checked(policy) for name, policy in policies.items()}
         self._read_measures()
         return [self._task(cell, workloads, policies) for cell in cells]
 
@@ -133,8 +159,34 @@ class PlanInputs:
             found.append(source if path is None else f"{path}:{function}")
             own_measure(found[-1])
             if path is not None:
-                self._measures_identity[source] = self._hashed(source, path).sha256
+                self._measure_files[source] = self._hashed(source, path)
+                code = code_of(str(path))
+                for helper in self._helpers(source, code):
+                    self._measure_files[helper.label] = helper
+                self._measure_distributions |= code.distributions
         self.measures = tuple(found)
+
+    def _checked(self, policy: PolicySource) -> PolicySource:
+        """The policy with the code that its files have loaded; raises InputError, ConfigError and
+        ContractError for one that cannot be used."""
+        check_policy(policy)
+        helpers: list[NamedFile] = []
+        distributions: dict[str, str] = {}
+        for file in (*policy.plugins, *policy.extenders):
+            code = code_of(file.path)
+            helpers += self._helpers(file.label, code)
+            distributions |= code.distributions
+        installed = tuple(plugin for text in policy.config_texts for plugin in installed_code(text))
+        return msgspec.structs.replace(
+            policy,
+            helpers=tuple(helpers),
+            distributions=dict(sorted(distributions.items())),
+            installed=installed,
+        )
+
+    def _helpers(self, label: str, code: PythonCode) -> list[NamedFile]:
+        """Imported modules; their labels have no paths of this machine."""
+        return [self._hashed(f"{label}: {name}", Path(path)) for name, path in code.files.items()]
 
     def _task(
         self,
@@ -154,8 +206,10 @@ class PlanInputs:
         }
         if autoscale is not None:
             identity["autoscale"] = {autoscale.label: autoscale.sha256}
-        if self._measures_identity:
-            identity["measures"] = self._measures_identity
+        if self._measure_files:
+            identity["measures"] = _digests_of(self._measure_files.values())
+            if self._measure_distributions:
+                identity["measure_distributions"] = self._measure_distributions
         return RunTask(
             key_of(identity),
             cell,
@@ -166,6 +220,8 @@ class PlanInputs:
             _command(Path(self.plan.source).name, cell),
             autoscale,
             self.measures,
+            tuple(self._measure_files.values()),
+            self._measure_distributions,
         )
 
     def _workload(self, given: PlanWorkload) -> WorkloadSource:
@@ -182,7 +238,7 @@ class PlanInputs:
             for leaf in map(Path, files_below(path)):
                 inner = "" if leaf == Path(path) else f"/{leaf.relative_to(path)}"
                 named.append(self._hashed(f"{name.rstrip('/')}{inner}", leaf))
-        return WorkloadSource(given.name, tuple(named), paths)
+        return WorkloadSource(given.name, tuple(named), paths, trace_format=given.trace_format)
 
     def _policy(self, given: PlanPolicy) -> PolicySource:
         inline = "" if given.configuration is None else canonical(given.configuration).decode()
@@ -254,7 +310,14 @@ def versions() -> dict[str, str]:
         "stowplan": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "numba": _numba_version(),
     }
+
+
+@lru_cache(1)
+def _numba_version() -> str:
+    """Without importing it, which takes long."""
+    return version("numba")
 
 
 def _workload_identity(source: WorkloadSource) -> dict[str, Any]:
@@ -263,12 +326,14 @@ def _workload_identity(source: WorkloadSource) -> dict[str, Any]:
         found["generated"] = {"nodes": source.generated.nodes, "pods": source.generated.pods}
     if source.openb:
         found["openb"] = source.openb
+    if source.trace_format:
+        found["trace_format"] = source.trace_format
     return found | {"inputs": _digests_of(source.files)}
 
 
 def _policy_identity(source: PolicySource) -> dict[str, Any]:
     found: dict[str, Any] = {"name": source.name}
-    for field in ("config", "plugins", "extenders"):
+    for field in ("config", "plugins", "extenders", "helpers"):
         files = getattr(source, field)
         if files:
             found[field] = _digests_of(files)
@@ -277,6 +342,10 @@ def _policy_identity(source: PolicySource) -> dict[str, Any]:
     for field in ("profile", "compat", "gpu_share"):
         if getattr(source, field):
             found[field] = getattr(source, field)
+    if source.distributions:
+        found["distributions"] = source.distributions
+    if source.installed:
+        found["installed"] = {one.name: one.identity for one in source.installed}
     return found
 
 

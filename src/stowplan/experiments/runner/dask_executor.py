@@ -6,13 +6,18 @@ result files, which the client writes.
 
 from __future__ import annotations
 
+import logging
 import queue
 import re
-from collections.abc import Callable, Sequence
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from stowplan.experiments.experiment_stopped import ExperimentStopped
 from stowplan.experiments.plan.plan_inputs import RunTask, versions
 from stowplan.experiments.runner.run_worker import RunOutcome, run_task
 from stowplan.inputs.input_error import InputError
@@ -20,9 +25,12 @@ from stowplan.inputs.input_error import InputError
 DASK = "--dask"
 CONNECT_S, WORKERS_S = 10.0, 60.0
 """How long to wait for the scheduler, and for the first worker."""
+CHECK_S = 5.0
+"""While no run ends the connection is looked at so often."""
 PORT_MAX = 65535
 RETRIES = 1
 """Of a run whose worker died."""
+_ONE_RUN = threading.Lock()
 
 
 _ADDRESS = re.compile(r"(?:[a-z]+://)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})/?")
@@ -37,12 +45,41 @@ def run_on_dask(
     """Run tasks, and call on_outcome in this thread for each that ended.
 
     Raises InputError where Dask is not installed, the scheduler does not answer, or the workers
-    have other versions.
+    have other versions; DaskSchedulerLost where it ends meanwhile.
     """
     check_dask_settings(address, timeout_s)
     distributed = _distributed()
+    with _quiet_client():
+        client = _connected(address, distributed)
+        with client:
+            check_workers(client, address, distributed)
+            _run(client, tasks, on_outcome, address, distributed)
+
+
+class DaskSchedulerLost(ExperimentStopped):
+    """The scheduler ended, or was restarted and forgot the runs, before all had ended."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"{DASK}: {address}: the Dask scheduler was lost")
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """Without what Dask's client logs: a traceback for each lost connection, which is reported."""
+    logger = logging.getLogger("distributed.client")
+    # Importing distributed sets its own level.
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
     try:
-        client = distributed.Client(
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _connected(address: str, distributed: Any) -> Any:
+    """A client of the scheduler; raises InputError."""
+    try:
+        return distributed.Client(
             address, timeout=CONNECT_S, set_as_default=False, direct_to_workers=False
         )
     # A version of another protocol ends the connection in several ways.
@@ -51,9 +88,6 @@ def run_on_dask(
         own = f"dask.distributed {distributed.__version__}"
         wanted = f"the address of a running one, such as tcp://HOST:8786; this is {own}"
         raise InputError(DASK, address, got, wanted) from None
-    with client:
-        check_workers(client, address, distributed)
-        _run(client, tasks, on_outcome, distributed)
 
 
 def check_dask_settings(address: str, timeout_s: float | None) -> None:
@@ -103,6 +137,7 @@ def _run(
     client: Any,
     tasks: Sequence[RunTask],
     on_outcome: Callable[[RunOutcome], None],
+    address: str,
     distributed: Any,
 ) -> None:
     ended: queue.SimpleQueue[tuple[str, Future[RunOutcome]]] = queue.SimpleQueue()
@@ -110,23 +145,52 @@ def _run(
     executor = client.get_executor(retries=RETRIES, pure=False)
     try:
         for task in tasks:
-            future = executor.submit(run_task, task)
+            _check_connection(client, address)
+            future = executor.submit(run_alone, task)
             waiting[task.key] = future
             future.add_done_callback(lambda done, key=task.key: ended.put((key, done)))
         while waiting:
-            key, future = ended.get()
+            try:
+                key, future = ended.get(timeout=CHECK_S)
+            except queue.Empty:
+                _check_connection(client, address)
+                continue
             # The result is freed on the cluster with the last reference.
             del waiting[key]
-            try:
-                outcome = future.result()
-            except distributed.KilledWorker as problem:
-                outcome = RunOutcome(key, f"its worker died: {_one_line(problem)}")
-            on_outcome(outcome)
-            del future, outcome
+            if future.cancelled():
+                # A lost connection, and a cluster that is restarted, cancel all tasks.
+                raise DaskSchedulerLost(address)
+            on_outcome(_outcome_of(key, future, distributed))
+            del future
     finally:
         for future in waiting.values():
             future.cancel()
         executor.shutdown(wait=False)
+
+
+def run_alone(task: RunTask) -> RunOutcome:
+    """`run_task`, one at a time in a process: a run loads plugins as modules and compiles kernels,
+    which threads share."""
+    with _ONE_RUN:
+        return run_task(task)
+
+
+def _check_connection(client: Any, address: str) -> None:
+    """Raise DaskSchedulerLost without a connection: the client drops the tasks of a lost one."""
+    if client.status != "running":
+        raise DaskSchedulerLost(address)
+
+
+def _outcome_of(key: str, future: Future[RunOutcome], distributed: Any) -> RunOutcome:
+    """How a run that was not cancelled ended."""
+    problem = future.exception()
+    if problem is None:
+        return future.result()
+    if isinstance(problem, distributed.KilledWorker):
+        return RunOutcome(key, f"its worker died: {_one_line(problem)}")
+    # A worker that joined later, for one, and cannot import what the task needs.
+    text = f"{type(problem).__name__}: {_one_line(problem)}"
+    return RunOutcome(key, text, "".join(traceback.format_exception(problem)))
 
 
 def _one_line(problem: BaseException) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
+from stowplan.assembly.plugin_files import installed_code
 from stowplan.experiments.gpu_sharing.arrived_load import columns_text
 from stowplan.experiments.gpu_sharing.experiment import fill, measures_by_column
 from stowplan.experiments.gpu_sharing.openb_workload import OpenBWorkload, workload_of
 from stowplan.experiments.plan.option_values import replay_options
 from stowplan.experiments.plan.plan_file import GPU_SHARING, REPLAY
-from stowplan.experiments.plan.plan_inputs import NamedFile, RunTask, versions
+from stowplan.experiments.plan.plan_inputs import NamedFile, PolicySource, RunTask, versions
 from stowplan.experiments.results_summary import (
     ARRIVED_LOAD,
     arrived_load_of,
@@ -36,14 +37,11 @@ from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
 from stowplan.insight.autoscaling.autoscale_config import read_autoscale
-from stowplan.insight.pod_placement import Placement
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 from stowplan.simulation.results.summary import sha256
 from stowplan.simulation.simulate import SUMMARY, Simulation, as_json, simulate
 from stowplan.simulation.simulate_jobs import JobSimulation, is_for_sessions, simulate_jobs
 
-_PLUGIN_RAISED = re.compile(r"(plugin|priority) '[^']*': .* raised ")
-"""Messages of `framework.plugin_calls` and `framework.runtime.prioritize_nodes`."""
 KEPT_WORKLOADS = 2
 """Inputs that a worker keeps; runs of a workload follow each other."""
 
@@ -107,15 +105,38 @@ def run_files(task: RunTask) -> dict[str, bytes]:
 
 def _check_inputs(task: RunTask) -> None:
     """Raise RuntimeError where this machine has other versions than the client, or files of the
-    policy have changed since: the key of the run stands for what they were."""
+    policy and measures have changed since: the key of the run stands for what they were."""
     if versions() != task.identity["versions"]:
         own, wanted = (_version_text(one) for one in (versions(), task.identity["versions"]))
         raise RuntimeError(f"versions differ: the worker has {own}, the client {wanted}")
     policy = task.policy
     more = () if task.autoscale is None else (task.autoscale,)
-    for one in (*policy.config, *policy.plugins, *policy.extenders, *more):
+    for one in (*policy.files, *task.measure_files, *more):
         if sha256(read_bytes(one.path)) != one.sha256:
             raise RuntimeError(f"{one.label}: changed since the experiment was started")
+    imported = policy.distributions | task.measure_distributions
+    here = {name: _version_of(name) for name in imported}
+    if here != imported:
+        got, expected = _version_text(here), _version_text(imported)
+        raise RuntimeError(f"versions differ: the worker has {got}, the client {expected}")
+    if policy.installed:
+        _check_installed(policy)
+
+
+def _check_installed(policy: PolicySource) -> None:
+    """Raise RuntimeError for installed plugins that are others than those of the client."""
+    found = {one.name: one for text in policy.config_texts for one in installed_code(text)}
+    for plugin in policy.installed:
+        if found.get(plugin.name) != plugin:
+            owner = _version_text(plugin.distributions)
+            raise RuntimeError(f"plugin {plugin.name!r} of {owner}: the worker has another one")
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _version_text(found: Mapping[str, str]) -> str:
@@ -127,20 +148,14 @@ def _version_text(found: Mapping[str, str]) -> str:
 
 def _simulated(task: RunTask) -> tuple[dict[str, bytes], dict[str, float | None]]:
     found = _simulate(task)
-    _check_plugins(found.placements)
+    if isinstance(found, Simulation) and found.plugin_failure:
+        # A scheduler only refuses the pod; here its figures would be compared as those of others.
+        raise ContractError(found.plugin_failure)
     labels = {one.path: one.label for one in _files_of(task)}
     summary = found.summary
     for name in ("inputs", "plugins"):
         summary[name] = {labels.get(path, path): sha for path, sha in summary[name].items()}
     return found.files(), measures_of_simulation(found, task.measures)
-
-
-def _check_plugins(placements: Iterable[Placement]) -> None:
-    """Raise ContractError where a plugin raised: its figures would be compared as those of others.
-    A scheduler only refuses the pod."""
-    for one in placements:
-        if not one.node and _PLUGIN_RAISED.match(one.message):
-            raise ContractError(one.message)
 
 
 def _files_of(task: RunTask) -> list[NamedFile]:
@@ -187,7 +202,8 @@ def _cluster(task: RunTask, *, keep_manifests: bool) -> Cluster:
         return generate_workload(generated.nodes, generated.pods, task.cell.seed)
     # The digests are part of what is kept: a file that has changed is read again.
     digests = tuple(one.sha256 for one in task.workload.files)
-    return _read_cluster(task.workload.paths, digests, keep_manifests)
+    workload = task.workload
+    return _read_cluster(workload.paths, digests, keep_manifests, workload.trace_format)
 
 
 @lru_cache(KEPT_WORKLOADS)
@@ -195,8 +211,9 @@ def _read_cluster(
     paths: tuple[str, ...],
     digests: tuple[str, ...],
     keep_manifests: bool,
+    trace_format: str,
 ) -> Cluster:
-    cluster = read_cluster(paths, keep_manifests=keep_manifests)
+    cluster = read_cluster(paths, keep_manifests=keep_manifests, trace_format=trace_format)
     if sorted(cluster.inputs.values()) != sorted(digests):
         raise RuntimeError(f"{', '.join(paths)}: changed since the experiment began")
     return cluster

@@ -22,6 +22,13 @@ from stowplan.experiments.statistics.paired_comparison import (
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import (
+    NamedInterval,
+    html_intervals,
+    html_summary,
+    html_table,
+    html_text,
+)
 
 OWN_COLUMNS = ("policy", "workload", "seed", "measure", "value")
 COMPARISON = "comparison.json"
@@ -84,6 +91,33 @@ class ExperimentComparison(msgspec.Struct, rename="camel"):
             lines.append(f"{one.setting}: {one.verdict}")
             lines += [f"  note: {note}" for note in one.notes]
         return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"ExperimentComparison({', '.join(self.policies)}; baseline {self.baseline})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what differs, and by how much."""
+        return html_summary(repr(self), *self.html_parts())
+
+    def html_parts(self) -> tuple[str, ...]:
+        """Verdicts, means, and relative differences with their intervals."""
+        verdicts = [(one.setting, one.verdict) for one in self.results]
+        means, intervals = [], []
+        for one in self.results:
+            for each in one.measures:
+                mean_b, mean_a = f"{each.mean_b:g}", f"{each.mean_a:g}"
+                means.append((one.setting, each.measure, one.policy, mean_b, mean_a))
+                value, low, high = each.relative, each.relative_low, each.relative_high
+                if value is not None and low is not None and high is not None:
+                    name = f"{each.measure}: {one.policy}"
+                    intervals.append(NamedInterval(name, value, low, high, each.is_different))
+        label = f"Differences from {self.baseline} with intervals"
+        return (
+            html_table(("Workload", "Verdict"), verdicts),
+            html_table(("Workload", "Measure", "Policy", "Mean", "Baseline"), means),
+            html_intervals(intervals, label),
+            *map(html_text, self.notes),
+        )
 
     def to_json(self) -> bytes:
         """The content of `comparison.json`."""

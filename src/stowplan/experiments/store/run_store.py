@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from stowplan.experiments.experiment_stopped import ExperimentStopped
 from stowplan.inputs.input_error import InputError
 from stowplan.simulation.results.result_files import check_directory
 
@@ -21,7 +22,7 @@ RUN_FILE, MEASURES_FILE, COLUMNS_FILE = "run.json", "measures.json", "arrived_lo
 _LOCK = ".lock"
 
 
-class ExperimentStoreError(RuntimeError):
+class ExperimentStoreError(ExperimentStopped):
     """The folder of the experiment cannot be written: a full disk, or no permission."""
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.assembly.plugin_files import run_file
+from stowplan.assembly.python_files import run_file
 from stowplan.framework import ContractError
 from stowplan.framework.plugin_calls import failure_location, narrow_parameters, parameters_of
 from stowplan.framework.problems import did_you_mean

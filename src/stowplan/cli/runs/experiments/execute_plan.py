@@ -20,7 +20,7 @@ from stowplan.experiments.experiment_run import (
     prepare_experiment,
     run_experiment_plan,
 )
-from stowplan.experiments.store.run_store import ExperimentStoreError
+from stowplan.experiments.experiment_stopped import ExperimentStopped
 from stowplan.inputs.counts import count_of
 
 FAILED = 1
@@ -62,7 +62,7 @@ def execute_plan(request: ExperimentRequest) -> int:
     try:
         with _interrupted_by_sigterm(), experiment_progress() as on_progress:
             result = run_experiment_plan(prepared, request.out, settings, on_progress)
-    except ExperimentStoreError as problem:
+    except ExperimentStopped as problem:
         text = f"{problem}; finished runs are kept, and the same command goes on from there"
         raise CommandFailed(text) from None
     _print(result, request.out)
