@@ -45,7 +45,7 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.deciders.kernel_terms import KernelTerm
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import Plugin, PodWarning
 from stowplan.objects.devices.gpu_cards import (
     ASSUME_TIMES,
     COUNT_KEY,
@@ -85,15 +85,24 @@ from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATI
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
     SEVERAL,
+    UNKNOWN_CARDS,
     DeviceAttempt,
     attempt_of,
-    counted_twice,
     device_attempt,
     refusal,
     requests_of,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_links import LINKS_KEY
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
+    has_nodes_by_milli,
+    holds_unknown_cards,
+    mixed_column,
+    mixed_problem,
+    requests_counted_gpus,
+    unknown_cards_column,
+)
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.gpu_share.missing_cards import missing_cards
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
     gpu_score,
@@ -267,8 +276,10 @@ class GpuShare:
         if attempt is None:
             return NO_STATE
         request = attempt.request
-        if attempt.devices.is_mixed(node):
+        if mixed_problem(node.node):
             return DEVICE_REFUSALS[SEVERAL]
+        if holds_unknown_cards(node):
+            return DEVICE_REFUSALS[UNKNOWN_CARDS]
         if fits_distinct_cards(attempt.ledger.state(node), request):
             return OK
         _, n_cards, model = gpu_node_of(node)
@@ -292,7 +303,9 @@ class GpuShare:
             has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
             codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
             fits = fits_distinct_cards_column(cards, request)
-            return np.where(attempt.devices.mixed(some), SEVERAL, np.where(fits, FITS, codes))
+            unknown_cards = unknown_cards_column(nodes)[some]
+            found = np.where(unknown_cards, UNKNOWN_CARDS, np.where(fits, FITS, codes))
+            return np.where(mixed_column(nodes)[some], SEVERAL, found)
 
         return self._kept_column("filter", request, nodes, rows, evaluate)
 
@@ -388,6 +401,8 @@ class GpuShare:
         devices = attempt_of(pod, snapshot, self._conventions)
         if not devices.is_count or devices.has_devices().any() or request_problem(pod):
             return None
+        if _may_mix(pod, snapshot.nodes):
+            return None
         attempt = self._state(pod, snapshot)
         request = attempt.request
         if request.prescribed is not None:
@@ -481,6 +496,7 @@ class GpuShare:
         request = (
             gpu_request_of(PodInfo.of(pod)),
             request_problem(pod),
+            requests_counted_gpus(pod),
             *requests_of(pod, self._conventions).values(),
         )
         return (*request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
@@ -493,8 +509,11 @@ class GpuShare:
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return []
-        if attempt.devices.is_mixed(node):
-            return [counted_twice(attempt.devices.ledger.report(node, attempt.devices.conventions))]
+        problem = mixed_problem(node.node)
+        if problem:
+            return [problem]
+        if holds_unknown_cards(node):
+            return ["gpu cards: pods on the node have GPUs that the kubelet has chosen"]
         request, cards = attempt.request, attempt.ledger.state(node)
         model = f" of {request.models}" if request.models else ""
         left = ", ".join(map(str, cards.left)) or "none"
@@ -503,12 +522,26 @@ class GpuShare:
             f"left{f' of {cards.model}' if cards.model else ''}: {left}"
         ]
 
+    def node_updated(self, before: Node, after: Node, pods: Sequence[Pod]) -> Sequence[PodWarning]:
+        """Cards that are missing under the pods."""
+        return tuple(missing_cards(before, after, pods, self._conventions))
+
 
 def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
     # Of every convention: a pod that frees what no one counts wakes others for nothing.
     devices = requests_of(old, tuple(CONVENTIONS.values()))
-    freed = bool(devices) or gpu_request_of(PodInfo.of(old)).milli > 0
+    is_counted = requests_counted_gpus(old)
+    freed = bool(devices) or is_counted or gpu_request_of(PodInfo.of(old)).milli > 0
     return queueing_hint(is_assigned_or_nominated(old) and freed)
+
+
+def _may_mix(pod: Pod, nodes: NodeTable) -> bool:
+    """True where some node may refuse the pod for how other pods have got its GPUs."""
+    if not has_nodes_by_milli(nodes):
+        return False
+    if requests_counted_gpus(pod):
+        return True
+    return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
 
 
 def _has_links(nodes: NodeTable) -> bool:
