@@ -128,8 +128,8 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
             if isinstance(args, GpuShareArgs) and KAI in args.conventions:
                 path = f"profiles[{number}].pluginConfig[{name}].args.conventions"
                 wanted = (
-                    "others on a live cluster, where the kubelet chooses the card and no reservation "
-                    "pod finds out which one; simulate, what-if, `run --dry-run` and up have it"
+                    "others on a live cluster, where the kubelet chooses the card and no "
+                    "reservation pod finds out which one; allowed in simulate, up and dry runs"
                 )
                 problems.append(Problem(path, f'"{KAI}"', wanted))
     return ConfigError(source, problems) if problems else None

@@ -157,7 +157,6 @@ class CardAdmission:
         wanted = NODE_ANNOTATIONS.get(convention.name)
         shares, request = convention.shares(pod), convention.request(pod)
         is_for = pod.metadata.annotations.get(wanted, "") if wanted is not None else node
-        is_served = shares is not None and request is not None
         count = 0 if request is None else request.count
         has_devices = shares is not None and is_for == node and sum(map(len, shares)) == count
         if not has_devices and convention.name == kai_fractions.CONVENTION.name:

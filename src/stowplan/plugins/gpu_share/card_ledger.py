@@ -108,8 +108,11 @@ def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]
 
 
 class CardLedger(TableWatcher):
-    """The cards of one node table, kept as its pods change, in dry runs as well. inventories: by
-    plugin, their `GpuCardInventory`."""
+    """The cards of one node table, kept as its pods change, in dry runs as well.
+
+    inventories: by plugin, their `GpuCardInventory`. chosen: by uid, the cards that a session has
+    chosen for pods that are about to be bound.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
@@ -118,6 +121,7 @@ class CardLedger(TableWatcher):
         self._nodes: list[Node | None] = []
         self._assumed_rows: dict[int, int] = {}
         self._reserved: dict[str, tuple[int, ...]] = {}
+        self.chosen: dict[str, tuple[int, ...]] = {}
         self._marks = -1, -1
         self.inventories: dict[object, Any] = {}
 
@@ -128,6 +132,11 @@ class CardLedger(TableWatcher):
         if request.milli <= 0:
             return ()
         return self._reserved.get(pod.uid, request.prescribed)
+
+    def remember(self, uid: str) -> None:
+        """Keep the reservation of a pod as a choice for its binding."""
+        if uid in self._reserved:
+            self.chosen[uid] = self._reserved[uid]
 
     def reserve(self, uid: str, row: int, cards: tuple[int, ...]) -> None:
         """Give cards to a pod that is assumed on a row."""

@@ -82,6 +82,7 @@ from stowplan.plugins.gpu_share.card_ledger import (
     request_problem,
 )
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
+from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
     SEVERAL,
@@ -436,7 +437,11 @@ class GpuShare:
             return self.REFUSALS[NO_SUCH_CARDS]
         info = attempt.nodes.info(row)
         left = attempt.ledger.state(info, pod.uid)
-        cards = self._chosen(pod, info.node, left, attempt.request)
+        cards = attempt.ledger.chosen.get(pod.uid)
+        if cards is None or any(
+            card >= len(left.left) or left.left[card] < attempt.request.milli for card in cards
+        ):
+            cards = self._chosen(pod, info.node, left, attempt.request)
         if cards is None:
             return self.REFUSALS[TOO_LITTLE_LEFT]
         attempt.ledger.reserve(pod.uid, row, cards)
@@ -478,6 +483,19 @@ class GpuShare:
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is not None:
             attempt.ledger.unreserve(pod.uid, attempt.nodes.row(node_name))
+
+    # Sessions, which choose cards before they bind.
+
+    def remember_choice(self, pod: Pod, snapshot: Snapshot) -> None:
+        """The cards that are reserved for a pod are those of its binding, if they are still left
+        then."""
+        CardLedger.of(snapshot.nodes).remember(pod.uid)
+        DeviceLedger.of(snapshot.nodes).remember(pod.uid)
+
+    def forget_choices(self, snapshot: Snapshot) -> None:
+        """Another session begins."""
+        CardLedger.of(snapshot.nodes).chosen.clear()
+        DeviceLedger.of(snapshot.nodes).chosen.clear()
 
     # Events, signature and explanations.
 

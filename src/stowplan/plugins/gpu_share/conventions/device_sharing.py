@@ -165,7 +165,9 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         if convention is None or request is None:
             return None if self.is_count else REFUSALS[NOT_REGISTERED]
         devices = self.ledger.devices(node, convention, found.report, pod.uid)
-        given = devices.place(request, _order(devices, most_left=most_left))
+        given = self.ledger.chosen.get(pod.uid)
+        if given is None or not devices.has_left(given, request):
+            given = devices.place(request, _order(devices, most_left=most_left))
         if given is None:
             return REFUSALS[TOO_LITTLE_LEFT]
         self.ledger.reserve(pod.uid, row, given)
