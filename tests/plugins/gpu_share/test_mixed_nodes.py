@@ -6,13 +6,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from stowplan.columns.nodetable import table_of
+from stowplan.insight.gpu_fragmentation import CardFragmentationMeter, has_cards, typical_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_admission import CardAdmission
-from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, hami, volcano_vgpu
 from stowplan.testing import node
 from tests.plugins.gpu_share import gpu_cases
 from tests.plugins.gpu_share.device_plugins import HamiDevicePlugin
@@ -28,6 +30,7 @@ from tests.plugins.gpu_share.test_device_sharing import (
 
 COUNT, ALIYUN, WHOLE = "alibabacloud.com/gpu-count", "aliyun.com/gpu-mem", "nvidia.com/gpu"
 SEVERAL = "had the same GPUs registered by several conventions"
+KAI_ONLY = (CONVENTIONS["kai"],)
 INVALID = "had an invalid registration of GPUs"
 
 
@@ -235,3 +238,28 @@ def test_hamis_device_plugin_with_two_pods_at_once(locks: bool) -> None:
     plugin.lock = cluster.lock
     assert plugin.allocate(1) == ("b", [(cluster.cards("b")[0], 9000, 0)])
     assert cluster.cards("a") != cluster.cards("b")
+
+
+# Fragmentation.
+
+
+def test_kais_cards_are_measured_where_the_profile_has_kai() -> None:
+    target = whole(PLAIN, "2")
+    bound = on(
+        with_notes(gpu_pod("a", {}), {"gpu-fraction": "0.9", "stowplan.dev/gpu-cards": "1:90000"})
+    )
+    typical = typical_of([bound], [target], KAI_ONLY)
+    table = table_of([target], [bound])
+    assert not has_cards([target])
+    assert has_cards([target], KAI_ONLY)
+    found = CardFragmentationMeter(typical, KAI_ONLY).measure(table)
+    assert found is not None
+    assert (found.cards, found.idle_milli) == (2, 1100)
+    assert found.by_cause["gpu_short"] == 100
+    assert CardFragmentationMeter(typical).measure(table) is None
+
+
+def test_cards_that_are_counted_twice_are_measured_once() -> None:
+    found = CardFragmentationMeter([]).measure(table_of([by_milli(HAMI_NODE)], []))
+    assert found is not None
+    assert found.cards == 1
