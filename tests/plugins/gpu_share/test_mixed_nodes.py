@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns.nodetable import table_of
+from stowplan.framework import CycleState, ObjectStore, Snapshot
 from stowplan.insight.gpu_fragmentation import CardFragmentationMeter, has_cards, typical_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -15,7 +17,9 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_admission import CardAdmission
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS, hami, volcano_vgpu
-from stowplan.testing import node
+from stowplan.plugins.yoda.yoda import Yoda
+from stowplan.testing import node, pod
+from tests.plugins import gpus
 from tests.plugins.gpu_share import gpu_cases
 from tests.plugins.gpu_share.device_plugins import HamiDevicePlugin
 from tests.plugins.gpu_share.gpu_cases import gpu_node
@@ -263,3 +267,25 @@ def test_cards_that_are_counted_twice_are_measured_once() -> None:
     found = CardFragmentationMeter([]).measure(table_of([by_milli(HAMI_NODE)], []))
     assert found is not None
     assert found.cards == 1
+
+
+# Yoda.
+
+
+@pytest.mark.parametrize(
+    ("target", "is_shared"),
+    [(PLAIN, False), (whole(PLAIN), False), (HAMI_NODE, True), (gpu_node("n", 1), True)],
+)
+@pytest.mark.parametrize("compat", [False, True])
+def test_yoda_leaves_nodes_alone_that_give_parts_in_another_way(
+    target: Node, is_shared: bool, compat: bool
+) -> None:
+    configured, full = configuration_of(gpus.configuration(compat=compat, weight=1), "test")
+    (made,) = frameworks_for(configured, full).values()
+    seen = Snapshot(table_of([target], []), ObjectStore([gpus.scv("n", "0=9/9")]))
+    asks, state = pod("a", labels={"scv/number": "1"}), CycleState()
+    made.run_pre_filter(asks, seen, state)
+    status = made.filter_node(asks, seen.nodes.info(0), state)
+    refused = is_shared and not compat
+    assert status.message == (Yoda.SHARED_OTHERWISE.message if refused else "")
+    assert made.run_filters(asks, seen, state).at(0) == status

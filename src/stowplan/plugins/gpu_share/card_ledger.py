@@ -101,10 +101,20 @@ def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
 
 
 def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]]) -> None:
-    """Take the cards of pods whose cards are unknown, in place. requests: by uid."""
+    """Take the cards of pods whose cards are unknown, in place. requests: by uid.
+
+    Where too few cards suffice, all that is left of those with the most left is taken: the pod runs
+    on the node, and on some card.
+    """
     for _, request in sorted(requests, key=lambda one: one[0]):
-        for card in cards_by_left(left, request)[: max(request.num, 0)]:
+        num = max(request.num, 0)
+        suiting = cards_by_left(left, request)[:num]
+        for card in suiting:
             left[card] -= request.milli
+        others = [card for card in range(len(left)) if card not in suiting]
+        others.sort(key=lambda card: (-left[card], card))
+        for card in others[: num - len(suiting)] if request.milli > 0 else ():
+            left[card] = min(left[card], 0)
 
 
 class CardLedger(TableWatcher):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from stowplan.columns.array_types import Bools
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.columns.nodetable import NodeTable, Rows
 from stowplan.framework import NodeInfo, PodInfo
@@ -116,11 +116,20 @@ def unknown_cards_column(nodes: NodeTable) -> Bools:
 
 def mixed_column(nodes: NodeTable) -> Bools:
     """bool (n_nodes,): rows with a `mixed_problem`; read-only."""
+    column: Bools = _n_sources(nodes) > 1
+    return column
 
-    def evaluate(rows: Rows) -> Bools:
+
+def shared_column(nodes: NodeTable) -> Bools:
+    """bool (n_nodes,): rows of whose GPUs pods get parts; read-only."""
+    column: Bools = _n_sources(nodes) > 0
+    return column
+
+
+def _n_sources(nodes: NodeTable) -> Ints:
+    def evaluate(rows: Rows) -> Ints:
         numbers = np.arange(nodes.n_nodes)[rows].tolist()
-        found = [len(gpu_sources(nodes.nodes[row])) > 1 for row in numbers]
-        return np.array(found, dtype=np.bool_)
+        return np.array([len(gpu_sources(nodes.nodes[row])) for row in numbers], dtype=np.int64)
 
-    column: Bools = ColumnCache.of(nodes).column("mixed gpus", nodes, evaluate)
+    column: Ints = ColumnCache.of(nodes).column("gpu sources", nodes, evaluate)
     return column
