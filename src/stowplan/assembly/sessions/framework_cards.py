@@ -31,6 +31,8 @@ IGNORED = {
 }  # fmt: skip
 """Convention -> resources that nodes do not offer as amounts, or that say less than the cards."""
 
+_UNKNOWN = object()
+
 
 class _CardRequest:
     """Requests of equal tasks. refusal: of PreFilter, None where it passes."""
@@ -51,31 +53,41 @@ def gpu_plugin(framework: Framework) -> GpuShare | None:
 class FrameworkCards:
     """See `SessionCards`."""
 
-    def __init__(self, plugin: GpuShare, snapshot: Snapshot, nodes: SessionNodes) -> None:
-        """snapshot: of the session's node table."""
-        self._plugin, self._snapshot, self._nodes = plugin, snapshot, nodes
+    def __init__(
+        self, framework: Framework, plugin: GpuShare, snapshot: Snapshot, nodes: SessionNodes
+    ) -> None:
+        """plugin: of the framework. snapshot: of the session's node table."""
+        self._framework, self._plugin = framework, plugin
+        self._snapshot, self._nodes = snapshot, nodes
         self.ignored: Collection[str] = frozenset(
             name for used in plugin.args.conventions for name in IGNORED.get(used, ())
         )
+        # By uid, and by spec and annotations.
         self._keys: dict[str, Hashable] = {}
+        self._kinds: dict[Hashable, Hashable] = {}
         self._requests: dict[Hashable, _CardRequest] = {}
         self._taken: dict[str, tuple[TaskInfo, int, CycleState]] = {}
         plugin.forget_choices(snapshot)
 
     def request(self, task: TaskInfo) -> Hashable:
         """See `SessionCards.request`."""
-        if task.uid not in self._keys:
-            self._keys[task.uid] = self._key(task)
-        return self._keys[task.uid]
+        key = self._keys.get(task.uid, _UNKNOWN)
+        if key is _UNKNOWN:
+            # Most tasks request no cards, and many are of one spec.
+            kind = id(task.pod.spec), self._framework.annotations_of(task.pod)
+            key = self._kinds.get(kind, _UNKNOWN)
+            if key is _UNKNOWN:
+                key = self._kinds[kind] = self._key(task)
+            self._keys[task.uid] = key
+        return key
 
     def _key(self, task: TaskInfo) -> Hashable:
+        state = CycleState()
+        status = self._plugin.pre_filter(task.pod, self._snapshot, state)
+        if status.is_skip:
+            return None
         key = self._plugin.signature(task.pod)
-        if key not in self._requests:
-            state = CycleState()
-            status = self._plugin.pre_filter(task.pod, self._snapshot, state)
-            if status.is_skip:
-                return None
-            self._requests[key] = _CardRequest(state, None if status.is_success else status)
+        self._requests[key] = _CardRequest(state, None if status.is_success else status)
         return key
 
     def fits(self, task: TaskInfo, rows: Ints, *, later: bool) -> Bools:

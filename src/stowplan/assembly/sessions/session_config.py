@@ -126,7 +126,7 @@ def rules_for(
         now = Snapshot(state.nodes.table) if snapshot is None else snapshot()
         plugin = gpu_plugin(asked)
         if plugin is not None:
-            state.nodes.cards = FrameworkCards(plugin, now, state.nodes)
+            state.nodes.cards = FrameworkCards(asked, plugin, now, state.nodes)
         return ProfileRules(asked, now)
 
     return rules

@@ -97,6 +97,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_links import LINKS_KEY
 from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
     has_nodes_by_milli,
     holds_unknown_cards,
+    may_request_gpus,
     mixed_column,
     mixed_problem,
     requests_counted_gpus,
@@ -245,6 +246,8 @@ class GpuShare:
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Skip for a pod that requests no cards."""
+        if not may_request_gpus(pod):
+            return SKIP
         devices = device_attempt(pod, snapshot, self._conventions)
         if isinstance(devices, Status):
             return devices

@@ -34,9 +34,9 @@ def missing_cards(
                 yield _warning(pod, after, str(card), f"it has {has} of {had} cards left")
         for convention, gone in lost:
             given = convention.shares(pod) or ()
-            for card in dict.fromkeys(share.id for container in given for share in container):
-                if card in gone:
-                    yield _warning(pod, after, card, gone[card])
+            for name in dict.fromkeys(share.id for container in given for share in container):
+                if name in gone:
+                    yield _warning(pod, after, name, gone[name])
 
 
 def _lost_devices(

@@ -34,6 +34,7 @@ REGISTERS = {
     hami.REGISTER: f"registered by {hami.CONVENTION.label}",
 }
 """Annotation of a node -> who gives parts of its GPUs."""
+_ANNOTATIONS = {MILLI_KEY, kai_fractions.FRACTION, kai_fractions.MEMORY}
 BY_MILLI = f"counted as {COUNT_KEY}"
 
 
@@ -69,6 +70,18 @@ def is_on_unknown_card(pod: Pod, requested: Mapping[str, int]) -> bool:
         return False
     is_fraction = kai_fractions.FRACTION in notes or kai_fractions.MEMORY in notes
     return is_fraction or _counts_gpus(requested)
+
+
+def may_request_gpus(pod: Pod) -> bool:
+    """False for a pod that requests no GPU in any way, which is found out at little cost."""
+    if not _ANNOTATIONS.isdisjoint(pod.metadata.annotations):
+        return True
+    return any(
+        "/" in name
+        for container in pod.spec.containers
+        for amounts in (container.resources.limits, container.resources.requests)
+        for name in amounts
+    )
 
 
 def requests_counted_gpus(pod: Pod) -> bool:
