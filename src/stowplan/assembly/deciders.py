@@ -42,6 +42,7 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.plugin_calls import duplicate_name
 from stowplan.kube_batch_v05.decider import KubeBatchDecider, KubeBatchPlan
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 from stowplan.scheduler import Scheduler, SchedulerOptions
 
 
@@ -75,7 +76,15 @@ class Deciders(msgspec.Struct, frozen=True):
     def framework(self, shared: HandleState | None = None) -> Framework:
         """Framework of the session rules: the current ones plus custom plugins."""
         own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
-        return session_framework(own=own, shared=shared)
+        # The original counts no cards.
+        cards = None if self.compat else self._card_arguments()
+        return session_framework(own=own, shared=shared, cards=cards)
+
+    def _card_arguments(self) -> GpuShareArgs:
+        """The arguments of GpuShare in the first profile that has it, else the default ones."""
+        profiles = self.configuration.profiles.values()
+        args = (one for profile in profiles for one in profile.args.values())
+        return next((one for one in args if isinstance(one, GpuShareArgs)), GpuShareArgs())
 
     def session_options(
         self, snapshot: Callable[[], Snapshot] | None = None, framework: Framework | None = None

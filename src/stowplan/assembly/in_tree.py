@@ -98,6 +98,9 @@ def default_plugins(gates: FeatureGates | None = None) -> tuple[PluginUse, ...]:
     return tuple(found)
 
 
+CardPlugin = GpuShare
+"""The plugin that counts GPU cards one by one, for profiles and sessions."""
+
 NODEORDER_WEIGHTS: dict[str, str] = {
     NodeResourcesFit.name: "least_requested",
     NodeResourcesBalancedAllocation.name: "balanced_resource",

@@ -56,7 +56,7 @@ class BestNodeCache:
         if not self._session_state.capabilities.allows(task, later=later):
             return -1
         freed = self._session_state.nodes.freed
-        key = (task.ask.wants, later)
+        key = (self._session_state.nodes.wants(task), later)
         if self._hopeless.get(key) == freed:
             return -1
         try:
@@ -87,7 +87,7 @@ class BestNodeCache:
         row_kind = self.row_kind(task)
         nodes = self._session_state.nodes
         touched = nodes.touched
-        key = (row_kind, task.ask.wants, later)
+        key = (row_kind, nodes.wants(task), later)
         kept = None if row_kind is None else self._kept.get(key)
         if kept is not None:
             new = touched.since(kept.seen)

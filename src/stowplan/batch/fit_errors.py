@@ -24,7 +24,7 @@ def fit_errors(session: Session, task: TaskInfo) -> str:
         return refusal
     nodes = session.state.nodes
     has_room = nodes.fits_future(task)
-    key = (task.ask.wants, task.kind if has_room.any() else None)
+    key = (nodes.wants(task), task.kind if has_room.any() else None)
     found = session.fit_error_texts.get(key)
     if found is None:
         found = session.fit_error_texts[key] = _text(session, task, has_room=bool(has_room.any()))
@@ -36,11 +36,14 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
     reasons: Counter[str] = Counter()
     if nodes.n_unready:
         reasons[NODES_NOT_READY] = nodes.n_unready
-    for name, requested in task.ask.least:
+    has_amounts = nodes.has_ready_nodes()
+    for name, requested in nodes.least(task):
         is_short = nodes.future(name) < requested
         short = int(np.count_nonzero(is_short & nodes.has_ready_nodes()))
+        has_amounts &= ~is_short
         if short:
             reasons[f"Insufficient {name}"] += short
+    reasons.update(nodes.cards.refusals(task, np.flatnonzero(has_amounts)))
     if has_room and session.hooks.walk("predicate"):
         full = int(np.count_nonzero(nodes.pod_count >= nodes.pod_limit))
         if full:

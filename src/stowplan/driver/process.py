@@ -19,7 +19,7 @@ from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
 from stowplan.driver.live.competing_schedulers import refuse_competing_scheduler
-from stowplan.driver.live.configuration_files import scheduler_names
+from stowplan.driver.live.configuration_files import live_problems, scheduler_names
 from stowplan.driver.live.configuration_reload import start_configuration_reload
 from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
@@ -110,8 +110,11 @@ async def _wait_for_startup(
 async def check_startup(
     deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions
 ) -> None:
-    """Wait for the API server, and refuse to run beside a competing scheduler. Raises
-    CompetingSchedulerError and CredentialError."""
+    """Wait for the API server, and refuse to run beside a competing scheduler, or with what works
+    in simulations only. Raises CompetingSchedulerError, ConfigError and CredentialError."""
+    problems = live_problems(deciders.configuration, "configuration")
+    if problems is not None and not options.dry_run:
+        raise problems
     await wait_for_apiserver(options.client_config)
     if not orders.take_over and not options.dry_run:
         await refuse_competing_scheduler(scheduler_names(deciders), options.client_config)

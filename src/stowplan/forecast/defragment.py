@@ -34,6 +34,7 @@ from stowplan.insight.gpu_fragmentation import (
     CardFragmentation,
     CardFragmentationMeter,
     chooses_cards,
+    conventions_of,
     typical_of,
     typical_of_configuration,
 )
@@ -92,11 +93,12 @@ def defragment(
 def _typical(
     cluster: Cluster, workload: Cluster | Paths | None, deciders: Deciders
 ) -> list[TypicalPod]:
+    conventions = conventions_of(deciders.configuration.profiles.values())
     if workload is not None:
         given = workload if isinstance(workload, Cluster) else read_workload(workload, cluster)
-        return typical_of(given.pods, cluster.nodes)
+        return typical_of(given.pods, cluster.nodes, conventions)
     found = typical_of_configuration(deciders.configuration)
-    return found or typical_of(cluster.pods, cluster.nodes)
+    return found or typical_of(cluster.pods, cluster.nodes, conventions)
 
 
 class _Outcome(NamedTuple):
@@ -119,9 +121,10 @@ class _Defragmentation:
         self.cluster = cluster
         self.deciders = deciders
         self.profile = profile
-        self.meter = CardFragmentationMeter(typical)
+        conventions = conventions_of(deciders.configuration.profiles.values())
+        self.meter = CardFragmentationMeter(typical, conventions)
         self.bound = {pod.key: pod for pod in cluster.bound()}
-        self.cards = CardsOfNodes(table_of(cluster.nodes, list(self.bound.values())))
+        self.cards = CardsOfNodes(table_of(cluster.nodes, list(self.bound.values())), conventions)
         budgets = [one for one in cluster.objects if isinstance(one, PodDisruptionBudget)]
         self.budgets = Budgets(budgets, list(self.bound.values()))
         self.frameworks = trial_frameworks(deciders)

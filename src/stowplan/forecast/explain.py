@@ -27,6 +27,7 @@ from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     chooses_cards,
+    conventions_of,
     expected_pods,
     largest_card,
     request_of,
@@ -132,15 +133,19 @@ def _stranded(found: Pod, snapshot: Snapshot, framework: Framework) -> tuple[Str
     """What is of no use of the GPU cards of each node; nothing without the plugin GpuShare."""
     if not chooses_cards(framework.profile):
         return ()
+    conventions = conventions_of([framework.profile])
     typical = expected_pods(framework.profile)
     if not typical:
-        request = request_of(found, largest_card(snapshot.nodes.nodes))
+        largest = largest_card(snapshot.nodes.nodes, conventions)
+        request = request_of(found, largest, conventions)
         typical = (TypicalPod(request.cpu_milli, request.num, request.milli, request.models, 1.0),)
     return tuple(
         StrandedCards(
             name, idle, {why: round(milli, 3) for why, milli in by_cause.items() if milli > 0}
         )
-        for name, idle, by_cause in CardFragmentationMeter(typical).by_node(snapshot.nodes)
+        for name, idle, by_cause in CardFragmentationMeter(typical, conventions).by_node(
+            snapshot.nodes
+        )
     )
 
 

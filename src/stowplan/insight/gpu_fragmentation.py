@@ -24,8 +24,10 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_request_of
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, report_of
 from stowplan.plugins.gpu_share.conventions.device_sharing import DeviceAttempt, requests_of
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import is_by_milli
 from stowplan.plugins.gpu_share.fragmentation import (
     CATEGORIES,
     CAUSES,
@@ -43,7 +45,8 @@ OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, inc
 """As in the paper: pods without GPU count, and 95 % of the pods are covered."""
 TYPICAL_MAX = 2_000
 """Pods that are counted for the typical pods of a running cluster."""
-DEFAULT_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
+Conventions = tuple[Convention, ...]
+DEFAULT_CONVENTIONS: Conventions = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
 
 
 class CardFragmentation(msgspec.Struct, frozen=True):
@@ -99,14 +102,17 @@ class CardFragmentation(msgspec.Struct, frozen=True):
 
 
 class CardFragmentationMeter:
-    """Measures a node table under fixed typical pods."""
+    """Measures a node table under fixed typical pods. conventions: by which nodes offer GPUs."""
 
-    def __init__(self, typical: Sequence[TypicalPod]) -> None:
+    def __init__(
+        self, typical: Sequence[TypicalPod], conventions: Conventions = DEFAULT_CONVENTIONS
+    ) -> None:
         self.typical = tuple(typical)
+        self.conventions = conventions
 
     def measure(self, nodes: NodeTable) -> CardFragmentation | None:
         """The fragmentation now; None for a cluster without cards."""
-        names, columns = _cards(nodes)
+        names, columns = _cards(nodes, self.conventions)
         if not names:
             return None
         typical = TypicalColumns(self.typical, columns.models)
@@ -126,7 +132,7 @@ class CardFragmentationMeter:
 
     def by_node(self, nodes: NodeTable) -> list[tuple[str, int, dict[str, float]]]:
         """Nodes with cards: name, idle milli, and what of it is of no use, by cause."""
-        names, columns = _cards(nodes)
+        names, columns = _cards(nodes, self.conventions)
         if not names:
             return []
         typical = TypicalColumns(self.typical, columns.models)
@@ -188,7 +194,10 @@ class FollowedCardFragmentation:
         self._resize(n_nodes)
         self._registered = {row for row in self._registered if row < n_nodes}
         self._registered.difference_update(changed.tolist())
-        self._registered.update(r for r in changed.tolist() if _is_registered(nodes.nodes[r]))
+        conventions = self._meter.conventions
+        self._registered.update(
+            row for row in changed.tolist() if _is_registered(nodes.nodes[row], conventions)
+        )
         if self._registered:
             found = self._meter.measure(nodes)
             # Reading registered cards may have brought what follows them up to date.
@@ -232,15 +241,17 @@ def _usable(columns: GpuCardColumns, pod: TypicalPod) -> int:
     return int(milli[:, Q3].sum())
 
 
-def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
-    """The nodes with cards, in the order of rows, by milli or by what they have registered."""
+def _cards(nodes: NodeTable, conventions: Conventions) -> tuple[list[str], GpuCardColumns]:
+    """The nodes with cards, in the order of rows, by milli or by what they have registered; by
+    milli where they have both."""
     columns = CardLedger.of(nodes).columns()
     rows = np.nonzero(columns.n_cards > 0)[0]
-    registered = [row for row in range(nodes.n_nodes) if _is_registered(nodes.nodes[row])]
+    numbers = range(nodes.n_nodes)
+    registered = [row for row in numbers if _is_registered(nodes.nodes[row], conventions)]
     names = [nodes.names[row] for row in rows.tolist()]
     if not registered:
         return names, columns.take(rows)
-    attempt = DeviceAttempt({}, DEFAULT_CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
+    attempt = DeviceAttempt({}, conventions, DeviceLedger.of(nodes), nodes, 0)
     states: list[CardState] = [columns.state(row) for row in rows.tolist()]
     for row in registered:
         found = attempt.on_cards(nodes.info(row))
@@ -250,30 +261,44 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
     return names, GpuCardColumns.of(states)
 
 
-def _is_registered(node: Node) -> bool:
-    return report_of(node, DEFAULT_CONVENTIONS).only is not None
+def _is_registered(node: Node, conventions: Conventions) -> bool:
+    return not is_by_milli(node) and report_of(node, conventions).only is not None
 
 
 # Typical pods.
 
 
-def has_cards(nodes: Iterable[Node]) -> bool:
+def has_cards(nodes: Iterable[Node], conventions: Conventions = DEFAULT_CONVENTIONS) -> bool:
     """True when a node has GPU cards that pods share."""
-    return any(COUNT_KEY in one.status.allocatable or _is_registered(one) for one in nodes)
+    return any(
+        COUNT_KEY in one.status.allocatable or _is_registered(one, conventions) for one in nodes
+    )
 
 
-def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
+def conventions_of(profiles: Iterable[Profile]) -> Conventions:
+    """The conventions of those profiles that have the plugin for GPU cards; its default ones where
+    none has it."""
+    args = [one for profile in profiles for one in profile.args.values()]
+    named = {name for one in args if isinstance(one, GpuShareArgs) for name in one.conventions}
+    if not any(isinstance(one, GpuShareArgs) for one in args):
+        return DEFAULT_CONVENTIONS
+    return tuple(one for name, one in CONVENTIONS.items() if name in named)
+
+
+def typical_of(
+    pods: Iterable[Pod], nodes: Sequence[Node], conventions: Conventions = DEFAULT_CONVENTIONS
+) -> list[TypicalPod]:
     """The typical pods of a workload.
 
     nodes: a request for memory of a GPU is taken as a part of the largest one that they register.
     """
-    memory = largest_card(nodes)
-    return typical_pods(((request_of(pod, memory), 1) for pod in pods), OPTIONS)
+    memory = largest_card(nodes, conventions)
+    return typical_pods(((request_of(pod, memory, conventions), 1) for pod in pods), OPTIONS)
 
 
-def largest_card(nodes: Iterable[Node]) -> int:
+def largest_card(nodes: Iterable[Node], conventions: Conventions = DEFAULT_CONVENTIONS) -> int:
     """MiB of the largest card that nodes register; 0 for none."""
-    reports = (report_of(node, DEFAULT_CONVENTIONS).report for node in nodes)
+    reports = (report_of(node, conventions).report for node in nodes)
     return max((device.memory for one in reports for device in one.devices), default=0)
 
 
@@ -289,13 +314,15 @@ def expected_pods(profile: Profile) -> tuple[TypicalPod, ...]:
     return next((args.typical_pods for args in plugins if args.workload), ())
 
 
-def request_of(pod: Pod, memory: int) -> GpuShareRequest:
+def request_of(
+    pod: Pod, memory: int, conventions: Conventions = DEFAULT_CONVENTIONS
+) -> GpuShareRequest:
     """The request of a pod in milli. memory: MiB of the card that requested memory is a part
     of."""
     request = gpu_request_of(PodInfo.of(pod))
     if request.milli > 0:
         return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
-    for device in requests_of(pod, DEFAULT_CONVENTIONS).values() if memory else ():
+    for device in requests_of(pod, conventions).values() if memory else ():
         return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
     return GpuShareRequest(request.cpu_milli)
 
@@ -320,18 +347,20 @@ class CardFragmentationWatch:
             return None
         key = nodes.marks, id(configuration)
         if key != self._key:
-            typical = typical_of_configuration(configuration) or self._of_pods(nodes)
-            self._found = CardFragmentationMeter(typical).measure(nodes)
+            conventions = conventions_of(configuration.profiles.values())
+            typical = typical_of_configuration(configuration) or self._of_pods(nodes, conventions)
+            self._found = CardFragmentationMeter(typical, conventions).measure(nodes)
             # Reading the cards may have brought what follows them up to date.
             self._key = nodes.marks, id(configuration)
         return self._found
 
-    def _of_pods(self, nodes: NodeTable) -> list[TypicalPod]:
+    def _of_pods(self, nodes: NodeTable, conventions: Conventions) -> list[TypicalPod]:
         n_pods = int(nodes.pod_count.sum())
         if not self._typical or abs(n_pods - self._n_pods) * 10 > self._n_pods:
             pods = [info.pod for row in range(nodes.n_nodes) for info in nodes.pods[row]]
             step = -(-len(pods) // TYPICAL_MAX) or 1
-            self._typical, self._n_pods = typical_of(pods[::step], nodes.nodes), n_pods
+            self._typical = typical_of(pods[::step], nodes.nodes, conventions)
+            self._n_pods = n_pods
         return self._typical
 
 

@@ -32,7 +32,8 @@ class SchedulerContext:
     """Shared state: configuration, cache, queue, outbox and the current time.
 
     now: nanoseconds since an origin that is a whole second. pods: those of the table. gates: of
-    all profiles. pod_groups: members of groups; None where pods are scheduled one by one.
+    all profiles. session_frameworks: of lanes that decide in sessions. pod_groups: members of
+    groups; None where pods are scheduled one by one.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class SchedulerContext:
         """others: frameworks of pods that profiles do not decide; the queue has their plugins where
         there are no profiles."""
         self.frameworks = dict(frameworks)
+        self.session_frameworks = dict(others or {})
         frameworks = frameworks or others or {}
         self.extenders = InterestedExtenders(extenders)
         self.cache = cache

@@ -18,6 +18,7 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
+from stowplan.scheduler.node_warnings import warn_of_node_update
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -217,7 +218,10 @@ class EventHandlers:
 
     def node_updated(self, node: Node) -> None:
         """A node was added or updated."""
-        self._notify_lanes(self._cache.put_node(node), node)
+        before = self._cache.put_node(node)
+        if before is not None and before is not node:
+            warn_of_node_update(self._context, before, node)
+        self._notify_lanes(before, node)
 
     def node_deleted(self, node: Node) -> None:
         """A node was deleted; its pods stay known until the watch deletes them."""

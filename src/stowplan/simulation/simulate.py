@@ -38,6 +38,7 @@ from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templa
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
+    conventions_of,
     has_cards,
     has_gpu_share,
     typical_of,
@@ -443,10 +444,12 @@ def _add_notes(summary: dict[str, Any], run: Replay) -> None:
 def _meter(cluster: Cluster, configuration: Configuration) -> CardFragmentationMeter | None:
     """Measures the cards under the configured typical pods, else under those of the input; None for
     a cluster without cards."""
-    if not has_cards(cluster.nodes):
+    conventions = conventions_of(configuration.profiles.values())
+    if not has_cards(cluster.nodes, conventions):
         return None
     typical = typical_of_configuration(configuration)
-    return CardFragmentationMeter(typical or typical_of(cluster.pods, cluster.nodes))
+    typical = typical or typical_of(cluster.pods, cluster.nodes, conventions)
+    return CardFragmentationMeter(typical, conventions)
 
 
 def _add_cards(

@@ -59,7 +59,23 @@ class VolcanoDevicePlugin:
 
 
 class HamiDevicePlugin(VolcanoDevicePlugin):
-    """Takes the pod that waits on its node; HAMi binds one at a time."""
+    """Takes the pod that the lock of its node names (`TIME,NAMESPACE,NAME`); without a lock any pod
+    that waits there, whatever its time and its number of devices."""
 
     prefix = "hami.io"
     to_allocate = "hami.io/vgpu-devices-to-allocate"
+    lock = ""
+
+    def oldest(self, count: int) -> str:
+        """The pod that a call is taken to be for; here the last of those that may be meant."""
+        if self.lock:
+            return self.lock.split(",")[2]
+        waiting = [
+            name
+            for name, notes in self.pods.items()
+            if notes.get("hami.io/vgpu-node") == self.node
+            and notes.get("hami.io/bind-phase") == "allocating"
+            and "hami.io/bind-time" in notes
+        ]
+        assert waiting, "no pod waits for devices"
+        return waiting[-1]

@@ -144,6 +144,17 @@ def test_assumed_cards_do_not_depend_on_the_order_of_pods() -> None:
     assert found == [[[0, 200]]] * 2
 
 
+def test_a_pod_for_which_no_card_suffices_counts_on_the_emptiest() -> None:
+    """Bound in another order than that of the assumptions, these have fitted on two cards."""
+    table = NodeTable()
+    table.add_node(gpu_node("n", 2))
+    ledger = CardLedger.of(table)
+    for name, milli in (("y", 700), ("z", 700), ("a", 300), ("b", 300)):
+        table.add_pod(bound(gpu_pod(name, 1, milli), "n"))
+    assert ledger.columns().left.tolist() == [[0, 300]]
+    assert ledger.state(table.info(0)).left == (0, 300)
+
+
 @pytest.mark.parametrize(
     ("cards", "index"),
     [(2, "9" * 5000), (2, "4000000000"), (2, "5"), (3_000_000_000, "")],

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, CardPlugin, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.columns.array_types import Bools, Floats, Ints
@@ -24,6 +24,7 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 FEW_ROWS = 4
 """Up to this many rows are looked up one by one."""
@@ -33,9 +34,11 @@ def session_framework(
     gates: FeatureGates | None = None,
     own: Iterable[type[Any]] = (),
     shared: HandleState | None = None,
+    cards: GpuShareArgs | None = None,
 ) -> Framework:
     """The default profile without the resource filter. own: additional custom plugins. shared:
-    handle state shared with the profiles."""
+    handle state shared with the profiles. cards: arguments of GpuShare, which filters and reserves
+    GPU cards and does not score; None for sessions that count no cards."""
     full, given = registry(), tuple(own)
     for plugin in given:
         full.register(plugin)
@@ -50,7 +53,12 @@ def session_framework(
         )
         for point, uses in profile.points.items()
     }
-    profile = msgspec.structs.replace(profile, points=points)
+    args = dict(profile.args)
+    if cards is not None:
+        args[CardPlugin.name] = cards
+        for point in ("preFilter", "filter", "reserve"):
+            points[point] = (*points.get(point, ()), PluginUse(CardPlugin.name))
+    profile = msgspec.structs.replace(profile, points=points, args=args)
     return Framework(profile, full, gates or FeatureGates(), shared)
 
 
@@ -91,14 +99,15 @@ class ProfileRules:
         return self._view(task).scores(rows, weights)
 
     def _view(self, task: TaskInfo, *, is_new: bool = False) -> _TaskView:
-        view = self._views.get(task.kind)
+        key = task.kind, self._framework.annotations_of(task.pod)
+        view = self._views.get(key)
         if view is None or is_new:
             view = _TaskView(task, self._framework, self._snapshot)
             if view.key is not None:
                 if view.key not in self._static:
                     self._static[view.key] = view.static_answers()
                 view.static = self._static[view.key]
-            self._views[task.kind] = view
+            self._views[key] = view
         return view
 
 
@@ -130,6 +139,8 @@ class _TaskView:
         self._state = CycleState()
         self.static: _StaticAnswers | None = None
         outcome = framework.run_pre_filter(self._pod, snapshot, self._state)
+        # A session tells idle cards from those that are being released.
+        self._state.skip_filter.add(CardPlugin.name)
         self._refusal: Status | None = None if outcome.status.is_success else outcome.status
         self._restrict = outcome.restrict
         self._filters: list[RegisteredPlugin] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from stowplan.assembly.sessions.framework_cards import FrameworkCards, gpu_plugin
 from stowplan.assembly.sessions.profile_rules import (
     ProfileRules,
     session_framework,
@@ -123,6 +124,9 @@ def rules_for(
 
     def rules(state: SessionState) -> SessionRules:
         now = Snapshot(state.nodes.table) if snapshot is None else snapshot()
+        plugin = gpu_plugin(asked)
+        if plugin is not None:
+            state.nodes.cards = FrameworkCards(asked, plugin, now, state.nodes)
         return ProfileRules(asked, now)
 
     return rules

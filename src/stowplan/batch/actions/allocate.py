@@ -73,7 +73,7 @@ def _note_overused(session: Session) -> None:
         task = next((task for task in pending if not task.ask.is_best_effort), None)
         if task is None or not texts[queue.name]:
             continue
-        case = (task.kind, task.ask.wants)
+        case = (task.kind, session.state.nodes.wants(task))
         if queue.weight > 0 and case not in has_room:
             has_room[case] = fits_somewhere(session, task)
         is_reason = queue.weight <= 0 or has_room[case]
@@ -93,15 +93,17 @@ def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
         job.fit_errors, job.short_by = stuck[1], dict(stuck[2])
         return False
     statement = session.statement()
-    infeasible: set[int] = set()
+    infeasible: set[Hashable] = set()
+    cards = session.state.nodes.cards
     job.fit_errors, job.short_by = "", {}
     while tasks:
         task = tasks.pop()
-        if id(task.pod.spec) in infeasible or _place(session, statement, job, task) < 0:
+        case_of_task = id(task.pod.spec), cards.request(task)
+        if case_of_task in infeasible or _place(session, statement, job, task) < 0:
             if _is_out_of_reach(session, job, len(tasks)):
                 break
             # Tasks with the same spec would not fit either.
-            infeasible.add(id(task.pod.spec))
+            infeasible.add(case_of_task)
             continue
         if session.hooks.job_ready(job):
             statement.commit()

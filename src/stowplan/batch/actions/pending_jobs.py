@@ -45,13 +45,15 @@ def attempt_key(session: Session, job: JobInfo, n_tasks: int) -> Hashable:
     Jobs of a queue with a capability only equal jobs of the same queue.
     """
     kind = None
+    nodes = session.state.nodes
     for task in job.of(TaskStatus.PENDING).values():
         if kind is None:
             spec, kind = task.pod.spec, session.best_nodes.row_kind(task)
-        if kind is None or task.pod.spec is not spec:
+            cards = nodes.cards.request(task)
+        if kind is None or task.pod.spec is not spec or nodes.cards.request(task) != cards:
             return None
     if kind is None:
         return None
     limited = job.queue if session.state.capabilities.is_limited(job.queue) else None
     sizes = (n_tasks, job.ready_count, job.min_available, len(job.tasks))
-    return (kind, task.ask.wants, *sizes, limited)
+    return (kind, nodes.wants(task), *sizes, limited)

@@ -41,10 +41,17 @@ class VictimCandidates:
         nodes, rows = self._nodes, self._rows
         result = np.zeros(nodes.n_nodes, dtype=np.bool_)
         fits = np.ones(rows.shape[0], dtype=np.bool_)
-        for name, request in task.ask.least:
+        for name, request in nodes.least(task):
             fits &= nodes.future(name, rows) + self._sum(name) > request - EPSILON
-        result[rows[fits]] = True
+        found = rows[fits]
+        if nodes.cards.request(task) is not None:
+            found = found[[self._could_have_cards(task, row) for row in found.tolist()]]
+        result[found] = True
         return result
+
+    def _could_have_cards(self, task: TaskInfo, row: int) -> bool:
+        uids = {one.uid for one in self.by_row[row]}
+        return self._nodes.cards.fits_without(task, row, uids)
 
     def on(self, row: int) -> list[TaskInfo]:
         """Candidates on a row."""
@@ -122,7 +129,7 @@ class VictimSearch:
         session = self._session
         nodes = session.state.nodes
         # Without candidates, tasks with equal requests get equal results.
-        hopeless = (key if candidates.by_row else None, task.ask.wants, nodes.freed)
+        hopeless = (key if candidates.by_row else None, nodes.wants(task), nodes.freed)
         if hopeless in self._hopeless:
             return False
         later = nodes.fits_future(task)
@@ -185,19 +192,21 @@ def _evict_until(
     exceeded, victims of that queue must make up for it.
     """
     nodes, here = session.state.nodes, np.array([row], dtype=np.int64)
-    missing = {name: request - int(nodes.future(name, here)[0]) for name, request in task.ask.least}
+    least = nodes.least(task)
+    missing = {name: request - int(nodes.future(name, here)[0]) for name, request in least}
     excess = session.state.capabilities.shortage(task)
     queue = session.jobs[task.job].queue
 
     def helps(chosen: Sequence[TaskInfo]) -> bool:
         own = [v for v in chosen if session.jobs[v.job].queue == queue] if excess else ()
-        return all(
+        is_enough = all(
             short <= sum(v.ask.amounts.get(name, 0) for v in chosen)
             for name, short in missing.items()
         ) and all(
             above - sum(requested_of(v, name) for v in own) < EPSILON
             for name, above in excess.items()
         )
+        return is_enough and nodes.cards.fits_without(task, row, {v.uid for v in chosen})
 
     chosen: list[TaskInfo] = []
     for victim in victims:

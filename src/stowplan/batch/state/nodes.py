@@ -8,13 +8,14 @@ Source: kube-batch v0.5, api/node_info.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.session_cards import NoSessionCards, SessionCards
 from stowplan.batch.state.task_requests import unit_of
 from stowplan.columns import NodeTable, PodInfo, Rows
 from stowplan.columns.array_types import Bools, Floats, Ints
@@ -124,6 +125,7 @@ class ResourceColumn:
 class SessionNodes:
     """Nodes by row, with the pods that the session places, pipelines and releases.
 
+    cards: of GPUs, which are counted one by one. overlay: what the session has changed.
     touched: rows on which amounts changed, in order. freed: revision token; grows whenever
     resources may have been freed. revision: identifies the pods on all nodes; a caller that undoes
     all changes since may restore it.
@@ -143,11 +145,14 @@ class SessionNodes:
         self.freed = 0
         self.revision = self._n_states = 0
         self._task_of = task_of
-        self._overlay = overlay = ReleasingOverlay(table)
+        self.cards: SessionCards = NoSessionCards()
+        self.overlay = self._overlay = overlay = ReleasingOverlay(table)
         self._facts = facts = NodeFacts.of(table)
         self._ready: Bools = np.array(facts.ready, dtype=np.bool_)
         self._placed: set[str] = set()
         self._held: dict[str, tuple[int, TaskInfo]] = {}
+        # By row: uids of pods that will leave.
+        self._leaving: dict[int, set[str]] = {}
         self._total: ResourceVector | None = None
         self.idle = ResourceColumn(table, overlay.idle, facts.scalars)
         self.used = ResourceColumn(table, table.requested)
@@ -156,6 +161,7 @@ class SessionNodes:
             row = table.row_of_pod(task.uid)
             if row >= 0:
                 overlay.release(row, task.ask.amounts)
+                self._leaving.setdefault(row, set()).add(task.uid)
 
     @property
     def n_nodes(self) -> int:
@@ -203,18 +209,55 @@ class SessionNodes:
         """bool (n_rows,): rows with enough idle resources; resources of pipelined tasks are not
         idle. A resource that is not requested need not exist."""
         fits, overlay = self.has_ready_nodes(rows), self._overlay
-        for name, requested in task.ask.least:
+        for name, requested in self.least(task):
             fits &= overlay.idle(name, rows) >= requested
         if overlay.n_pipelined:
-            fits &= self.fits_future(task, rows)
-        return fits
+            fits &= self._fits_amounts_later(task, rows)
+        return self._with_cards(task, rows, fits, later=False)
 
     def fits_future(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
         """bool (n_rows,): rows with enough resources once the releasing ones are free."""
-        fits, overlay = self.has_ready_nodes(rows), self._overlay
-        for name, requested in task.ask.least:
-            fits &= overlay.future(name, rows) >= requested
+        fits = self._fits_amounts_later(task, rows)
+        return self._with_cards(task, rows, fits, later=True)
+
+    def _fits_amounts_later(self, task: TaskInfo, rows: Rows) -> Bools:
+        fits = self.has_ready_nodes(rows)
+        for name, requested in self.least(task):
+            fits &= self._overlay.future(name, rows) >= requested
         return fits
+
+    def _with_cards(self, task: TaskInfo, rows: Rows, fits: Bools, *, later: bool) -> Bools:
+        """`fits` without the rows whose cards do not suffice, in place."""
+        if self.cards.request(task) is not None and fits.any():
+            at = np.flatnonzero(fits)
+            fits[at] = self.cards.fits(task, np.arange(self.n_nodes)[rows][at], later=later)
+        return fits
+
+    def least(self, task: TaskInfo) -> Sequence[tuple[str, int]]:
+        """The amounts that a node must have for a task, without those that its cards have."""
+        if self.cards.request(task) is None:
+            return task.ask.least
+        ignored = self.cards.ignored
+        return [(name, amount) for name, amount in task.ask.least if name not in ignored]
+
+    def wants(self, task: TaskInfo) -> Hashable:
+        """Key of tasks with equal requests, for amounts and for cards."""
+        cards = self.cards.request(task)
+        return task.ask.wants if cards is None else (task.ask.wants, cards)
+
+    def leaving_on(self, row: int) -> Collection[str]:
+        """Uids of the pods of a row that will leave."""
+        return self._leaving.get(row, ())
+
+    def held_on(self, row: int) -> list[TaskInfo]:
+        """Tasks for which a row is held."""
+        return [task for at, task in self._held.values() if at == row]
+
+    def rows_in_transition(self, *, later: bool) -> set[int]:
+        """Rows on which pods differ from those of the table: held ones, and later without those
+        that will leave."""
+        held = {row for row, _ in self._held.values()}
+        return held | {row for row, uids in self._leaving.items() if uids} if later else held
 
     def future(self, resource: str, rows: Rows = ALL) -> Ints:
         """int64 (n_rows,), base units: amount once the releasing resources are free."""
@@ -264,6 +307,9 @@ class SessionNodes:
         uid = task.uid
         if uid in self._placed or self.table.row_of_pod(uid) == row:
             return f"task <{task.key}> already on node <{self.names[row]}>"
+        problem = self.cards.take(task, row, later=pipelined)
+        if problem:
+            return problem
         info = PodInfo.of(task.pod)
         if pipelined:
             self._overlay.pipeline(info, row)
@@ -276,6 +322,7 @@ class SessionNodes:
     def release(self, row: int, task: TaskInfo) -> None:
         """A task on a node is being evicted."""
         self._overlay.release(row, task.ask.amounts)
+        self._leaving.setdefault(row, set()).add(task.uid)
         self.freed += 1
         self._changed(row)
 
@@ -283,7 +330,11 @@ class SessionNodes:
         """Undo the step that `place` or `release` made for a task after `mark`."""
         if self._overlay.mark() > mark:
             self._overlay.rollback(mark)
-            self._placed.discard(task.uid)
+            if task.uid in self._placed:
+                self._placed.discard(task.uid)
+                self.cards.give_back(task, row)
+            else:
+                self._leaving.get(row, set()).discard(task.uid)
             self.freed += 1
             self._changed(row)
 
@@ -306,6 +357,7 @@ class SessionNodes:
     def close(self) -> None:
         """The session has ended: the table is as before."""
         self._overlay.rollback(0)
+        self.cards.close()
 
     def _changed(self, row: int) -> None:
         self._n_states += 1

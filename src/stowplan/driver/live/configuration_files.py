@@ -19,8 +19,11 @@ from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.driver.logs import log_keys
+from stowplan.framework import ConfigError, Problem
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
+from stowplan.plugins.gpu_share.conventions import kai_fractions
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 SCHEDULER_NAME = "stowplan"
 KUBE_SCHEDULER = "kube-scheduler"
@@ -28,6 +31,7 @@ KUBE_SCHEDULER = "kube-scheduler"
 log = logging.getLogger("stowplan.scheduler")
 
 QPS, BURST = 0.0, 100
+KAI = kai_fractions.CONVENTION.name
 
 
 class ConfigurationFileError(ValueError):
@@ -110,6 +114,25 @@ def _file_settings(texts: Iterable[ConfigText]) -> FileSettings:
 def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
     part = tree.get(name)
     return part if isinstance(part, dict) else {}
+
+
+def live_problems(configuration: Configuration, source: str) -> ConfigError | None:
+    """What a configuration asks for that works in simulations only; None for nothing.
+
+    KAI's fractions need the pods by which its binder reserves a card of the kubelet; nothing here
+    creates them, so that pods would be bound without a GPU.
+    """
+    problems = []
+    for number, profile in enumerate(configuration.profiles.values()):
+        for name, args in profile.args.items():
+            if isinstance(args, GpuShareArgs) and KAI in args.conventions:
+                path = f"profiles[{number}].pluginConfig[{name}].args.conventions"
+                wanted = (
+                    "others on a live cluster, where the kubelet chooses the card and no "
+                    "reservation pod finds out which one; allowed in simulate, up and dry runs"
+                )
+                problems.append(Problem(path, f'"{KAI}"', wanted))
+    return ConfigError(source, problems) if problems else None
 
 
 # The lease.

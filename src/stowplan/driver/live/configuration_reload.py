@@ -22,7 +22,11 @@ from stowplan.driver.live.competing_schedulers import (
     CompetingSchedulerError,
     refuse_competing_scheduler,
 )
-from stowplan.driver.live.configuration_files import log_warnings, scheduler_names
+from stowplan.driver.live.configuration_files import (
+    live_problems,
+    log_warnings,
+    scheduler_names,
+)
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, ContractError
@@ -88,6 +92,10 @@ async def _apply_text(
                 await refuse_competing_scheduler(sorted(names), server.options.client_config)
         except CompetingSchedulerError as competing:
             server.configuration_refused(source, str(competing))
+            return
+        problems = live_problems(deciders.configuration, source)
+        if problems is not None and not server.options.dry_run:
+            server.configuration_refused(source, str(problems))
             return
         _log_not_applied(server.deciders.configuration, deciders.configuration, source)
         if deciders.batch is not None:

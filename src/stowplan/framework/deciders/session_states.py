@@ -30,7 +30,8 @@ class SessionCycleStates:
         current: returns the current snapshot.
         """
         pod = place.pod
-        kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
+        notes = self._framework.annotations_of(pod)
+        kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()), notes)
         kept = self._kept.get(kind)
         if kept is not None:
             return kept

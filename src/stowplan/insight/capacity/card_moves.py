@@ -15,7 +15,7 @@ from stowplan.columns import NodeTable
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
-from stowplan.insight.gpu_fragmentation import DEFAULT_CONVENTIONS, CardFragmentation
+from stowplan.insight.gpu_fragmentation import DEFAULT_CONVENTIONS, CardFragmentation, Conventions
 from stowplan.objects.devices.gpu_cards import GpuShareRequest
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.pod import Pod
@@ -98,12 +98,14 @@ class DefragmentPlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class CardsOfNodes:
-    """The cards of the nodes of a table, and the cards that their pods have."""
+    """The cards of the nodes of a table, and the cards that their pods have. conventions: by which
+    nodes offer GPUs."""
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, conventions: Conventions = DEFAULT_CONVENTIONS) -> None:
+        self._conventions = conventions
         self._ledger = CardLedger.of(table)
         self._devices = DeviceLedger.of(table)
-        self._attempt = DeviceAttempt({}, DEFAULT_CONVENTIONS, self._devices, table, 0)
+        self._attempt = DeviceAttempt({}, conventions, self._devices, table, 0)
         self.infos = [table.info(row) for row in range(table.n_nodes)]
 
     def nodes(self) -> list[NodeWithCards]:
@@ -124,7 +126,7 @@ class CardsOfNodes:
 
     def cards_of(self, node: NodeInfo, info: PodInfo) -> list[tuple[int, str]] | None:
         """The cards of a pod by index, each with its name; None where they are not known."""
-        report = self._devices.report(node, DEFAULT_CONVENTIONS)
+        report = self._devices.report(node, self._conventions)
         convention = report.only
         if convention is None:
             cards = self._ledger.cards_of(info.pod, gpu_request_of(info))
@@ -141,7 +143,7 @@ class CardsOfNodes:
     def _device_request(
         self, node: NodeInfo, info: PodInfo, plain: GpuShareRequest
     ) -> GpuShareRequest:
-        found = self._devices.report(node, DEFAULT_CONVENTIONS)
+        found = self._devices.report(node, self._conventions)
         request = None if found.only is None else found.only.request(info.pod)
         if request is None or not found.report.devices:
             return GpuShareRequest(plain.cpu_milli)

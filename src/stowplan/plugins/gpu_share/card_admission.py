@@ -29,7 +29,10 @@ from stowplan.plugins.gpu_share.conventions import (
 from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import NodeReport, report_of
 from stowplan.plugins.gpu_share.conventions.gpu_devices import DeviceReport, GpuDevice
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import mixed_problem
 
+DEVICE_PLUGINS = (volcano_vgpu.CONVENTION, hami.CONVENTION, aliyun_gpu_mem.CONVENTION)
+"""Conventions whose device plugins register GPUs; what they register counts before KAI's."""
 NODE_ANNOTATIONS = {"volcano": volcano_vgpu.NODE, "hami": hami.NODE}
 """Annotation that names the node for which the devices of a pod were chosen, by convention."""
 
@@ -57,10 +60,11 @@ class CardUse(NamedTuple):
 
 
 class _NodeCards(NamedTuple):
-    """The cards that a node offers."""
+    """The cards that a node offers. problem: why parts of them cannot be given."""
 
     n_cards: int
     found: NodeReport
+    problem: str
 
 
 class CardAdmission:
@@ -74,13 +78,12 @@ class CardAdmission:
         """Why the pod does not get the cards that its annotations name, "" if it does; in the words
         of the kubelet's device manager."""
         offer = self._offer(node)
+        if offer.problem and _requests_parts(pod):
+            return f"rpc error: code = Unknown desc = {offer.problem}"
         if MILLI_KEY in pod.metadata.annotations:
             return self._without_milli(pod, node.name, offer.n_cards)
         convention = offer.found.only
-        if convention is None:
-            return ""
-        request = convention.request(pod)
-        if request is None:
+        if convention is None or convention.request(pod) is None:
             return ""
         return self._without_devices(pod, node.name, convention, offer.found.report)
 
@@ -130,30 +133,39 @@ class CardAdmission:
         known = self._offers.get(node.name)
         if known is None or known[0] is not node:
             _, n_cards, _ = gpu_node_of(NodeInfo(node))
-            offer = _NodeCards(n_cards, report_of(node, tuple(CONVENTIONS.values())))
+            found = report_of(node, DEVICE_PLUGINS)
+            if not found.conventions:
+                found = report_of(node, (kai_fractions.CONVENTION,))
+            offer = _NodeCards(n_cards, found, mixed_problem(node))
             known = self._offers[node.name] = node, offer
         return known[1]
 
     def _without_milli(self, pod: Pod, node: str, n_cards: int) -> str:
         used = self.uses(node, pod.key)
         for use in card_uses(pod):
-            left = CARD_MILLI - used[use.card].milli if use.card in used else CARD_MILLI
-            available = max(left, 0) if int(use.card) < n_cards else 0
+            before = used.get(use.card, CardUse(use.card))
+            available = max(CARD_MILLI - before.milli, 0) if int(use.card) < n_cards else 0
             if use.milli > available:
                 return _unavailable(f"{MILLI_KEY} of card {use.card}", use.milli, available)
+            # The same card may be named twice.
+            used[use.card] = _sum(before, use)
         return ""
 
     def _without_devices(
         self, pod: Pod, node: str, convention: Convention, report: DeviceReport
     ) -> str:
         wanted = NODE_ANNOTATIONS.get(convention.name)
-        shares = convention.shares(pod)
+        shares, request = convention.shares(pod), convention.request(pod)
         is_for = pod.metadata.annotations.get(wanted, "") if wanted is not None else node
-        if shares is None or is_for != node:
+        count = 0 if request is None else request.count
+        has_devices = shares is not None and is_for == node and sum(map(len, shares)) == count
+        if not has_devices and convention.name == kai_fractions.CONVENTION.name:
             # KAI's whole devices are a count for the kubelet.
-            return "" if convention.name == kai_fractions.CONVENTION.name else _no_pod(convention)
+            return ""
         if report.problem:
             return f"rpc error: code = Unknown desc = {report.problem}"
+        if not has_devices:
+            return _no_pod(convention)
         devices = {device.id: device for device in report.devices}
         used = self.uses(node, pod.key)
         for share in card_uses(pod):
@@ -177,6 +189,12 @@ def card_uses(pod: Pod) -> Iterator[CardUse]:
             for share in (share for container in shares for share in container):
                 yield CardUse(share.id, 0, share.memory, share.cores, 1)
             return
+
+
+def _requests_parts(pod: Pod) -> bool:
+    """True for a pod that some device plugin would serve, or that has its cards by milli."""
+    by_plugin = (one.request(pod) for one in DEVICE_PLUGINS)
+    return MILLI_KEY in pod.metadata.annotations or any(one is not None for one in by_plugin)
 
 
 def _lacks(device: GpuDevice | None, share: CardUse, used: CardUse) -> str:

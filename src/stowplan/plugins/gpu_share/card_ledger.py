@@ -101,15 +101,28 @@ def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
 
 
 def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]]) -> None:
-    """Take the cards of pods whose cards are unknown, in place. requests: by uid."""
+    """Take the cards of pods whose cards are unknown, in place. requests: by uid.
+
+    Where too few cards suffice, all that is left of those with the most left is taken: the pod runs
+    on the node, and on some card.
+    """
     for _, request in sorted(requests, key=lambda one: one[0]):
-        for card in cards_by_left(left, request)[: max(request.num, 0)]:
+        num = max(request.num, 0)
+        suiting = cards_by_left(left, request)[:num]
+        for card in suiting:
             left[card] -= request.milli
+        others = [card for card in range(len(left)) if card not in suiting]
+        others.sort(key=lambda card: (-left[card], card))
+        for card in others[: num - len(suiting)] if request.milli > 0 else ():
+            left[card] = min(left[card], 0)
 
 
 class CardLedger(TableWatcher):
-    """The cards of one node table, kept as its pods change, in dry runs as well. inventories: by
-    plugin, their `GpuCardInventory`."""
+    """The cards of one node table, kept as its pods change, in dry runs as well.
+
+    inventories: by plugin, their `GpuCardInventory`. chosen: by uid, the cards that a session has
+    chosen for pods that are about to be bound.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
@@ -118,6 +131,7 @@ class CardLedger(TableWatcher):
         self._nodes: list[Node | None] = []
         self._assumed_rows: dict[int, int] = {}
         self._reserved: dict[str, tuple[int, ...]] = {}
+        self.chosen: dict[str, tuple[int, ...]] = {}
         self._marks = -1, -1
         self.inventories: dict[object, Any] = {}
 
@@ -128,6 +142,11 @@ class CardLedger(TableWatcher):
         if request.milli <= 0:
             return ()
         return self._reserved.get(pod.uid, request.prescribed)
+
+    def remember(self, uid: str) -> None:
+        """Keep the reservation of a pod as a choice for its binding."""
+        if uid in self._reserved:
+            self.chosen[uid] = self._reserved[uid]
 
     def reserve(self, uid: str, row: int, cards: tuple[int, ...]) -> None:
         """Give cards to a pod that is assumed on a row."""

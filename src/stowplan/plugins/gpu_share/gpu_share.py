@@ -45,7 +45,7 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.deciders.kernel_terms import KernelTerm
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import Plugin, PodWarning
 from stowplan.objects.devices.gpu_cards import (
     ASSUME_TIMES,
     COUNT_KEY,
@@ -82,18 +82,29 @@ from stowplan.plugins.gpu_share.card_ledger import (
     request_problem,
 )
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
+from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
     SEVERAL,
+    UNKNOWN_CARDS,
     DeviceAttempt,
     attempt_of,
-    counted_twice,
     device_attempt,
     refusal,
     requests_of,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_links import LINKS_KEY
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
+    has_nodes_by_milli,
+    holds_unknown_cards,
+    may_request_gpus,
+    mixed_column,
+    mixed_problem,
+    requests_counted_gpus,
+    unknown_cards_column,
+)
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.gpu_share.missing_cards import missing_cards
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
     gpu_score,
@@ -235,6 +246,8 @@ class GpuShare:
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Skip for a pod that requests no cards."""
+        if not may_request_gpus(pod):
+            return SKIP
         devices = device_attempt(pod, snapshot, self._conventions)
         if isinstance(devices, Status):
             return devices
@@ -267,8 +280,10 @@ class GpuShare:
         if attempt is None:
             return NO_STATE
         request = attempt.request
-        if attempt.devices.is_mixed(node):
+        if mixed_problem(node.node):
             return DEVICE_REFUSALS[SEVERAL]
+        if holds_unknown_cards(node):
+            return DEVICE_REFUSALS[UNKNOWN_CARDS]
         if fits_distinct_cards(attempt.ledger.state(node), request):
             return OK
         _, n_cards, model = gpu_node_of(node)
@@ -292,7 +307,9 @@ class GpuShare:
             has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
             codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
             fits = fits_distinct_cards_column(cards, request)
-            return np.where(attempt.devices.mixed(some), SEVERAL, np.where(fits, FITS, codes))
+            unknown_cards = unknown_cards_column(nodes)[some]
+            found = np.where(unknown_cards, UNKNOWN_CARDS, np.where(fits, FITS, codes))
+            return np.where(mixed_column(nodes)[some], SEVERAL, found)
 
         return self._kept_column("filter", request, nodes, rows, evaluate)
 
@@ -388,6 +405,8 @@ class GpuShare:
         devices = attempt_of(pod, snapshot, self._conventions)
         if not devices.is_count or devices.has_devices().any() or request_problem(pod):
             return None
+        if _may_mix(pod, snapshot.nodes):
+            return None
         attempt = self._state(pod, snapshot)
         request = attempt.request
         if request.prescribed is not None:
@@ -421,7 +440,11 @@ class GpuShare:
             return self.REFUSALS[NO_SUCH_CARDS]
         info = attempt.nodes.info(row)
         left = attempt.ledger.state(info, pod.uid)
-        cards = self._chosen(pod, info.node, left, attempt.request)
+        cards = attempt.ledger.chosen.get(pod.uid)
+        if cards is None or any(
+            card >= len(left.left) or left.left[card] < attempt.request.milli for card in cards
+        ):
+            cards = self._chosen(pod, info.node, left, attempt.request)
         if cards is None:
             return self.REFUSALS[TOO_LITTLE_LEFT]
         attempt.ledger.reserve(pod.uid, row, cards)
@@ -464,6 +487,19 @@ class GpuShare:
         if attempt is not None:
             attempt.ledger.unreserve(pod.uid, attempt.nodes.row(node_name))
 
+    # Sessions, which choose cards before they bind.
+
+    def remember_choice(self, pod: Pod, snapshot: Snapshot) -> None:
+        """The cards that are reserved for a pod are those of its binding, if they are still left
+        then."""
+        CardLedger.of(snapshot.nodes).remember(pod.uid)
+        DeviceLedger.of(snapshot.nodes).remember(pod.uid)
+
+    def forget_choices(self, snapshot: Snapshot) -> None:
+        """Another session begins."""
+        CardLedger.of(snapshot.nodes).chosen.clear()
+        DeviceLedger.of(snapshot.nodes).chosen.clear()
+
     # Events, signature and explanations.
 
     def events_to_register(self) -> RegisteredEvents:
@@ -481,6 +517,7 @@ class GpuShare:
         request = (
             gpu_request_of(PodInfo.of(pod)),
             request_problem(pod),
+            requests_counted_gpus(pod),
             *requests_of(pod, self._conventions).values(),
         )
         return (*request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
@@ -493,8 +530,11 @@ class GpuShare:
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return []
-        if attempt.devices.is_mixed(node):
-            return [counted_twice(attempt.devices.ledger.report(node, attempt.devices.conventions))]
+        problem = mixed_problem(node.node)
+        if problem:
+            return [problem]
+        if holds_unknown_cards(node):
+            return ["gpu cards: pods on the node have GPUs that the kubelet has chosen"]
         request, cards = attempt.request, attempt.ledger.state(node)
         model = f" of {request.models}" if request.models else ""
         left = ", ".join(map(str, cards.left)) or "none"
@@ -503,12 +543,26 @@ class GpuShare:
             f"left{f' of {cards.model}' if cards.model else ''}: {left}"
         ]
 
+    def node_updated(self, before: Node, after: Node, pods: Sequence[Pod]) -> Sequence[PodWarning]:
+        """Cards that are missing under the pods."""
+        return tuple(missing_cards(before, after, pods, self._conventions))
+
 
 def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
     # Of every convention: a pod that frees what no one counts wakes others for nothing.
     devices = requests_of(old, tuple(CONVENTIONS.values()))
-    freed = bool(devices) or gpu_request_of(PodInfo.of(old)).milli > 0
+    is_counted = requests_counted_gpus(old)
+    freed = bool(devices) or is_counted or gpu_request_of(PodInfo.of(old)).milli > 0
     return queueing_hint(is_assigned_or_nominated(old) and freed)
+
+
+def _may_mix(pod: Pod, nodes: NodeTable) -> bool:
+    """True where some node may refuse the pod for how other pods have got its GPUs."""
+    if not has_nodes_by_milli(nodes):
+        return False
+    if requests_counted_gpus(pod):
+        return True
+    return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
 
 
 def _has_links(nodes: NodeTable) -> bool:

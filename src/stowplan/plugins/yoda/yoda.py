@@ -46,6 +46,7 @@ from stowplan.objects.devices.scv import Scv
 from stowplan.objects.node import Node
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import gpu_sources, shared_column
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
@@ -76,7 +77,7 @@ from stowplan.plugins.yoda.gpu_request import (
 )
 
 NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
-FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
+FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY, GIVEN_TWICE = range(6)
 
 
 class YodaArgs(PluginArgs, frozen=True):
@@ -132,6 +133,7 @@ class Yoda:
         NO_MATCHING_CLOCK: unresolvable("node(s) had too few GPUs with the clock asked for"),
         INSUFFICIENT_GPU_MEMORY: unschedulable("node(s) had too few GPUs with room for the pod"),
     }
+    SHARED_OTHERWISE = unresolvable("node(s) had GPUs that are shared in another way as well")
 
     def __init__(self, args: YodaArgs, handle: Handle) -> None:
         self.compat = args.compat
@@ -232,6 +234,8 @@ class Yoda:
         scv = attempt.object_store.find(Scv, node.name)
         if scv is None:
             return self.REFUSALS[NO_REPORT]
+        if not self.compat and gpu_sources(node.node):
+            return self.SHARED_OTHERWISE
         report = gpu_report_of(scv, self._bound)
         code = self.verdict(attempt.demand, report, self._cards_left(report, node.name, attempt))
         return OK if code == FITS else self.REFUSALS[code]
@@ -292,10 +296,16 @@ class Yoda:
         if attempt is None:
             return np.full(n_rows_of(rows), -1, dtype=np.int64)
         codes = self._codes(attempt.demand, attempt.cards)
-        return attempt.cards.on(codes, rows, NO_REPORT)
+        found = attempt.cards.on(codes, rows, NO_REPORT)
+        if self.compat:
+            return found
+        is_shared = shared_column(nodes)[rows] & (found != NO_REPORT)
+        return np.where(is_shared, GIVEN_TWICE, found)
 
     def filter_status(self, code: int) -> Status:
         """The refusal of a code of `filter_column`."""
+        if code == GIVEN_TWICE:
+            return self.SHARED_OTHERWISE
         return NO_STATE if code < 0 else self.REFUSALS[code]
 
     def _codes(self, demand: GpuRequest, cards: CardColumns) -> Ints:
@@ -387,6 +397,7 @@ class Yoda:
         return (
             on(SCV, Action.ADD | Action.UPDATE, self._after_report),
             on(NODE, Action.ADD, self._after_node),
+            on(NODE, Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_ANNOTATION),
             on(POD, Action.DELETE, _after_deletion),
             on(POD, Action.UPDATE_POD_LABEL, _after_labels),
         )
@@ -415,6 +426,9 @@ class Yoda:
         scv = None if attempt is None else attempt.object_store.find(Scv, node.name)
         if attempt is None or scv is None:
             return [f"gpus: there is no Scv {node.name}"]
+        sources = gpu_sources(node.node)
+        if sources and not self.compat:
+            return [f"gpus: reported by an Scv, and {' and '.join(sources)}"]
         demand, report = attempt.demand, gpu_report_of(scv, self._bound)
         needs = [f"{demand.n_cards} card{'s' if demand.n_cards != 1 else ''}"]
         if demand.memory is not None:

@@ -25,6 +25,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
 from stowplan.plugins.gpu_share.conventions.share_texts import is_number
 
 MEMORY, COUNT = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+WHOLE = "nvidia.com/gpu"
 INDEX, OF_POD, OF_DEVICE = (
     "ALIYUN_COM_GPU_MEM_IDX",
     "ALIYUN_COM_GPU_MEM_POD",
@@ -35,12 +36,21 @@ WAITING = "false"
 
 
 def report(node: Node) -> DeviceReport | None:
-    """As many cards as the node offers, each with the same part of its memory."""
+    """As many cards as the node offers, each with the same part of its memory.
+
+    Differs: a node that offers whole GPUs as well is not usable.
+    """
     total, count = offered(node, MEMORY), offered(node, COUNT)
     if MEMORY not in node.status.allocatable:
         return None
     if not 0 < count <= CARDS_MAX or total < count:
         return DeviceReport(problem=f"allocatable {COUNT} is {count}, {MEMORY} is {total}")
+    whole = offered(node, WHOLE)
+    if whole > 0:
+        return DeviceReport(
+            problem=f"allocatable has {MEMORY}, and {WHOLE} is {whole}: another device plugin may "
+            "give the same GPUs"
+        )
     return DeviceReport(tuple(GpuDevice(str(index), total // count) for index in range(count)))
 
 

@@ -58,12 +58,16 @@ def with_links(node: Node, convention: Convention, report: DeviceReport) -> Devi
 
 
 class DeviceLedger(TableWatcher):
-    """The devices of one node table, kept as its nodes and pods change, in dry runs as well."""
+    """The devices of one node table, kept as its nodes and pods change, in dry runs as well.
+
+    chosen: by uid, what a session has chosen for pods that are about to be bound.
+    """
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
         self._reports: dict[tuple[str, tuple[str, ...]], tuple[Node, NodeReport]] = {}
         self._reserved: dict[str, PodShares] = {}
+        self.chosen: dict[str, PodShares] = {}
 
     def report(self, node: NodeInfo, conventions: Sequence[Convention]) -> NodeReport:
         """What a node reports, in any of these conventions."""
@@ -100,6 +104,11 @@ class DeviceLedger(TableWatcher):
         """What a placed pod has; None where it is unknown."""
         given = self._reserved.get(info.uid)
         return convention.shares(info.pod) if given is None else given
+
+    def remember(self, uid: str) -> None:
+        """Keep the reservation of a pod as a choice for its binding."""
+        if uid in self._reserved:
+            self.chosen[uid] = self._reserved[uid]
 
     def reserve(self, uid: str, row: int, shares: PodShares) -> None:
         """Give devices to a pod that is assumed on a row."""

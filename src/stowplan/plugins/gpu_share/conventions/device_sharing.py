@@ -25,7 +25,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, CardState, GpuShareRequest
+from stowplan.objects.devices.gpu_cards import MILLI_KEY, CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
 from stowplan.plugins.gpu_share.conventions.convention import BindingNotes, Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, NodeReport
@@ -34,16 +34,26 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     NodeDevices,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_links import LinkRows
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
+    gpu_sources,
+    has_nodes_by_milli,
+    is_by_milli,
+    mixed_problem,
+    requests_counted_gpus,
+)
 
 FITS = 0
 KAI = kai_fractions.CONVENTION.name
 NO_SUCH_DEVICES, TOO_LITTLE_LEFT, NOT_REGISTERED, UNUSABLE, SEVERAL = range(11, 16)
+BY_MILLI, UNKNOWN_CARDS = 16, 17
 REFUSALS = {
     NO_SUCH_DEVICES: unresolvable("node(s) had too few GPUs that the pod accepts"),
     TOO_LITTLE_LEFT: unschedulable("node(s) had too little left on their GPUs"),
     NOT_REGISTERED: unresolvable("node(s) had no GPUs of the convention that the pod asks by"),
     UNUSABLE: unresolvable("node(s) had an invalid registration of GPUs"),
     SEVERAL: unresolvable("node(s) had the same GPUs registered by several conventions"),
+    BY_MILLI: unresolvable("node(s) had GPUs that are given by milli, not by count"),
+    UNKNOWN_CARDS: unschedulable("node(s) had pods on GPUs that the kubelet has chosen"),
 }
 
 
@@ -91,24 +101,15 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         )
         return found
 
-    def mixed(self, rows: Rows) -> Bools:
-        """bool (n_rows,): rows whose GPUs are registered and counted by milli as well."""
-        numbers = np.arange(self.nodes.n_nodes)[rows]
-        found = np.zeros(numbers.shape[0], dtype=np.bool_)
-        for place in np.nonzero(self.has_devices()[numbers])[0].tolist():
-            found[place] = self.is_mixed(self.nodes.info(int(numbers[place])))
-        return found
-
-    def is_mixed(self, node: NodeInfo) -> bool:
-        """`mixed` of one node."""
-        return is_counted_too(node, self.ledger.report(node, self.conventions))
-
     def verdict(self, node: NodeInfo) -> int:
         """FITS, or the reason of the refusal."""
         found = self.ledger.report(node, self.conventions)
         convention = found.only
-        if len(found.conventions) > 1 or is_counted_too(node, found):
+        if len(found.conventions) > 1 or mixed_problem(node.node):
             return SEVERAL
+        if (convention is None or convention.name == KAI) and is_by_milli(node.node):
+            # The kubelet, or KAI's binder, would choose a card that has parts by milli.
+            return BY_MILLI if self.is_count else SEVERAL
         request = None if convention is None else self.requests.get(convention.name)
         if convention is None or request is None:
             return FITS if self.is_count else NOT_REGISTERED
@@ -164,7 +165,9 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         if convention is None or request is None:
             return None if self.is_count else REFUSALS[NOT_REGISTERED]
         devices = self.ledger.devices(node, convention, found.report, pod.uid)
-        given = devices.place(request, _order(devices, most_left=most_left))
+        given = self.ledger.chosen.get(pod.uid)
+        if given is None or not devices.has_left(given, request):
+            given = devices.place(request, _order(devices, most_left=most_left))
         if given is None:
             return REFUSALS[TOO_LITTLE_LEFT]
         self.ledger.reserve(pod.uid, row, given)
@@ -194,13 +197,17 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
     def explain(self, node: NodeInfo) -> list[str]:
         """What the pod needs, and what is left of each device."""
         found = self.ledger.report(node, self.conventions)
+        problem = mixed_problem(node.node)
+        if problem:
+            return [problem]
         if len(found.conventions) > 1:
             labels = " and ".join(one.label for one in found.conventions)
-            return [f"gpus: registered by {labels}; which of them is right is not known"]
+            return [f"gpus: given by {labels}; parts would be given twice"]
+        if (found.only is None or found.only.name == KAI) and is_by_milli(node.node):
+            sources = " and ".join(gpu_sources(node.node))
+            return [f"gpus: {sources}; the kubelet would choose a card that pods have parts of"]
         if found.only is None:
             return []
-        if is_counted_too(node, found):
-            return [counted_twice(found)]
         if found.report.problem:
             return [f"gpus: {found.report.problem}"]
         request = self.requests.get(found.only.name)
@@ -217,19 +224,6 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         return lines
 
 
-def is_counted_too(node: NodeInfo, found: NodeReport) -> bool:
-    """True where a node registers GPUs that it also offers by milli: parts of one card would be
-    given twice. KAI registers nothing."""
-    registers = any(one.name != KAI for one in found.conventions)
-    return registers and node.allocatable.get(COUNT_KEY, 0) > 0
-
-
-def counted_twice(found: NodeReport) -> str:
-    """The explanation of such a node."""
-    labels = " and ".join(one.label for one in found.conventions)
-    return f"gpus: registered by {labels} and counted as {COUNT_KEY}; parts would be given twice"
-
-
 def device_attempt(
     pod: Pod, snapshot: Snapshot, conventions: Sequence[Convention]
 ) -> DeviceAttempt | Status | None:
@@ -239,7 +233,8 @@ def device_attempt(
     """
     requests = requests_of(pod, conventions)
     if not requests:
-        return None
+        is_count = requests_counted_gpus(pod) and has_nodes_by_milli(snapshot.nodes)
+        return attempt_of(pod, snapshot, conventions, requests) if is_count else None
     parts = [CONVENTIONS[name] for name, one in requests.items() if not one.is_count_elsewhere]
     labels = [one.label for one in parts]
     if MILLI_KEY in pod.metadata.annotations and parts:

@@ -6,6 +6,7 @@ HAMi's scheduler have in common.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -229,6 +230,20 @@ class NodeDevices:
         if request.group:
             self.add_group(taken, request.group)
         return tuple(taken)
+
+    def has_left(self, shares: PodShares, request: DeviceRequest) -> bool:
+        """True if the devices still have what was chosen for a request."""
+        devices = {device.id: device for device in self.devices}
+        chosen = [
+            (devices.get(share.id), part)
+            for part, given in zip(request.containers, shares, strict=False)
+            for share in given
+        ]
+        total = Counter(share.id for given in shares for share in given)
+        return len(shares) == len(request.containers) and all(
+            device is not None and total[device.id] == 1 and not self.refusal(device, part, request)
+            for device, part in chosen
+        )
 
     def add_group(self, shares: Iterable[Iterable[DeviceShare]], group: str) -> None:
         """Mark devices as used by a group."""

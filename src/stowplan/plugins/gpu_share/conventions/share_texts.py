@@ -21,10 +21,11 @@ def format_container(shares: Sequence[DeviceShare]) -> str:
 
 
 def parse_shares(text: str) -> PodShares | None:
-    """The devices of all containers; None for a text that is not understood."""
+    """The devices of all containers; None for a text that is not understood, and for one without
+    devices, by which a device plugin serves no pod."""
     containers = [_container(part) for part in text.split(";")]
     found = tuple(part for part in containers if part is not None)
-    return found if len(found) == len(containers) else None
+    return found if len(found) == len(containers) and any(found) else None
 
 
 def _container(text: str) -> tuple[DeviceShare, ...] | None:
