@@ -92,7 +92,7 @@ def explain_changes(
     found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
     framework = framework_for(found, deciders, profile)
-    return find_changes(found, snapshot_for(found, cluster), framework, cluster.origins)
+    return find_changes(found, snapshot_for(found, cluster), framework, cluster.sources())
 
 
 def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
@@ -117,7 +117,7 @@ def _as_given(
     snapshot = snapshot_for(found, cluster)
     explanation = explain_attempt(found, snapshot, framework)
     if changes and explanation.state == "pending" and not explanation.node:
-        searched = find_changes(found, snapshot, framework, cluster.origins)
+        searched = find_changes(found, snapshot, framework, cluster.sources())
         explanation = replace(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )

@@ -256,7 +256,8 @@ def _members(cluster: Cluster, pending: set[str]) -> list[MemberPods]:
 
 def _sources(pods: list[Pod], cluster: Cluster) -> tuple[PodSource, ...]:
     some = pods if pods[0].key not in cluster.origins else pods[:1]
-    found = [source_of(pod, cluster.origins) for pod in some]
+    sources = cluster.sources()
+    found = [source_of(pod, sources) for pod in some]
     return tuple(source for source in found if source is not None and not source.is_daemon_set)
 
 

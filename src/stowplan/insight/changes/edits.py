@@ -51,7 +51,8 @@ class NodeEdit(msgspec.Struct, frozen=True):
 
 
 class FreeEdit(msgspec.Struct, frozen=True):
-    """Pods of one node are moved or ended. moves: uid -> the node that the pod moves to."""
+    """Pods are moved or ended, of one node and of others of its topology domains. moves: uid -> the
+    node that the pod moves to."""
 
     cost: int
     node: str
@@ -64,13 +65,15 @@ class FreeEdit(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The change in words."""
-        does = [
-            f"moving {info.pod.key} to {self.moves[info.uid]}"
-            if info.uid in self.moves
-            else f"ending {info.pod.key}"
-            for info in self.victims
-        ]
+        does = [self._does(info) for info in self.victims]
         return f"free {self.why or 'the node'} on node {self.node} by {' and '.join(does)}"
+
+    def _does(self, info: PodInfo) -> str:
+        pod, target = info.pod, self.moves.get(info.uid)
+        elsewhere = "" if pod.node_name == self.node else pod.node_name
+        if target is None:
+            return f"ending {pod.key}{elsewhere and f' on {elsewhere}'}"
+        return f"moving {pod.key}{elsewhere and f' from {elsewhere}'} to {target}"
 
 
 class AddNodeEdit(msgspec.Struct, frozen=True):

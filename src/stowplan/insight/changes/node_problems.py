@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -17,7 +17,11 @@ from stowplan.insight.changes import affinity_edits, node_edits, pod_edits
 from stowplan.insight.changes.edits import Edit, PodEdit
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod_requests import fit_requests
-from stowplan.objects.selectors import requirement_admits, term_matches
+from stowplan.objects.selectors import (
+    NodeSelectorRequirement,
+    requirement_admits,
+    term_matches,
+)
 from stowplan.objects.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, is_untolerated
 from stowplan.plugins.topology_spread.pod_topology_spread import TopologySpreadPreFilterState
 from stowplan.plugins.topology_spread.spread_constraint import HARD
@@ -119,10 +123,13 @@ class NodeProblems:
         if not problems and variants == [(frozenset(), [])]:
             # Refused with nominated pods counted, or only with a tolerated condition's taint.
             problems.add(("other", "nominated pods"))
-        return [
-            NodeCase(row, frozenset(problems) | more, frozenset(freeable), (*remedies, *extra))
-            for more, extra in variants
-        ]
+        found_cases = []
+        for more, extra in variants:
+            every = frozenset(problems) | more
+            shared = self._shared_labels(self.nodes.nodes[row], every)
+            found = (*remedies, *extra, *shared)
+            found_cases.append(NodeCase(row, every, frozenset(freeable), found))
+        return found_cases
 
     # One rule each.
 
@@ -262,6 +269,34 @@ class NodeProblems:
         if can_label and not node_edits.is_of_fact(requirement.key):
             yield _remedy(node_edits.set_label(node, requirement.key, value), problem)
 
+    def _shared_labels(self, node: Node, problems: frozenset[Problem]) -> list[Remedy]:
+        """Labels of the node that meet more than one requirement."""
+        by_key: dict[str, list[tuple[Problem, NodeSelectorRequirement]]] = {}
+        for problem in problems:
+            requirement = self._requirement_of(problem)
+            if requirement is not None and not node_edits.is_of_fact(requirement.key):
+                by_key.setdefault(requirement.key, []).append((problem, requirement))
+        found = []
+        for key, asked in by_key.items():
+            if len(asked) < 2:
+                continue
+            for value in sorted(_label_values(one for _, one in asked)):
+                met = [problem for problem, one in asked if requirement_admits(one, value)]
+                if len(met) > 1:
+                    found.append(Remedy((node_edits.set_label(node, key, value),), frozenset(met)))
+        return found
+
+    def _requirement_of(self, problem: Problem) -> NodeSelectorRequirement | None:
+        """The requirement on a node's labels that a problem is about."""
+        match problem:
+            case ("selector", str(key)):
+                values = ((self.pod.spec.node_selector or {})[key],)
+                return NodeSelectorRequirement(key, "In", values)
+            case ("term", int(term), int(at)):
+                terms = affinity_edits.required_terms(self.pod.spec) or ()
+                return terms[term].match_expressions[at]
+        return None
+
     # Pod affinity: the rule is asked again without each term.
 
     def _pod_affinity(self, row: int, *, pairs: bool) -> list[Remedy]:
@@ -302,6 +337,17 @@ class NodeProblems:
         member = attempt.framework.members[POD_AFFINITY]
         codes = member.verdicts(pod, self.nodes, rows, state).codes
         return np.equal(codes, 0)
+
+
+def _label_values(requirements: Iterable[NodeSelectorRequirement]) -> set[str]:
+    """Values that some of the requirements admit."""
+    found: set[str] = set()
+    for requirement in requirements:
+        found.update(requirement.values if requirement.operator == "In" else ())
+        can_label, value = node_edits.label_for(requirement)
+        if can_label and value is not None:
+            found.add(value)
+    return found
 
 
 def _remedy(edit: Edit, problem: Problem) -> Remedy:
