@@ -81,7 +81,11 @@ def found(folder: Path, manifests: list[Tree]) -> dict[str, Change]:
     ("manifests", "kind", "cost", "text"),
     [
         pytest.param(
-            [zone("n1", "a", cpu="2"), zone("n2", "a"), pod("b", node="n1", affinity=away_from("w"))]
+            [
+                zone("n1", "a", cpu="2"),
+                zone("n2", "a"),
+                pod("b", node="n1", affinity=away_from("w")),
+            ]
             + [pod("w", "4")],
             "free",
             200,

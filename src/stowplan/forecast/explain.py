@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
+from stowplan.columns.pods.podterms import ExistingPodTerms
 from stowplan.config.session_configuration import SCHEDULER_NAMES
 from stowplan.cycle.change import PodChanges
 from stowplan.cycle.explanation import Explanation, SimulationOutcome, StrandedCards
@@ -33,6 +34,7 @@ from stowplan.insight.gpu_fragmentation import (
 )
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -107,6 +109,9 @@ def snapshot_for(found: Pod, cluster: Cluster) -> Snapshot:
     if found.node_name and not found.is_finished:
         table.remove_pod(found.uid)
     nominated = (p for p in cluster.pending() if p.status.nominated_node_name)
+    # What a running scheduler counts beside its table.
+    ExistingPodTerms.of(table)
+    AssignedPodPriorities.of(table)
     return Snapshot(table, cluster.object_store(), Nominations(nominated))
 
 

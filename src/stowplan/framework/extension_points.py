@@ -56,6 +56,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "kernel_terms": ("pod", "snapshot", "peers"),
     "signature": ("pod",),
     "explain": ("pod", "node", "state"),
+    "explain_column": ("pod", "nodes", "rows", "state"),
 }
 """Method -> parameters, in the order in which the runtime passes them."""
 RENAMED_METHODS = {"applies_to": "concerns", "kernel_terms": "parts"}

@@ -43,7 +43,7 @@ class DomainPods:
         if self._affinity is None and self._spread is None:
             return []
         labels = self.nodes.nodes[row].labels
-        found = []
+        found: list[PodInfo] = []
         for other in self.nodes.order.tolist():
             if other == row:
                 continue

@@ -85,6 +85,9 @@ class NodeProblems:
         self._lowered: dict[tuple[str, int], Remedy | None] = {}
         self._tolerations: dict[Taint, PodEdit] = {}
         self._place = {row: place for place, row in enumerate(self.rows)}
+        terms = affinity_edits.required_terms(self.pod.spec)
+        self._asks_labels = bool(self.pod.spec.node_selector or terms)
+        self._short: dict[Status, list[tuple[Problem, str]]] = {}
 
     def cases(self, row: int, *, pairs: bool) -> list[NodeCase]:
         """The cases of one node. pairs: include remedies of two edits."""
@@ -126,9 +129,9 @@ class NodeProblems:
         found_cases = []
         for more, extra in variants:
             every = frozenset(problems) | more
-            shared = self._shared_labels(self.nodes.nodes[row], every)
-            found = (*remedies, *extra, *shared)
-            found_cases.append(NodeCase(row, every, frozenset(freeable), found))
+            if self._asks_labels:
+                extra = extra + self._shared_labels(self.nodes.nodes[row], every)
+            found_cases.append(NodeCase(row, every, frozenset(freeable), (*remedies, *extra)))
         return found_cases
 
     # One rule each.
@@ -136,15 +139,13 @@ class NodeProblems:
     def _fit(
         self, row: int, status: Status, remedies: list[Remedy], freeable: set[Problem]
     ) -> list[Problem]:
-        found: list[Problem] = []
-        for reason in status.reasons:
-            if reason == TOO_MANY_PODS:
-                found.append(SLOTS)
+        short = self._short.get(status)
+        if short is None:
+            short = self._short[status] = [_shortage(reason) for reason in status.reasons]
+        for problem, resource in short:
+            if problem is SLOTS:
                 freeable.add(SLOTS)
                 continue
-            resource = reason.removeprefix(INSUFFICIENT)
-            problem = (FIT, resource)
-            found.append(problem)
             offered, used = self._amounts(resource)
             free = offered[row] - used[row]
             if self._requests.get(resource, 0) <= offered[row]:
@@ -152,7 +153,7 @@ class NodeProblems:
             remedy = self._lower(resource, free)
             if remedy is not None:
                 remedies.append(remedy)
-        return found
+        return [problem for problem, _ in short]
 
     def _amounts(self, resource: str) -> tuple[list[int], list[int]]:
         """Allocatable and requested amounts by row."""
@@ -337,6 +338,14 @@ class NodeProblems:
         member = attempt.framework.members[POD_AFFINITY]
         codes = member.verdicts(pod, self.nodes, rows, state).codes
         return np.equal(codes, 0)
+
+
+def _shortage(reason: str) -> tuple[Problem, str]:
+    """The problem that a reason is about, and its resource."""
+    if reason == TOO_MANY_PODS:
+        return SLOTS, ""
+    resource = reason.removeprefix(INSUFFICIENT)
+    return (FIT, resource), resource
 
 
 def _label_values(requirements: Iterable[NodeSelectorRequirement]) -> set[str]:
