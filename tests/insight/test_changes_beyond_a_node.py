@@ -93,25 +93,35 @@ def found(folder: Path, manifests: list[Tree]) -> dict[str, Change]:
             id="the anti-affinity of a pod on another node of the zone",
         ),
         pytest.param(
-            [zone("n1", "a", cpu="2"), zone("n2", "a"), pod("b", node="n1")]
-            + [pod("w", "4", affinity=away_from("b"))],
+            [
+                zone("n1", "a", cpu="2"),
+                zone("n2", "a"),
+                pod("b", node="n1"),
+                pod("w", "4", affinity=away_from("b")),
+            ],
             "free",
             200,
             "free the node on node n2 by ending default/b on n1",
             id="anti-affinity to a pod on another node of the zone",
         ),
         pytest.param(
-            [zone("n1", "a", cpu="2"), zone("n2", "a"), zone("n3", "b", cpu="500m")]
-            + [pod("b", node="n1", labels={"app": "w"})]
-            + [pod("w", "4", topologySpreadConstraints=[spread()])],
+            [
+                zone("n1", "a", cpu="2"),
+                zone("n2", "a"),
+                zone("n3", "b", cpu="500m"),
+                pod("b", node="n1", labels={"app": "w"}),
+                pod("w", "4", topologySpreadConstraints=[spread()]),
+            ],
             "free",
             200,
             "free the node on node n2 by ending default/b on n1",
             id="a pod on another node counts for topology spread",
         ),
         pytest.param(
-            [node("n1", labels={"disk": "tape"})]
-            + [pod("w", nodeSelector={"disk": "ssd"}, affinity=on_disks(IN_SSD, NOT_TAPE))],
+            [
+                node("n1", labels={"disk": "tape"}),
+                pod("w", nodeSelector={"disk": "ssd"}, affinity=on_disks(IN_SSD, NOT_TAPE)),
+            ],
             "label",
             20,
             "label node n1 disk=ssd",
@@ -125,17 +135,23 @@ def found(folder: Path, manifests: list[Tree]) -> dict[str, Change]:
             id="nodes that required affinity leaves out by name",
         ),
         pytest.param(
-            [node("n1", taints=NOT_READY), node("n2", taints=TAINTED)]
-            + [pod("w", "3", affinity=ONLY_N1)],
+            [
+                node("n1", taints=NOT_READY),
+                node("n2", taints=TAINTED),
+                pod("w", "3", affinity=ONLY_N1),
+            ],
             "combined",
             60,
             "drop the required node affinity and add a toleration for taint team=x:NoSchedule",
             id="and a toleration on such a node",
         ),
         pytest.param(
-            [zone("n1", "a"), zone("n2", "b", cpu="0")]
-            + [pod("b", node="n1", labels={"app": "w"}, priority=2_000_000_000)]
-            + [pod("w", topologySpreadConstraints=[spread(minDomains=3)])],
+            [
+                zone("n1", "a"),
+                zone("n2", "b", cpu="0"),
+                pod("b", node="n1", labels={"app": "w"}, priority=2_000_000_000),
+                pod("w", topologySpreadConstraints=[spread(minDomains=3)]),
+            ],
             "spread",
             10,
             f"raise maxSkew of the spread constraint on {ZONE} from 1 to 2",
