@@ -29,9 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (made / f"{name}.yaml").write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(made)
-        ran = run(
-            *"simulate cluster.yaml --config nofit.yaml --replay --record run.rec".split(),
-        )
+        given = "cluster.yaml", "--config", "nofit.yaml", "--replay"
+        ran = run("simulate", *given, "--record", "run.rec")
         assert ran.code == 0, ran.err
     return made
 

@@ -85,8 +85,8 @@ def found(folder: Path, manifests: list[Tree]) -> dict[str, Change]:
                 zone("n1", "a", cpu="2"),
                 zone("n2", "a"),
                 pod("b", node="n1", affinity=away_from("w")),
-            ]
-            + [pod("w", "4")],
+                pod("w", "4"),
+            ],
             "free",
             200,
             "free the node on node n2 by ending default/b on n1",

@@ -53,9 +53,9 @@ def run_what_if(request: WhatIfRequest) -> int:
     if not changes:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
     kinds = {one.kind for one in changes}
-    if request.source.record_file is not None and not request.config_files:
-        if "plugin" in kinds and "config" not in kinds:
-            raise click.UsageError("--plugin with --record needs --base-config or --config")
+    names_config = bool(request.config_files) or "config" in kinds
+    if request.source.record_file is not None and "plugin" in kinds and not names_config:
+        raise click.UsageError("--plugin with --record needs --base-config or --config")
     deciders = read_asked_deciders(
         request.source.record_file, request.config_files, request.plugin_files
     )
