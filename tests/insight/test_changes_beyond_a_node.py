@@ -12,6 +12,10 @@ import pytest
 from stowplan.cycle.change import Change
 from stowplan.forecast.explain import explain_changes
 from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.insight.changes import affinity_edits
+from stowplan.insight.changes.edits import can_be_combined
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.pod import Pod
 from tests.insight.json_patch import applied
 from tests.insight.test_changes import Tree, node, pod
 from tests.insight.test_changes_property import can_run
@@ -189,3 +193,20 @@ def test_a_toleration_and_pods_of_the_domain_together(tmp_path: Path) -> None:
     change = found(tmp_path, manifests)
     assert set(change) == {"combined"}
     assert change["combined"].cost == 210
+
+
+def test_edits_of_one_part_are_not_combined() -> None:
+    spec = convert(affinity_pod(NOT_TAPE, IN_SSD), Pod).spec
+    dropped = affinity_edits.drop_expression(spec, 0, 0)
+    assert dropped is not None
+    whole, added = affinity_edits.drop_required(), affinity_edits.add_value(spec, 0, 0, "x")
+    other = affinity_edits.add_value(spec, 0, 1, "x")
+    assert not can_be_combined(whole, dropped)
+    assert not can_be_combined(added, dropped)
+    assert not can_be_combined(added, added)
+    assert can_be_combined(dropped, other)
+    assert can_be_combined(whole, affinity_edits.drop_selector("disk", "ssd"))
+
+
+def affinity_pod(*expressions: Tree) -> Tree:
+    return pod("w", affinity=on_disks(*expressions))

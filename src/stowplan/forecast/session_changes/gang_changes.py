@@ -20,7 +20,7 @@ from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.insight.changes.changed_objects import PodSource, changed_objects, source_of
-from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit
+from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit, can_be_combined
 from stowplan.insight.changes.node_edits import copies_of, new_nodes
 from stowplan.insight.changes.node_problems import NodeProblems
 from stowplan.insight.changes.pod_edits import lower_request
@@ -196,7 +196,12 @@ class _GangSearch:
     def _pairs(self, singles: list[GangEdit]) -> list[tuple[GangEdit, ...]]:
         added = [GangEdit(edit) for edit in new_nodes(self.cluster.nodes)[:POOLS_MAX]]
         pods = [one for one in singles if isinstance(one.edit, PodEdit)]
-        return [*combinations(singles, 2), *((new, one) for new in added for one in pods)]
+        both = [
+            (one, other)
+            for one, other in combinations(singles, 2)
+            if one.members is not other.members or can_be_combined(one.edit, other.edit)
+        ]
+        return [*both, *((new, one) for new in added for one in pods)]
 
     # Results.
 

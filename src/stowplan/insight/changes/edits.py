@@ -30,13 +30,15 @@ PREEMPTIBLE, EQUAL, HIGHER = 100, 200, 400
 
 class PodEdit(msgspec.Struct, frozen=True):
     """A change of the pod's spec. position: index of the list entry that it removes or replaces;
-    of several edits the one with the highest position is applied first."""
+    of several edits the one with the highest position is applied first. target: path of the part
+    that it changes, where another edit may remove it."""
 
     kind: str
     cost: int
     text: str
     change: SpecChange
     position: int = 0
+    target: tuple[object, ...] = ()
 
 
 class NodeEdit(msgspec.Struct, frozen=True):
@@ -98,6 +100,16 @@ Edit = PodEdit | NodeEdit | FreeEdit | AddNodeEdit
 def cost_of(edits: Sequence[Edit]) -> int:
     """Points of edits that are made together: their sum."""
     return sum(edit.cost for edit in edits)
+
+
+def can_be_combined(one: Edit, other: Edit) -> bool:
+    """False for the same edit twice, and where one changes what the other removes."""
+    if one.text == other.text:
+        return False
+    if not (isinstance(one, PodEdit) and isinstance(other, PodEdit)):
+        return True
+    shorter, longer = sorted((one.target, other.target), key=len)
+    return not shorter or longer[: len(shorter)] != shorter
 
 
 def in_order(edits: Sequence[Edit]) -> list[Edit]:

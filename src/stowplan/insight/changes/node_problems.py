@@ -281,7 +281,7 @@ class NodeProblems:
         for key, asked in by_key.items():
             if len(asked) < 2:
                 continue
-            for value in sorted(_label_values(one for _, one in asked)):
+            for value in (*sorted(_label_values(one for _, one in asked)), None):
                 met = [problem for problem, one in asked if requirement_admits(one, value)]
                 if len(met) > 1:
                     found.append(Remedy((node_edits.set_label(node, key, value),), frozenset(met)))

@@ -28,6 +28,7 @@ from stowplan.insight.changes.edits import (
     FreeEdit,
     NodeEdit,
     PodEdit,
+    can_be_combined,
     cost_of,
 )
 from stowplan.insight.changes.freeing import Freeing
@@ -200,7 +201,9 @@ class _ChangeSearch:
                 yield self._to_free(rank, case._replace(problems=left), remedy.edits)
         single = [remedy for remedy in case.remedies if len(remedy.edits) == 1]
         for one, other in combinations(single, 2):
-            if one.covers | other.covers >= case.problems:
+            if one.covers | other.covers >= case.problems and can_be_combined(
+                one.edits[0], other.edits[0]
+            ):
                 yield self._candidate(rank, case.row, one.edits + other.edits)
 
     def _with_new_node(self) -> Iterator[Candidate]:
