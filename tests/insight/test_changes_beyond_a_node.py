@@ -81,95 +81,95 @@ def found(folder: Path, manifests: list[Tree]) -> dict[str, Change]:
     return {change.kind: change for change in changes}
 
 
-@pytest.mark.parametrize(
-    ("manifests", "kind", "cost", "text"),
-    [
-        pytest.param(
-            [
-                zone("n1", "a", cpu="2"),
-                zone("n2", "a"),
-                pod("b", node="n1", affinity=away_from("w")),
-                pod("w", "4"),
-            ],
-            "free",
-            200,
-            "free the node on node n2 by ending default/b on n1",
-            id="the anti-affinity of a pod on another node of the zone",
-        ),
-        pytest.param(
-            [
-                zone("n1", "a", cpu="2"),
-                zone("n2", "a"),
-                pod("b", node="n1"),
-                pod("w", "4", affinity=away_from("b")),
-            ],
-            "free",
-            200,
-            "free the node on node n2 by ending default/b on n1",
-            id="anti-affinity to a pod on another node of the zone",
-        ),
-        pytest.param(
-            [
-                zone("n1", "a", cpu="2"),
-                zone("n2", "a"),
-                zone("n3", "b", cpu="500m"),
-                pod("b", node="n1", labels={"app": "w"}),
-                pod("w", "4", topologySpreadConstraints=[spread()]),
-            ],
-            "free",
-            200,
-            "free the node on node n2 by ending default/b on n1",
-            id="a pod on another node counts for topology spread",
-        ),
-        pytest.param(
-            [
-                node("n1", labels={"disk": "tape"}),
-                pod("w", nodeSelector={"disk": "ssd"}, affinity=on_disks(IN_SSD, NOT_TAPE)),
-            ],
-            "label",
-            20,
-            "label node n1 disk=ssd",
-            id="one label meets the selector and both requirements",
-        ),
-        pytest.param(
-            [node("n1", "1"), node("n2"), pod("w", "3", affinity=ONLY_N1)],
-            "affinity",
-            50,
-            "drop the required node affinity",
-            id="nodes that required affinity leaves out by name",
-        ),
-        pytest.param(
-            [
-                node("n1", taints=NOT_READY),
-                node("n2", taints=TAINTED),
-                pod("w", "3", affinity=ONLY_N1),
-            ],
-            "combined",
-            60,
-            "drop the required node affinity and add a toleration for taint team=x:NoSchedule",
-            id="and a toleration on such a node",
-        ),
-        pytest.param(
-            [
-                zone("n1", "a"),
-                zone("n2", "b", cpu="0"),
-                pod("b", node="n1", labels={"app": "w"}, priority=2_000_000_000),
-                pod("w", topologySpreadConstraints=[spread(minDomains=3)]),
-            ],
-            "spread",
-            10,
-            f"raise maxSkew of the spread constraint on {ZONE} from 1 to 2",
-            id="spread with minDomains",
-        ),
-        pytest.param(
-            [limit_range(cpu="5"), node("n1"), pod("w", container={"resources": {}})],
-            "request",
-            20,
-            "lower the cpu request of container c from 5 to 4",
-            id="a request that is the default of a LimitRange",
-        ),
-    ],
-)
+CASES = [
+    pytest.param(
+        [
+            zone("n1", "a", cpu="2"),
+            zone("n2", "a"),
+            pod("b", node="n1", affinity=away_from("w")),
+            pod("w", "4"),
+        ],
+        "free",
+        200,
+        "free the node on node n2 by ending default/b on n1",
+        id="the anti-affinity of a pod on another node of the zone",
+    ),
+    pytest.param(
+        [
+            zone("n1", "a", cpu="2"),
+            zone("n2", "a"),
+            pod("b", node="n1"),
+            pod("w", "4", affinity=away_from("b")),
+        ],
+        "free",
+        200,
+        "free the node on node n2 by ending default/b on n1",
+        id="anti-affinity to a pod on another node of the zone",
+    ),
+    pytest.param(
+        [
+            zone("n1", "a", cpu="2"),
+            zone("n2", "a"),
+            zone("n3", "b", cpu="500m"),
+            pod("b", node="n1", labels={"app": "w"}),
+            pod("w", "4", topologySpreadConstraints=[spread()]),
+        ],
+        "free",
+        200,
+        "free the node on node n2 by ending default/b on n1",
+        id="a pod on another node counts for topology spread",
+    ),
+    pytest.param(
+        [
+            node("n1", labels={"disk": "tape"}),
+            pod("w", nodeSelector={"disk": "ssd"}, affinity=on_disks(IN_SSD, NOT_TAPE)),
+        ],
+        "label",
+        20,
+        "label node n1 disk=ssd",
+        id="one label meets the selector and both requirements",
+    ),
+    pytest.param(
+        [node("n1", "1"), node("n2"), pod("w", "3", affinity=ONLY_N1)],
+        "affinity",
+        50,
+        "drop the required node affinity",
+        id="nodes that required affinity leaves out by name",
+    ),
+    pytest.param(
+        [
+            node("n1", taints=NOT_READY),
+            node("n2", taints=TAINTED),
+            pod("w", "3", affinity=ONLY_N1),
+        ],
+        "combined",
+        60,
+        "drop the required node affinity and add a toleration for taint team=x:NoSchedule",
+        id="and a toleration on such a node",
+    ),
+    pytest.param(
+        [
+            zone("n1", "a"),
+            zone("n2", "b", cpu="0"),
+            pod("b", node="n1", labels={"app": "w"}, priority=2_000_000_000),
+            pod("w", topologySpreadConstraints=[spread(minDomains=3)]),
+        ],
+        "spread",
+        10,
+        f"raise maxSkew of the spread constraint on {ZONE} from 1 to 2",
+        id="spread with minDomains",
+    ),
+    pytest.param(
+        [limit_range(cpu="5"), node("n1"), pod("w", container={"resources": {}})],
+        "request",
+        20,
+        "lower the cpu request of container c from 5 to 4",
+        id="a request that is the default of a LimitRange",
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifests", "kind", "cost", "text"), CASES)
 def test_changes(tmp_path: Path, manifests: list[Tree], kind: str, cost: int, text: str) -> None:
     change = found(tmp_path, manifests)[kind]
     assert (change.cost, change.text) == (cost, text)
