@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
+
 Operation = dict[str, Any]
 """An RFC 6902 operation: `op` (add, replace, remove or test), `path` and `value`, if any."""
 
@@ -51,3 +54,21 @@ class PodChanges(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     pod: str
     changes: tuple[Change, ...]
     not_searched: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{one.kind} {one.cost}" for one in self.changes)
+        return f"PodChanges({self.pod!r}, {found or 'no change helps'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the changes, cheapest first, and what was not searched."""
+        rows = ((one.cost, one.kind, one.text) for one in self.changes)
+        return html_summary(
+            f"{self.pod}: smallest changes that let it run",
+            html_table(("Cost", "Kind", "Change"), rows) or html_text("No change helps."),
+            *(html_text(f"Not searched: {one}") for one in self.not_searched),
+        )
+
+    def to_frame(self, library: str = "") -> Any:
+        """The changes as a DataFrame, one row each; see `Explanation.to_frame`."""
+        names = ("kind", "cost", "text")
+        return to_dataframe({n: [getattr(c, n) for c in self.changes] for n in names}, library)

@@ -7,6 +7,7 @@ asked for separately. The JSON form is described in docs/explain-schema.md.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -267,7 +268,9 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     if verdicts is None:
         refused = _refusal(absent) if attempt.failure is None else NOT_EVALUATED
         return [NodeExplanation(nodes.names[row], False, refused) for row in nodes.order.tolist()]
-    first = {row: status for status, rows in verdicts.refusals() for row in rows.tolist()}
+    first: dict[int, tuple[Status, RuleRefusal]] = {}
+    for status, rows in verdicts.refusals():
+        first |= dict.fromkeys(rows.tolist(), (status, _refusal(status)))
     failing = _failing_by_row(attempt, verdicts.rows)
     evaluated = set(verdicts.rows.tolist())
     not_asked = None if len(evaluated) == nodes.n_nodes else _refusal(absent)
@@ -279,9 +282,12 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
         elif row not in first:
             result.append(NodeExplanation(name, True))
         else:
-            status, found = first[row], failing.get(row, [])
-            refusal = next((one for one in found if _is_of(one, status)), None)
-            refusal = refusal or _Details(attempt, status.plugin).of(status, row)
+            (status, plain), found = first[row], failing.get(row, [])
+            for refusal in found:
+                if _is_same_but_details(refusal, plain):
+                    break
+            else:
+                refusal = _Details(attempt, status.plugin).of(status, row)
             result.append(NodeExplanation(name, False, refusal, tuple(found)))
     return result
 
@@ -294,18 +300,15 @@ def _failing_by_row(attempt: Attempt, rows: Ints) -> dict[int, list[RuleRefusal]
         places = np.flatnonzero(answers.codes)
         status_of = cache(answers.explain)
         details = _Details(attempt, name)
-        details.read(rows[places])
-        for row, code in zip(rows[places].tolist(), answers.codes[places].tolist(), strict=True):
-            failing.setdefault(row, []).append(details.of(status_of(code), row))
+        statuses = map(status_of, answers.codes[places].tolist())
+        refused = details.of_rows(statuses, rows[places])
+        for row, refusal in zip(rows[places].tolist(), refused, strict=True):
+            failing.setdefault(row, []).append(refusal)
     return failing
 
 
-def _is_of(refusal: RuleRefusal, status: Status) -> bool:
-    return (
-        refusal.plugin == status.plugin
-        and refusal.reasons == status.reasons
-        and refusal.code == status.code.title
-    )
+def _is_same_but_details(one: RuleRefusal, other: RuleRefusal) -> bool:
+    return one.plugin == other.plugin and one.reasons == other.reasons and one.code == other.code
 
 
 def _refusal(status: Status) -> RuleRefusal:
@@ -319,13 +322,25 @@ class _Details:
         self._plugin = plugin
         self._pod, self._state = attempt.pod, attempt.state
         self._nodes = attempt.snapshot.nodes
-        self._call = attempt.framework.members[plugin].calls["explain"]
+        calls = attempt.framework.members[plugin].calls
+        self._call, self._column = calls["explain"], calls["explain_column"]
         self._plain: dict[Status, RuleRefusal] = {}
 
-    def read(self, rows: Ints) -> None:
-        """Prepare the nodes of rows at once, if the rule gives details."""
-        if self._call is not None:
-            self._nodes.infos_of(rows)
+    def of_rows(self, statuses: Iterable[Status], rows: Ints) -> Iterator[RuleRefusal]:
+        """The refusals of rows."""
+        if self._column is None:
+            if self._call is not None:
+                self._nodes.infos_of(rows)
+            yield from map(self.of, statuses, rows.tolist())
+            return
+        plugin = self._plugin
+        try:
+            texts = self._column(self._pod, self._nodes, rows, self._state)
+        except ContractError as fault:
+            texts = [[str(fault)]] * rows.shape[0]
+        titles = {code: code.title for code in Code}
+        for status, details in zip(statuses, texts, strict=True):
+            yield RuleRefusal(plugin, titles[status.code], status.reasons, tuple(details))
 
     def of(self, status: Status, row: int) -> RuleRefusal:
         """The refusal of a row."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 
 SCHEMA = "stowplan.dev/eta/v1"
 PENDING, RUNNING, FINISHED = "Pending", "Running", "Finished"
@@ -98,6 +99,18 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
         found = f"{len(waiting)} pending pods, {n_never} of them never start"
         return f"ExpectedStarts({found}, {n_late} not within the horizon)"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per job, in seconds from now, and what is assumed."""
+        low, high = self.percentiles
+        columns = ("Namespace", "Name", "Pending", "Starts in (s)", f"{low} to {high} % (s)")
+        rows = (
+            (one.namespace, one.name, f"{one.pending}/{one.pods}", *_start_texts(one))
+            for one in self.jobs
+        )
+        return html_summary(
+            repr(self), html_table(columns, rows), *map(html_text, self.assumptions)
+        )
+
     def to_frame(self, library: str = "") -> Any:
         """The pods as a DataFrame, one row each, with the fields of their `start`.
 
@@ -114,3 +127,14 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
         columns["never"] = ["; ".join(pod.never) for pod in self.pods]
         columns["late"] = ["; ".join(pod.late) for pod in self.pods]
         return to_dataframe(columns, library)
+
+
+def _start_texts(job: ExpectedJobStart) -> tuple[str, str]:
+    """Median and interval of a job's start, in seconds."""
+    if job.never:
+        return "never", ""
+    if job.start is None:
+        return "started", ""
+    times = job.start.median_s, job.start.earliest_s, job.start.latest_s
+    median, first, last = ("later" if one is None else f"{one:,.0f}" for one in times)
+    return median, f"{first} to {last}"

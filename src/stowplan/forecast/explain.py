@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
+from stowplan.columns.pods.podterms import ExistingPodTerms
 from stowplan.config.session_configuration import SCHEDULER_NAMES
 from stowplan.cycle.change import PodChanges
 from stowplan.cycle.explanation import Explanation, SimulationOutcome, StrandedCards
@@ -34,6 +35,7 @@ from stowplan.insight.gpu_fragmentation import (
 )
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -93,7 +95,7 @@ def explain_changes(
     found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
     framework = framework_for(found, deciders, profile)
-    return find_changes(found, snapshot_for(found, cluster), framework, cluster.origins)
+    return find_changes(found, snapshot_for(found, cluster), framework, cluster.sources())
 
 
 def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
@@ -108,6 +110,9 @@ def snapshot_for(found: Pod, cluster: Cluster) -> Snapshot:
     if found.node_name and not found.is_finished:
         table.remove_pod(found.uid)
     nominated = (p for p in cluster.pending() if p.status.nominated_node_name)
+    # What a running scheduler counts beside its table.
+    ExistingPodTerms.of(table)
+    AssignedPodPriorities.of(table)
     return Snapshot(table, cluster.object_store(), Nominations(nominated))
 
 
@@ -118,7 +123,7 @@ def _as_given(
     snapshot = snapshot_for(found, cluster)
     explanation = explain_attempt(found, snapshot, framework)
     if changes and explanation.state == "pending" and not explanation.node:
-        searched = find_changes(found, snapshot, framework, cluster.origins)
+        searched = find_changes(found, snapshot, framework, cluster.sources())
         explanation = replace(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )

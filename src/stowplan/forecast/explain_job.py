@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,7 @@ from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
 from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
@@ -84,6 +86,19 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     message: str = ""
     changes: tuple[Change, ...] = ()
     not_searched: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        where = f", node {self.node!r}" if self.node else ""
+        return f"JobExplanation({self.pod or self.pod_group!r}, {self.state}{where})"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The nodes as a DataFrame, one row each, with the reasons of those that do not fit."""
+        columns: dict[str, list[Any]] = {
+            "node": [one.name for one in self.nodes],
+            "fits": [not one.reasons for one in self.nodes],
+            "reasons": ["; ".join(one.reasons) for one in self.nodes],
+        }
+        return to_dataframe(columns, library)
 
     def _repr_html_(self) -> str:
         """For notebooks: state, reasons per node, and the changes that help."""

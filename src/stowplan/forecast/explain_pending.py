@@ -51,7 +51,7 @@ def explain_pending(
     pending = cluster.pending()
     nominated = Nominations(pod for pod in pending if pod.status.nominated_node_name)
     snapshot = Snapshot(cluster.table(), cluster.object_store(), nominated)
-    origins = cluster.origins
+    origins = cluster.sources()
 
     def changes_of(pod: Pod) -> tuple[Change, ...]:
         framework = frameworks.get(pod.spec.scheduler_name)

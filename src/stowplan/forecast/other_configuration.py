@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.inputs.counts import count_of
+from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.recording.frames import RecordingError
 from stowplan.recording.recorded_workload import RecordedWorkload, workload_of
 from stowplan.recording.recording_files import Recording
@@ -53,6 +56,22 @@ class ConfigurationComparison(msgspec.Struct, frozen=True, rename="camel"):
     unlike_recorded: int
     differences: list[PlacementDifference]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{n} {change}" for change, n in self.counts.items() if n)
+        pods = count_of(self.pods, "pod")
+        return f"ConfigurationComparison({pods}, {found or 'no difference'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the pods that fare otherwise."""
+        rows = ((d.pod, d.change, d.node, d.other, d.seconds) for d in self.differences)
+        columns = ("Pod", "Change", "Node", "Node with the other", "Later by (s)")
+        return html_summary(repr(self), html_table(columns, rows), *map(html_text, self.notes))
+
+    def to_frame(self, library: str = "") -> Any:
+        """The differences as a DataFrame, one row each."""
+        names = [field.name for field in msgspec.structs.fields(PlacementDifference)]
+        return to_dataframe({n: [getattr(d, n) for d in self.differences] for n in names}, library)
 
 
 def compare_configuration(

@@ -9,6 +9,7 @@ on that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,8 +18,11 @@ from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueSha
 from stowplan.batch.state.capability import PODS, limits_of
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
+from stowplan.inputs.counts import count_of
 from stowplan.kube_batch_v05.proportion import KubeBatchProportion, KubeBatchQueueShare
 from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table
 from stowplan.simulation.session_runner import AnyJob, AnySession, SessionRunner, tasks
 
 SCHEMA = "stowplan.dev/queues/v1"
@@ -68,6 +72,38 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
     loans: list[Loan]
     strays: dict[str, int]
     ungrouped: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        pending = sum(one.pods_pending for one in self.queues)
+        queues, loans = count_of(len(self.queues), "queue"), count_of(len(self.loans), "loan")
+        return f"Shares({queues}, {count_of(pending, 'pending pod')}, {loans})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the queues with their shares, and who uses what of whom."""
+        queues = (
+            (
+                one.name, one.weight, one.pods_placed, one.pods_pending,
+                "" if one.share is None else f"{one.share:.1%}",
+            )
+            for one in self.queues
+        )  # fmt: skip
+        loans = ((one.borrower, one.lender, one.resource, f"{one.amount:g}") for one in self.loans)
+        return html_summary(
+            repr(self),
+            html_table(("Queue", "Weight", "Placed", "Pending", "Of deserved"), queues),
+            html_table(("Borrower", "Lender", "Resource", "Amount"), loans),
+        )
+
+    def to_frame(self, library: str = "") -> Any:
+        """The queues as a DataFrame, one row each, with a column per kind of amount and resource,
+        such as `allocated.cpu`; None where a queue has none."""
+        plain = ("name", "weight", "pods_placed", "pods_pending", "share")
+        columns: dict[str, list[Any]] = {n: [getattr(q, n) for q in self.queues] for n in plain}
+        for kind in ("deserved", "allocated", "pending", "capability"):
+            amounts = [getattr(one, kind) or {} for one in self.queues]
+            for resource in sorted({name for one in amounts for name in one}):
+                columns[f"{kind}.{resource}"] = [one.get(resource) for one in amounts]
+        return to_dataframe(columns, library)
 
 
 class _QueueTotals:

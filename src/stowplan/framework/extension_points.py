@@ -57,6 +57,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "signature": ("pod",),
     "explain": ("pod", "node", "state"),
     "node_updated": ("before", "after", "pods"),
+    "explain_column": ("pod", "nodes", "rows", "state"),
 }
 """Method -> parameters, in the order in which the runtime passes them."""
 RENAMED_METHODS = {"applies_to": "concerns", "kernel_terms": "parts"}

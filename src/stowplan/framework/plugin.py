@@ -558,6 +558,19 @@ class Explain(Protocol):
         """
 
 
+@runtime_checkable
+class ExplainColumn(Protocol):
+    """The details of many rejections at once."""
+
+    def explain_column(
+        self, pod: Pod, nodes: NodeTable, rows: NDArray[np.int64], state: CycleState
+    ) -> list[list[str]]:
+        """`explain` of each row, in their order; of a plugin that has `explain`, too.
+
+        rows: int64 (n_rows,). Called once for all nodes that this plugin's `filter` rejects.
+        """
+
+
 _OLD_NAMES = {
     "Bind": "BindPlugin",
     "EventsToRegister": "EnqueueExtensions",

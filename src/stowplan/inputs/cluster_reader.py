@@ -57,7 +57,8 @@ class Cluster(msgspec.Struct):
     input. not_created: pod -> why the API server would reject it (LimitRange, ResourceQuota).
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     origins: pod that is no object of the input -> the object whose template it has; None where that
-    was imported from another kind.
+    was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
+    them.
     """
 
     nodes: list[Node]
@@ -70,6 +71,7 @@ class Cluster(msgspec.Struct):
     not_created: dict[str, str] = {}
     manifests: list[Tree] = []
     origins: dict[str, Object | None] = {}
+    as_read: dict[str, Pod] = {}
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -106,6 +108,13 @@ class Cluster(msgspec.Struct):
         return ObjectStore(self.objects)
 
     world = deprecated_method("world", "object_store")
+
+    def sources(self) -> dict[str, Object | None]:
+        """Pod -> the object of the input that has its spec, where that is not the pod itself.
+
+        As `origins`, and pods before they got defaults.
+        """
+        return {**self.as_read, **self.origins} if self.as_read else self.origins
 
     def bound(self) -> list[Pod]:
         """Pods that have a node and are not finished."""
@@ -337,6 +346,7 @@ class _ClusterReader:
             not_created=admitted.refused,
             manifests=self.manifests or [],
             origins=self._origins(population, known),
+            as_read=admitted.as_read,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
@@ -366,6 +376,7 @@ class _ClusterReader:
             inputs=self.inputs,
             not_created=admitted.refused,
             origins=self._origins(population, known),
+            as_read=admitted.as_read,
         )
 
     def _origins(self, population: ExpandedCluster, known: set[int]) -> dict[str, Object | None]:

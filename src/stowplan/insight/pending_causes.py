@@ -11,8 +11,11 @@ from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.diagnosis import NO_NODES
+from stowplan.inputs.counts import count_of
 from stowplan.insight.pod_owners import owner_text
 from stowplan.insight.pod_placement import condition_message, strip_node_counts
+from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/pending-causes/v1"
@@ -41,6 +44,25 @@ class PendingCauses(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     pending: int
     causes: tuple[PendingCause, ...]
+
+    def __repr__(self) -> str:
+        causes = count_of(len(self.causes), "cause")
+        return f"PendingCauses({count_of(self.pending, 'pending pod')}, {causes})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per cause, with the cheapest change for its first pod."""
+        rows = (
+            (one.count, one.cause, one.pods[0], one.changes[0].text if one.changes else "")
+            for one in self.causes
+        )
+        columns = ("Pods", "Cause", "First pod", "Change that helps it")
+        return html_summary(repr(self), html_table(columns, rows))
+
+    def to_frame(self, library: str = "") -> Any:
+        """The pending pods as a DataFrame, one row each with its cause."""
+        rows = [(one, pod) for one in self.causes for pod in one.pods]
+        columns = {"pod": [pod for _, pod in rows], "cause": [one.cause for one, _ in rows]}
+        return to_dataframe(columns, library)
 
 
 def group_by_cause(

@@ -55,6 +55,17 @@ class TaintToleration:
             if self.is_untolerated(t, pod, HARD_EFFECTS)
         ]
 
+    def explain_column(self, pod: Pod, nodes: NodeTable, rows: Ints) -> list[list[str]]:
+        """`explain` of each row; once for nodes with equal taints."""
+        known: dict[tuple[Taint, ...], list[str]] = {}
+        texts = []
+        for row in rows.tolist():
+            taints = nodes.nodes[row].taints
+            if taints not in known:
+                known[taints] = self.explain(pod, nodes.info(row))
+            texts.append(known[taints])
+        return texts
+
     def pre_score(self) -> Status:
         """Success: every pod is scored. Configurations may name PreScore of this plugin."""
         return OK

@@ -102,15 +102,12 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.explain import ExplainRequest, run_explain
-    from stowplan.cli.runs.scheduler_config import read_command_deciders
+    from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     source = ClusterSource.take(given, local=True)
     config_files, output = given.pop("config_files"), given.pop("output")
     request = ExplainRequest(source=source, **given)
-    if source.record_file is not None and not config_files:
-        from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
-
-        deciders = deciders_of_recording(source.record_file, request.plugin_files)
-    else:
-        deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
+    deciders = read_asked_deciders(
+        source.record_file, config_files, request.plugin_files, request.compat
+    )
     sys.exit(run_explain(request, deciders, output))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
@@ -23,6 +25,22 @@ def read_command_deciders(
         for warning in batch.warnings:
             click.echo(f"Warning: {batch.source}: {warning}", err=True)
     return deciders
+
+
+def read_asked_deciders(
+    record_file: Path | None,
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    compat: str | None = None,
+) -> Deciders:
+    """The scheduler that answers about a cluster: --config, else that of the recording, else the
+    default one. Raises as `read_command_deciders`, and CommandError."""
+    if record_file is None or config_files:
+        return read_command_deciders(config_files, plugin_files, compat)
+    # Imported here: only questions about recordings need it.
+    from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
+
+    return deciders_of_recording(record_file, plugin_files)
 
 
 def default_session_deciders(plugin_files: tuple[str, ...], compat: str) -> Deciders:

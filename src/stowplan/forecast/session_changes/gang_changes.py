@@ -20,7 +20,7 @@ from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.insight.changes.changed_objects import PodSource, changed_objects, source_of
-from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit
+from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit, can_be_combined
 from stowplan.insight.changes.node_edits import copies_of, new_nodes
 from stowplan.insight.changes.node_problems import NodeProblems
 from stowplan.insight.changes.pod_edits import lower_request
@@ -196,7 +196,12 @@ class _GangSearch:
     def _pairs(self, singles: list[GangEdit]) -> list[tuple[GangEdit, ...]]:
         added = [GangEdit(edit) for edit in new_nodes(self.cluster.nodes)[:POOLS_MAX]]
         pods = [one for one in singles if isinstance(one.edit, PodEdit)]
-        return [*combinations(singles, 2), *((new, one) for new in added for one in pods)]
+        both = [
+            (one, other)
+            for one, other in combinations(singles, 2)
+            if one.members is not other.members or can_be_combined(one.edit, other.edit)
+        ]
+        return [*both, *((new, one) for new in added for one in pods)]
 
     # Results.
 
@@ -256,7 +261,8 @@ def _members(cluster: Cluster, pending: set[str]) -> list[MemberPods]:
 
 def _sources(pods: list[Pod], cluster: Cluster) -> tuple[PodSource, ...]:
     some = pods if pods[0].key not in cluster.origins else pods[:1]
-    found = [source_of(pod, cluster.origins) for pod in some]
+    sources = cluster.sources()
+    found = [source_of(pod, sources) for pod in some]
     return tuple(source for source in found if source is not None and not source.is_daemon_set)
 
 

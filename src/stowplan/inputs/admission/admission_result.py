@@ -8,8 +8,10 @@ from stowplan.objects.pod import Pod
 
 
 class AdmissionResult(msgspec.Struct):
-    """Pods after admission. refused: pod -> the API server's message."""
+    """Pods after admission. refused: pod -> the API server's message. as_read: pod -> the pod
+    before it got defaults of LimitRanges."""
 
     pods: list[Pod]
     refused: dict[str, str] = {}
     notes: list[str] = []
+    as_read: dict[str, Pod] = {}

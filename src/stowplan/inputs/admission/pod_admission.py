@@ -45,7 +45,6 @@ def admit(pods: list[Pod], inventory: ManifestInventory) -> AdmissionResult:
             quotas[pod.namespace].charge(pod)
     found = AdmissionResult([], {}, _notes(ranges, quotas))
     specs: dict[tuple[str, int], PodSpec] = {}
-    n_defaulted = 0
     for pod in pods:
         if pod.metadata.uid or pod.is_finished:
             found.pods.append(pod)
@@ -58,10 +57,11 @@ def admit(pods: list[Pod], inventory: ManifestInventory) -> AdmissionResult:
             error = f'Pod "{pod.name}" is invalid' if invalid else f'pods "{pod.name}" is forbidden'
             found.refused[pod.key] = f"{error}: {why}"
         else:
-            n_defaulted += pod is not given
+            if pod is not given:
+                found.as_read[pod.key] = given
             found.pods.append(pod)
-    if n_defaulted:
-        found.notes.append(f"{count_of(n_defaulted, 'pod')} with defaults of LimitRanges")
+    if found.as_read:
+        found.notes.append(f"{count_of(len(found.as_read), 'pod')} with defaults of LimitRanges")
     if found.refused:
         what = f"{count_of(len(found.refused), 'pod')} not created"
         found.notes.append(f"{what}: {list_names(found.refused.values())}")

@@ -13,11 +13,13 @@ import msgspec
 
 from stowplan.columns import NodeTable
 from stowplan.framework import NodeInfo, PodInfo
+from stowplan.inputs.counts import count_of
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.gpu_fragmentation import DEFAULT_CONVENTIONS, CardFragmentation, Conventions
 from stowplan.objects.devices.gpu_cards import GpuShareRequest
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_request_of
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger
@@ -79,6 +81,20 @@ class DefragmentPlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     commands: tuple[str, ...] = ()
     kept: tuple[KeptPod, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        figures = f"{self.before.of_capacity:.1%} to {self.after.of_capacity:.1%}"
+        return f"DefragmentPlan({count_of(len(self.moves), 'move')}, fragments {figures})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the moves in their order, and why other pods stay."""
+        moves = ((one.pod, one.from_node, one.node) for one in self.moves)
+        return html_summary(
+            repr(self),
+            html_table(("Pod", "From", "To"), moves),
+            html_table(("Pod that stays", "Reason"), ((one.pod, one.reason) for one in self.kept)),
+            *map(html_text, self.notes),
+        )
 
     @property
     def lowers(self) -> bool:

@@ -9,12 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.cycle.explanation import pending_form
+from stowplan.inputs.counts import count_of
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.changes.freeing import MIRROR_ANNOTATION
 from stowplan.insight.cluster_copy import ClusterCopy
 from stowplan.insight.node_pools import pool_of
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
@@ -62,6 +64,20 @@ class CompactPlan(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     cordon: str = ""
     not_searched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        emptied = f"{len(self.steps)} of {count_of(self.nodes, 'node')} emptied"
+        return f"CompactPlan({emptied}, saves {self.saved:g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the nodes to empty in their order, and why others stay."""
+        steps = ((one.node, one.pool, f"{one.price:g}", len(one.moves)) for one in self.steps)
+        return html_summary(
+            repr(self),
+            html_table(("Emptied node", "Pool", "Price", "Pods that move"), steps),
+            html_table(("Node that stays", "Reason"), ((b.node, b.reason) for b in self.blockers)),
+            *map(html_text, (*self.not_searched, *self.notes)),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """One row per move as a DataFrame of pandas or polars; see `to_dataframe`."""

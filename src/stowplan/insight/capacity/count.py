@@ -12,6 +12,7 @@ from stowplan.insight.capacity.units import Unit, UnitCopier, UnitCopy
 from stowplan.insight.cluster_copy import ClusterCopy
 from stowplan.insight.node_pools import pool_of
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
@@ -50,6 +51,18 @@ class CapacityCount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     api_version: str
     units: tuple[UnitCapacity, ...]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{one.name}: {one.count:,}" for one in self.units)
+        return f"CapacityCount({found})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how many more of each unit fit, and what refuses the next one."""
+        rows = (
+            (one.name, one.kind, f"{one.count:,}", "; ".join(one.reasons)) for one in self.units
+        )
+        columns = ("Unit", "Kind", "More that fit", "Then refused by")
+        return html_summary("Capacity", html_table(columns, rows), *map(html_text, self.notes))
 
     def to_frame(self, library: str = "") -> Any:
         """One row per unit as a DataFrame of pandas or polars; see `to_dataframe`."""

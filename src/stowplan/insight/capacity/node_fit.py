@@ -11,10 +11,12 @@ import numpy as np
 
 from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.cycle.attempt import filter_pod
+from stowplan.inputs.counts import count_of
 from stowplan.insight.capacity.bounds import Demand, demand_of, is_impossible, lower_bound
 from stowplan.insight.capacity.pools import PricedPool
 from stowplan.insight.cluster_copy import ClusterCopy
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
@@ -61,6 +63,22 @@ class NodeFit(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     mixes_decided: int = 0
     not_searched: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        if self.unplaceable:
+            return f"NodeFit({count_of(len(self.unplaceable), 'pod')} that no pool takes)"
+        bound = "the least" if self.is_least else f"at least {self.lower_bound:g}"
+        return f"NodeFit({count_of(self.nodes, 'node')}, cost {self.cost:g}, {bound})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: nodes per pool, and pods that no pool takes."""
+        pools = ((one.pool, one.nodes, f"{one.price:g}", one.pods) for one in self.pools)
+        return html_summary(
+            repr(self),
+            html_table(("Pool", "Nodes", "Price", "Pods"), pools),
+            html_table(("Pod that does not fit", "Reason"), self.unplaceable.items()),
+            *map(html_text, (*self.not_searched, *self.notes)),
+        )
 
     @property
     def gap(self) -> float:

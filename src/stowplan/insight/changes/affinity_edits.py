@@ -49,7 +49,8 @@ def add_value(spec: PodSpec, term: int, expression: int, value: str) -> PodEdit:
     requirement = (required_terms(spec) or ())[term].match_expressions[expression]
     text = f"add {value} to the node affinity {requirement_text(requirement)}"
     change = partial(_with_value, term, expression, value)
-    return PodEdit("affinity", edits.ADD_VALUE, text, change, position=expression)
+    target = REQUIRED, term, expression
+    return PodEdit("affinity", edits.ADD_VALUE, text, change, expression, target)
 
 
 def _with_value(
@@ -72,7 +73,8 @@ def drop_expression(spec: PodSpec, term: int, expression: int) -> PodEdit | None
         return None
     text = f"drop the node affinity {requirement_text(found.match_expressions[expression])}"
     change = partial(_without_expression, term, expression)
-    return PodEdit("affinity", edits.DROP_TERM, text, change, position=expression)
+    target = REQUIRED, term, expression
+    return PodEdit("affinity", edits.DROP_TERM, text, change, expression, target)
 
 
 def _without_expression(
@@ -103,7 +105,7 @@ def _with_expressions(
 def drop_required() -> PodEdit:
     """No required node affinity."""
     text = "drop the required node affinity"
-    return PodEdit("affinity", edits.DROP_REQUIRED, text, _without_required)
+    return PodEdit("affinity", edits.DROP_REQUIRED, text, _without_required, target=(REQUIRED,))
 
 
 def _without_required(spec: PodSpec) -> tuple[PodSpec, list[Operation]]:

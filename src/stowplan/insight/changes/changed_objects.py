@@ -56,11 +56,14 @@ class PodSource(NamedTuple):
 def source_of(pod: Pod, origins: Mapping[str, Object | None]) -> PodSource | None:
     """The source of a pod; None when its spec is in no object that a patch can name.
 
-    origins: pods that were not read themselves -> the object that they were made for.
+    origins: pods that were not read themselves -> the object that they were made for; of pods that
+    got defaults the pod as it was read.
     """
     if pod.key not in origins:
         return PodSource("v1", "Pod", pod.namespace, pod.name, "/spec", pod.spec)
     origin = origins[pod.key]
+    if isinstance(origin, Pod):
+        return PodSource("v1", "Pod", pod.namespace, pod.name, "/spec", origin.spec)
     version = _API_VERSIONS.get(type(origin)) if origin is not None else None
     if version is None or not isinstance(origin, NamespacedObject):
         return None

@@ -91,8 +91,7 @@ def _added_node(table: NodeTable, node: Node) -> Iterator[None]:
 
 
 def _free(table: NodeTable, overlay: Overlay, edit: FreeEdit) -> None:
-    row = table.row(edit.node)
-    taken = [overlay.take(info.uid, row) for info in edit.victims]
+    taken = [overlay.take(info.uid, table.row(info.pod.node_name)) for info in edit.victims]
     for info in taken:
         target = edit.moves.get(info.uid)
         if target is not None:

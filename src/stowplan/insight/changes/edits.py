@@ -30,13 +30,15 @@ PREEMPTIBLE, EQUAL, HIGHER = 100, 200, 400
 
 class PodEdit(msgspec.Struct, frozen=True):
     """A change of the pod's spec. position: index of the list entry that it removes or replaces;
-    of several edits the one with the highest position is applied first."""
+    of several edits the one with the highest position is applied first. target: path of the part
+    that it changes, where another edit may remove it."""
 
     kind: str
     cost: int
     text: str
     change: SpecChange
     position: int = 0
+    target: tuple[object, ...] = ()
 
 
 class NodeEdit(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ class NodeEdit(msgspec.Struct, frozen=True):
 
 
 class FreeEdit(msgspec.Struct, frozen=True):
-    """Pods of one node are moved or ended. moves: uid -> the node that the pod moves to."""
+    """Pods are moved or ended, of one node and of others of its topology domains. moves: uid -> the
+    node that the pod moves to."""
 
     cost: int
     node: str
@@ -64,13 +67,15 @@ class FreeEdit(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The change in words."""
-        does = [
-            f"moving {info.pod.key} to {self.moves[info.uid]}"
-            if info.uid in self.moves
-            else f"ending {info.pod.key}"
-            for info in self.victims
-        ]
+        does = [self._does(info) for info in self.victims]
         return f"free {self.why or 'the node'} on node {self.node} by {' and '.join(does)}"
+
+    def _does(self, info: PodInfo) -> str:
+        pod, target = info.pod, self.moves.get(info.uid)
+        elsewhere = "" if pod.node_name == self.node else pod.node_name
+        if target is None:
+            return f"ending {pod.key}{elsewhere and f' on {elsewhere}'}"
+        return f"moving {pod.key}{elsewhere and f' from {elsewhere}'} to {target}"
 
 
 class AddNodeEdit(msgspec.Struct, frozen=True):
@@ -95,6 +100,16 @@ Edit = PodEdit | NodeEdit | FreeEdit | AddNodeEdit
 def cost_of(edits: Sequence[Edit]) -> int:
     """Points of edits that are made together: their sum."""
     return sum(edit.cost for edit in edits)
+
+
+def can_be_combined(one: Edit, other: Edit) -> bool:
+    """False for the same edit twice, and where one changes what the other removes."""
+    if one.text == other.text:
+        return False
+    if not (isinstance(one, PodEdit) and isinstance(other, PodEdit)):
+        return True
+    shorter, longer = sorted((one.target, other.target), key=len)
+    return not shorter or longer[: len(shorter)] != shorter
 
 
 def in_order(edits: Sequence[Edit]) -> list[Edit]:

@@ -12,6 +12,7 @@ from stowplan.cycle.attempt import Attempt
 from stowplan.cycle.explanation import pending_form
 from stowplan.insight.changes import edits
 from stowplan.insight.changes.covers import CoverItem, cheapest_cover, least_cost
+from stowplan.insight.changes.domain_pods import DomainPods
 from stowplan.insight.changes.dry_run import DryRun
 from stowplan.insight.changes.edits import FreeEdit
 from stowplan.insight.changes.node_problems import FIT, PORTS, SLOTS, Problem
@@ -41,7 +42,7 @@ def victim_cost(victim: Pod, pod: Pod, origins: Mapping[str, Object | None]) -> 
     owners = meta.owner_references
     if owners and any(owner.controller and owner.kind == "DaemonSet" for owner in owners):
         return None
-    if origins and victim.key in origins:
+    if origins and not isinstance(origins.get(victim.key, victim), Pod):
         return None
     own = pod.priority
     if priority == own:
@@ -66,6 +67,7 @@ class Freeing:
         self._ports = host_ports(self.pod.spec)
         self._n_trials = 0
         self._removable: dict[int, list[tuple[PodInfo, int]]] = {}
+        self._elsewhere = DomainPods(attempt)
 
     def bound(self, row: int, problems: frozenset[Problem]) -> int | None:
         """A lower bound of the points; None when freeing cannot help."""
@@ -91,7 +93,7 @@ class Freeing:
             others = self._others(row, going)
             chosen = [*going, *(others[i] for i in cover.chosen)]
         else:
-            chosen = self._tried(row)
+            chosen = self._tried(row, problems)
             if not chosen:
                 return None
         cost = sum(points for _, points in chosen)
@@ -107,13 +109,14 @@ class Freeing:
         moves: dict[str, str] = {}
         with Overlay(table) as overlay:
             for info in edit.victims:
-                overlay.take(info.uid, row)
+                overlay.take(info.uid, table.row(info.pod.node_name))
             overlay.place(PodInfo.of(self.pod), row)
             for info in edit.victims[:MOVED_MAX]:
                 if info.pod.spec.scheduler_name != self.pod.spec.scheduler_name:
                     continue
                 attempt = self.dry.attempt(pending_form(info.pod))
-                targets = [r for r in attempt.feasible.tolist() if r != row]
+                left = row, table.row(info.pod.node_name)
+                targets = [r for r in attempt.feasible.tolist() if r not in left]
                 if attempt.failure is None and targets:
                     moves[info.uid] = table.names[targets[0]]
                     overlay.place(info, targets[0])
@@ -180,19 +183,26 @@ class Freeing:
 
     # Other rules: by trying.
 
-    def _tried(self, row: int) -> list[tuple[PodInfo, int]]:
-        """The cheapest set of pods without which the filters take the pod; empty if none is found.
+    def _tried(self, row: int, problems: frozenset[Problem]) -> list[tuple[PodInfo, int]]:
+        """The cheapest set of pods without which the filters of these problems take the pod; empty
+        if none is found.
 
         Where removing a pod never does harm, a pod without whose removal that of all others is not
         enough is part of every set.
         """
         candidates = self._others(row, [])
+        for info in self._elsewhere.of(row):
+            cost = victim_cost(info.pod, self.pod, self.origins)
+            if cost is not None:
+                candidates = [*candidates, (info, cost)]
+        self.is_cut |= self._elsewhere.is_cut
+        solved = self._solved(problems)
         forced = []
-        if self._fits_without(row, candidates):
+        if self._fits_without(row, candidates, solved):
             for at, one in enumerate(candidates):
-                if not self._fits_without(row, candidates[:at] + candidates[at + 1 :]):
+                if not self._fits_without(row, candidates[:at] + candidates[at + 1 :], solved):
                     forced.append(one)
-            if self._fits_without(row, forced):
+            if self._fits_without(row, forced, solved):
                 return forced
         others = [one for one in candidates if one not in forced]
         most = min(SET_SIZE_MAX, len(others))
@@ -202,7 +212,7 @@ class Freeing:
             for some in islice(combinations(others, size), self._n_trials_left)
         ]
         sets.sort(key=lambda some: sum(cost for _, cost in some))
-        found = next((some for some in sets if self._fits_without(row, some)), [])
+        found = next((some for some in sets if self._fits_without(row, some, solved)), [])
         self.is_cut |= not found and len(others) > most
         return found
 
@@ -210,8 +220,17 @@ class Freeing:
     def _n_trials_left(self) -> int:
         return max(0, TRIALS_MAX - self._n_trials)
 
-    def _fits_without(self, row: int, going: list[tuple[PodInfo, int]]) -> bool:
-        """True when the filters take the pod without these pods; False after TRIALS_MAX."""
+    def _solved(self, problems: frozenset[Problem]) -> set[str]:
+        """The filters that have other problems than these: what goes along solves them."""
+        asked = {str(problem[1]) for problem in problems if problem[0] == "other"}
+        asked |= {str(problem[0]) for problem in problems if problem != SLOTS}
+        asked |= {FIT} if SLOTS in problems else set()
+        known = {member.name for member in self.attempt.framework.at("filter")}
+        return known - asked if asked & known else set()
+
+    def _fits_without(self, row: int, going: list[tuple[PodInfo, int]], solved: set[str]) -> bool:
+        """True when the filters but the solved ones take the pod without these pods; False after
+        TRIALS_MAX."""
         if not self._n_trials_left:
             self.is_cut = True
             return False
@@ -219,9 +238,13 @@ class Freeing:
         attempt, framework = self.attempt, self.attempt.framework
         node, state = self.nodes.info(row).copy(), attempt.state.clone()
         for info, _ in going:
-            node.remove_pod(info.uid)
-            if not framework.run_remove_pod(self.pod, info, node, state).is_success:
+            place = self.nodes.row(info.pod.node_name)
+            if place == row:
+                node.remove_pod(info.uid)
+            its_node = node if place == row else self.nodes.info(place)
+            if not framework.run_remove_pod(self.pod, info, its_node, state).is_success:
                 return False
+        state.skip_filter |= solved
         status = framework.filter_with_nominated(self.pod, node, attempt.snapshot, state)
         return status.is_success
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import combinations
 from typing import NamedTuple
@@ -17,7 +17,11 @@ from stowplan.insight.changes import affinity_edits, node_edits, pod_edits
 from stowplan.insight.changes.edits import Edit, PodEdit
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod_requests import fit_requests
-from stowplan.objects.selectors import requirement_admits, term_matches
+from stowplan.objects.selectors import (
+    NodeSelectorRequirement,
+    requirement_admits,
+    term_matches,
+)
 from stowplan.objects.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, is_untolerated
 from stowplan.plugins.topology_spread.pod_topology_spread import TopologySpreadPreFilterState
 from stowplan.plugins.topology_spread.spread_constraint import HARD
@@ -81,6 +85,9 @@ class NodeProblems:
         self._lowered: dict[tuple[str, int], Remedy | None] = {}
         self._tolerations: dict[Taint, PodEdit] = {}
         self._place = {row: place for place, row in enumerate(self.rows)}
+        terms = affinity_edits.required_terms(self.pod.spec)
+        self._asks_labels = bool(self.pod.spec.node_selector or terms)
+        self._short: dict[Status, list[tuple[Problem, str]]] = {}
 
     def cases(self, row: int, *, pairs: bool) -> list[NodeCase]:
         """The cases of one node. pairs: include remedies of two edits."""
@@ -119,25 +126,26 @@ class NodeProblems:
         if not problems and variants == [(frozenset(), [])]:
             # Refused with nominated pods counted, or only with a tolerated condition's taint.
             problems.add(("other", "nominated pods"))
-        return [
-            NodeCase(row, frozenset(problems) | more, frozenset(freeable), (*remedies, *extra))
-            for more, extra in variants
-        ]
+        found_cases = []
+        for more, extra in variants:
+            every = frozenset(problems) | more
+            if self._asks_labels:
+                extra = extra + self._shared_labels(self.nodes.nodes[row], every)
+            found_cases.append(NodeCase(row, every, frozenset(freeable), (*remedies, *extra)))
+        return found_cases
 
     # One rule each.
 
     def _fit(
         self, row: int, status: Status, remedies: list[Remedy], freeable: set[Problem]
     ) -> list[Problem]:
-        found: list[Problem] = []
-        for reason in status.reasons:
-            if reason == TOO_MANY_PODS:
-                found.append(SLOTS)
+        short = self._short.get(status)
+        if short is None:
+            short = self._short[status] = [_shortage(reason) for reason in status.reasons]
+        for problem, resource in short:
+            if problem is SLOTS:
                 freeable.add(SLOTS)
                 continue
-            resource = reason.removeprefix(INSUFFICIENT)
-            problem = (FIT, resource)
-            found.append(problem)
             offered, used = self._amounts(resource)
             free = offered[row] - used[row]
             if self._requests.get(resource, 0) <= offered[row]:
@@ -145,7 +153,7 @@ class NodeProblems:
             remedy = self._lower(resource, free)
             if remedy is not None:
                 remedies.append(remedy)
-        return found
+        return [problem for problem, _ in short]
 
     def _amounts(self, resource: str) -> tuple[list[int], list[int]]:
         """Allocatable and requested amounts by row."""
@@ -262,6 +270,34 @@ class NodeProblems:
         if can_label and not node_edits.is_of_fact(requirement.key):
             yield _remedy(node_edits.set_label(node, requirement.key, value), problem)
 
+    def _shared_labels(self, node: Node, problems: frozenset[Problem]) -> list[Remedy]:
+        """Labels of the node that meet more than one requirement."""
+        by_key: dict[str, list[tuple[Problem, NodeSelectorRequirement]]] = {}
+        for problem in problems:
+            requirement = self._requirement_of(problem)
+            if requirement is not None and not node_edits.is_of_fact(requirement.key):
+                by_key.setdefault(requirement.key, []).append((problem, requirement))
+        found = []
+        for key, asked in by_key.items():
+            if len(asked) < 2:
+                continue
+            for value in (*sorted(_label_values(one for _, one in asked)), None):
+                met = [problem for problem, one in asked if requirement_admits(one, value)]
+                if len(met) > 1:
+                    found.append(Remedy((node_edits.set_label(node, key, value),), frozenset(met)))
+        return found
+
+    def _requirement_of(self, problem: Problem) -> NodeSelectorRequirement | None:
+        """The requirement on a node's labels that a problem is about."""
+        match problem:
+            case ("selector", str(key)):
+                values = ((self.pod.spec.node_selector or {})[key],)
+                return NodeSelectorRequirement(key, "In", values)
+            case ("term", int(term), int(at)):
+                terms = affinity_edits.required_terms(self.pod.spec) or ()
+                return terms[term].match_expressions[at]
+        return None
+
     # Pod affinity: the rule is asked again without each term.
 
     def _pod_affinity(self, row: int, *, pairs: bool) -> list[Remedy]:
@@ -302,6 +338,25 @@ class NodeProblems:
         member = attempt.framework.members[POD_AFFINITY]
         codes = member.verdicts(pod, self.nodes, rows, state).codes
         return np.equal(codes, 0)
+
+
+def _shortage(reason: str) -> tuple[Problem, str]:
+    """The problem that a reason is about, and its resource."""
+    if reason == TOO_MANY_PODS:
+        return SLOTS, ""
+    resource = reason.removeprefix(INSUFFICIENT)
+    return (FIT, resource), resource
+
+
+def _label_values(requirements: Iterable[NodeSelectorRequirement]) -> set[str]:
+    """Values that some of the requirements admit."""
+    found: set[str] = set()
+    for requirement in requirements:
+        found.update(requirement.values if requirement.operator == "In" else ())
+        can_label, value = node_edits.label_for(requirement)
+        if can_label and value is not None:
+            found.add(value)
+    return found
 
 
 def _remedy(edit: Edit, problem: Problem) -> Remedy:

@@ -198,9 +198,20 @@ def schedule_anyway(spec: PodSpec, index: int) -> PodEdit:
     """The constraint as a preference."""
     key = spec.topology_spread_constraints[index].topology_key
     text = f"set whenUnsatisfiable of the spread constraint on {key} to {ANYWAY}"
+    return PodEdit("spread", edits.ANYWAY, text, partial(_set_anyway, index))
+
+
+def _set_anyway(index: int, spec: PodSpec) -> tuple[PodSpec, list[Operation]]:
+    """The preference without `minDomains`, which the API allows for hard constraints only."""
     field = {"when_unsatisfiable": ANYWAY}
-    change = partial(_set_constraint, index, "whenUnsatisfiable", field, ANYWAY)
-    return PodEdit("spread", edits.ANYWAY, text, change)
+    changed, operations = _set_constraint(index, "whenUnsatisfiable", field, ANYWAY, spec)
+    constraints = list(changed.topology_spread_constraints)
+    if constraints[index].min_domains is None:
+        return changed, operations
+    constraints[index] = replace(constraints[index], min_domains=None)
+    path = pointer("topologySpreadConstraints", index, "minDomains")
+    changed = replace(changed, topology_spread_constraints=tuple(constraints))
+    return changed, [*operations, {"op": "remove", "path": path}]
 
 
 def _set_constraint(

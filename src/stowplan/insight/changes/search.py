@@ -22,7 +22,15 @@ from stowplan.inputs.counts import count_of
 from stowplan.insight.changes import affinity_edits
 from stowplan.insight.changes.changed_objects import changed_objects, source_of
 from stowplan.insight.changes.dry_run import DryRun
-from stowplan.insight.changes.edits import PREEMPTIBLE, Edit, FreeEdit, NodeEdit, cost_of
+from stowplan.insight.changes.edits import (
+    PREEMPTIBLE,
+    Edit,
+    FreeEdit,
+    NodeEdit,
+    PodEdit,
+    can_be_combined,
+    cost_of,
+)
 from stowplan.insight.changes.freeing import Freeing
 from stowplan.insight.changes.node_edits import new_nodes
 from stowplan.insight.changes.node_problems import NodeCase, NodeProblems, Problem, Remedy
@@ -133,14 +141,26 @@ class _ChangeSearch:
                 )
                 if case.problems <= case.freeable:
                     free.append(self._to_free(rank, case, ()))
+        if self._restricting is not None:
+            candidate = self._candidate(self.nodes.n_nodes, -1, (self._restricting,))
+            by_kind.setdefault("affinity", {}).setdefault(self._restricting.text, candidate)
         for kind, candidates in by_kind.items():
             self._try(kind, list(candidates.values()))
         self._try("free", free)
 
     def _whole_pod(self) -> None:
         """A PreFilter refuses the pod: only without its required node affinity nodes may do."""
-        if affinity_edits.required_terms(self.pod.spec) is not None and self._edits_affinity:
-            self._try("affinity", [self._candidate(0, -1, (affinity_edits.drop_required(),))])
+        if self._restricting is not None:
+            self._try("affinity", [self._candidate(0, -1, (self._restricting,))])
+
+    @property
+    def _restricting(self) -> PodEdit | None:
+        """The edit without which nodes were not looked at; None if all were."""
+        if len(self.problems.rows) == self.nodes.n_nodes or not self._edits_affinity:
+            return None
+        if affinity_edits.required_terms(self.pod.spec) is None:
+            return None
+        return affinity_edits.drop_required()
 
     def _new_node(self) -> None:
         requests = fit_requests(self.pod).items()
@@ -166,6 +186,7 @@ class _ChangeSearch:
             for case in self.problems.cases(row, pairs=True):
                 candidates += self._pairs(rank, case)
         candidates += self._with_new_node()
+        candidates += self._without_restriction()
         self._try("combined", candidates)
 
     def _pairs(self, rank: int, case: NodeCase) -> Iterator[Candidate]:
@@ -180,7 +201,9 @@ class _ChangeSearch:
                 yield self._to_free(rank, case._replace(problems=left), remedy.edits)
         single = [remedy for remedy in case.remedies if len(remedy.edits) == 1]
         for one, other in combinations(single, 2):
-            if one.covers | other.covers >= case.problems:
+            if one.covers | other.covers >= case.problems and can_be_combined(
+                one.edits[0], other.edits[0]
+            ):
                 yield self._candidate(rank, case.row, one.edits + other.edits)
 
     def _with_new_node(self) -> Iterator[Candidate]:
@@ -197,6 +220,22 @@ class _ChangeSearch:
             for remedy in remedies:
                 if not isinstance(remedy.edits[0], NodeEdit):
                     yield self._candidate(self.nodes.n_nodes, -1, (edit, *remedy.edits))
+
+    def _without_restriction(self) -> Iterator[Candidate]:
+        """The edit without which nodes were not looked at, and one for such a node."""
+        if self._restricting is None:
+            return
+        found: list[tuple[int, NodeCase]] = []
+        with self.dry.applied([self._restricting]) as pod:
+            problems = self._problems_of(self.dry.attempt(pod))
+            for row in sorted(set(problems.rows) - set(self.problems.rows)):
+                found += [(row, case) for case in problems.cases(row, pairs=False)]
+        for row, case in found:
+            if case.problems <= case.freeable:
+                yield self._to_free(row, case, (self._restricting,))
+            for remedy in case.remedies:
+                if remedy.covers >= case.problems:
+                    yield self._candidate(row, row, (self._restricting, *remedy.edits))
 
     # Candidates.
 

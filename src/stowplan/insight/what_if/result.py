@@ -13,6 +13,7 @@ import msgspec
 from stowplan.inputs.counts import count_of
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 
 SCHEMA = "stowplan.dev/whatif/v1"
 PREVIEW_SCHEMA = "stowplan.dev/preemptionpreview/v1"
@@ -166,6 +167,19 @@ class PreemptionPreview(msgspec.Struct, frozen=True, rename="camel"):
         placed = f"{int(self.summary['placed']):,} of {count_of(len(self.pods), 'pod')} placed"
         return f"PreemptionPreview({placed}, {evicted} evicted)"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the victims of each preemption, and the pods that stay pending."""
+        rows = [(step, victim) for step in self.steps for victim in step.victims]
+        return html_summary(
+            repr(self),
+            html_table(
+                ("Evicted", "Priority", "Node", "For", "Comes back on"),
+                ((v.pod, v.priority, s.node, s.preemptor, v.again or "") for s, v in rows),
+            ),
+            html_table(("Pending", "Reason"), ((one.pod, one.reason) for one in self.pending)),
+            *map(html_text, (*self.loops, *self.untried, *self.notes)),
+        )
+
     def to_frame(self, library: str = "") -> Any:
         """The victims as a DataFrame, one row each; see `Simulation.to_frame`."""
         rows = [(step, victim) for step in self.steps for victim in step.victims]
@@ -208,6 +222,21 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
             f"{int(self.summary[name]):,} {name}" for name in EFFECTS if self.summary.get(name)
         ]
         return f"WhatIf({', '.join(figures) or 'no difference'})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: pods with a difference, and how full each resource is before and after."""
+        pods = ((one.effect, one.pod, one.source, one.target, one.reason) for one in self.pods)
+        shares = (
+            (name, f"{one.before.share:.1%}", f"{one.after.share:.1%}")
+            for name, one in self.resources.items()
+        )
+        return html_summary(
+            repr(self),
+            *(html_text(f"{one.text}: {one.effect}") for one in self.changes),
+            html_table(("Effect", "Pod", "From", "To", "Reason"), pods),
+            html_table(("Resource", "Before", "After"), shares),
+            *map(html_text, self.notes),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The pods as a DataFrame, one row each; see `Simulation.to_frame`."""

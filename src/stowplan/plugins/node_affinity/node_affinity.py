@@ -144,6 +144,23 @@ class NodeAffinityPlugin:
                 texts += [_unmet_requirements(term, node) for term in selector.node_selector_terms]
         return texts
 
+    def explain_column(self, pod: Pod, nodes: NodeTable, rows: Ints) -> list[list[str]]:
+        """`explain` of each row; once for nodes with equal values of the labels that are read."""
+        selectors = [self._added_required, required_node_selector(pod)]
+        terms = [t for s in selectors if s is not None for t in s.node_selector_terms]
+        keys = [*(pod.spec.node_selector or ())]
+        keys += [requirement.key for term in terms for requirement in term.match_expressions]
+        reads_name = any(term.match_fields for term in terms)
+        known: dict[tuple[str | None, ...], list[str]] = {}
+        texts = []
+        for row in rows.tolist():
+            labels = nodes.nodes[row].labels
+            values = (nodes.names[row] if reads_name else None, *map(labels.get, keys))
+            if values not in known:
+                known[values] = self.explain(pod, nodes.info(row))
+            texts.append(known[values])
+        return texts
+
     def filter_status(self, code: int) -> Status:
         """The refusal of a code of `filter_column`."""
         return self.REJECTED if code == 1 else self.ENFORCED

@@ -214,6 +214,28 @@ class NodeResourcesFit:
                 texts.append(f"{name}: needs {need}, {format_amount(name, free)} free of {offered}")
         return texts
 
+    def explain_column(self, pod: Pod, nodes: NodeTable, rows: Ints) -> list[list[str]]:
+        """`explain` of each row."""
+        texts: list[list[str]] = [[] for _ in range(rows.shape[0])]
+        limits, counts = nodes.pod_limit[rows], nodes.pod_count[rows]
+        for place in np.flatnonzero(counts + 1 > limits).tolist():
+            limit = int(limits[place])
+            texts[place].append(f"pods: needs 1, {limit - int(counts[place])} free of {limit}")
+        for name, amount in self.wanted(pod):
+            whole = nodes.allocatable(name)[rows]
+            free = whole - nodes.requested(name)[rows]
+            short = np.flatnonzero(free < amount)
+            need = f"{name}: needs {_amount_text(name, amount)}, "
+            left, offered = free[short].tolist(), whole[short].tolist()
+            known: dict[tuple[int, int], str] = {}
+            for place, some, size in zip(short.tolist(), left, offered, strict=True):
+                text = known.get((some, size))
+                if text is None:
+                    text = f"{format_amount(name, some)} free of {_amount_text(name, size)}"
+                    text = known[some, size] = need + text
+                texts[place].append(text)
+        return texts
+
     def wanted(self, pod: Pod) -> RequestedResources:
         """Requests of the pod, without the ignored resources."""
         wanted = _pod_requests(pod)

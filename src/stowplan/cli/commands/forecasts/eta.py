@@ -111,15 +111,10 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.eta import EtaRequest, run_eta
-    from stowplan.cli.runs.scheduler_config import read_command_deciders
+    from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    if source.record_file is not None and not config_files:
-        from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
-
-        deciders = deciders_of_recording(source.record_file, plugin_files)
-    else:
-        deciders = read_command_deciders(config_files, plugin_files, compat)
+    deciders = read_asked_deciders(source.record_file, config_files, plugin_files, compat)
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

@@ -40,8 +40,8 @@ def command(**given: Any) -> None:
     """Show who would be evicted for POD, or for the pods of a file, and what follows.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
-    which is listed once and not modified. Without either it is that of `stowplan up` in this
-    directory.
+    which is listed once and not modified, or is that of a recording (--record, --at), decided with
+    its configuration. Without any it is that of `stowplan up` in this directory.
 
     POD is NAME, NAMESPACE/NAME, pod/NAME, or KIND/NAME of its owner. It is tried on the cluster as
     read, before other pending pods. Evicted pods are created again by their owners, and may preempt

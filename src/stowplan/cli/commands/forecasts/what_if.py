@@ -100,8 +100,8 @@ def command(**given: Any) -> None:
     """Show what changes would do: which pods move, are evicted, or stay without a node.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
-    which is listed once and not modified. Without either it is that of `stowplan up` in this
-    directory.
+    which is listed once and not modified, or is that of a recording (--record, --at), decided with
+    its configuration. Without any it is that of `stowplan up` in this directory.
 
     The changes apply together, whatever their order. Pending pods are decided with and without
     them, as `stowplan simulate` does, so that the difference is that of the changes. What still

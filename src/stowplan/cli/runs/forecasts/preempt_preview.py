@@ -11,7 +11,7 @@ from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.runs.pod_argument import find_pod_argument
-from stowplan.cli.runs.scheduler_config import read_command_deciders
+from stowplan.cli.runs.scheduler_config import read_asked_deciders
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_preview
 from stowplan.driver.gc_settings import paused_collector
@@ -41,15 +41,13 @@ def run_preempt_preview(request: PreviewRequest) -> int:
         source, argument = source._replace(paths=(argument, *source.paths)), None
     if bool(argument) == bool(request.submit_files):
         raise click.UsageError("POD is required, or --submit FILE")
-    deciders = read_command_deciders(request.config_files, request.plugin_files, None)
+    deciders = read_asked_deciders(source.record_file, request.config_files, request.plugin_files)
     cluster, now = read_asked_cluster(source, deciders, request.now)
     namespace = request.namespace or source.namespace
     key = "" if argument is None else find_pod_argument(argument, namespace, cluster).key
     options = WhatIfOptions(namespace=namespace, profile=request.profile, now=now)
     with paused_collector():
-        question = question_of(
-            cluster, config=request.config_files, plugins=request.plugin_files, options=options
-        )
+        question = question_of(cluster, config=deciders, options=options)
         found = preview(question, key, request.submit_files)
     if request.output in TREES:
         print_tree(found, request.output)

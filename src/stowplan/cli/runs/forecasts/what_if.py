@@ -10,7 +10,7 @@ import click
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
-from stowplan.cli.runs.scheduler_config import read_command_deciders
+from stowplan.cli.runs.scheduler_config import read_asked_deciders
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
@@ -52,7 +52,13 @@ def run_what_if(request: WhatIfRequest) -> int:
     changes = _requested(request)
     if not changes:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
-    deciders = read_command_deciders(request.config_files, request.plugin_files, None)
+    kinds = {one.kind for one in changes}
+    names_config = bool(request.config_files) or "config" in kinds
+    if request.source.record_file is not None and "plugin" in kinds and not names_config:
+        raise click.UsageError("--plugin with --record needs --base-config or --config")
+    deciders = read_asked_deciders(
+        request.source.record_file, request.config_files, request.plugin_files
+    )
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(
         request.source,
@@ -72,9 +78,8 @@ def run_what_if(request: WhatIfRequest) -> int:
         autoscale=autoscale,
     )
     with paused_collector():
-        question = question_of(
-            cluster, config=request.config_files, plugins=request.plugin_files, options=options
-        )
+        question = question_of(cluster, config=deciders, options=options)
+        question.config, question.plugins = request.config_files, request.plugin_files
         found = answer(question, changes)
     if condition is not None:
         condition.check(found.summary)
