@@ -97,7 +97,7 @@ def explain_changes(
 
 def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
     """The profile of a pod; raises InputError."""
-    built = frameworks_for(deciders.configuration, deciders.registry)
+    built = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     return _framework(profile or found.spec.scheduler_name, built)
 
 
@@ -167,7 +167,9 @@ def _simulated(
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     configuration = deciders.configuration
-    fill = fill_of(cluster, configuration, deciders.registry, np.random.default_rng(0))
+    fill = fill_of(
+        cluster, configuration, deciders.registry, np.random.default_rng(0), gates=deciders.gates
+    )
     SimulatedExtenderFactory(extenders_of(configuration), ()).of(fill.instance)
     return place_and_explain(fill, cluster.pending(), found.key, rest=False).explanation
 

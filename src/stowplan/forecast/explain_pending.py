@@ -44,7 +44,7 @@ def explain_pending(
     if not isinstance(cluster, Cluster):
         cluster = read_cluster(cluster, keep_manifests=from_events)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
-    frameworks = frameworks_for(deciders.configuration, deciders.registry)
+    frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     if profile is not None and profile in frameworks:
         names = {pod.spec.scheduler_name for pod in cluster.pending()}
         frameworks = {**frameworks, **dict.fromkeys(names, frameworks[profile])}

@@ -54,7 +54,8 @@ _all_pending = grouped(
 @options.config
 @options.profile
 @options.plugin
-@options.compat
+@options.compats
+@options.feature_gates
 @flag(
     "-n",
     "--namespace",
@@ -106,11 +107,12 @@ def command(**given: Any) -> None:
 
     source = ClusterSource.take(given, local=True)
     config_files, output = given.pop("config_files"), given.pop("output")
+    gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
     if source.record_file is not None and not config_files:
         from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
 
         deciders = deciders_of_recording(source.record_file, request.plugin_files)
     else:
-        deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
+        deciders = read_command_deciders(config_files, request.plugin_files, request.compat, gates)
     sys.exit(run_explain(request, deciders, output))

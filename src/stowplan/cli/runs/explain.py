@@ -43,7 +43,7 @@ class ExplainRequest(NamedTuple):
     all_pending: bool
     from_events: bool
     plugin_files: tuple[str, ...]
-    compat: str | None
+    compat: tuple[str, ...]
 
 
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
@@ -104,7 +104,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     reads = deciders
     if deciders.batch is None and is_pod_group_argument(argument):
         # Of a live cluster only the kinds that these read are listed.
-        reads = default_session_deciders(request.plugin_files, request.compat or "")
+        reads = default_session_deciders(request.plugin_files, request.compat)
     namespace = request.namespace or request.source.namespace
     cluster = read_cluster_source(request.source, reads, notes=True)
     group = pod_group_key(argument, namespace, cluster)
@@ -115,7 +115,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             deciders,
             output,
             request.plugin_files,
-            request.compat or "",
+            request.compat,
             changes=request.changes,
         )
     pod = find_pod_argument(argument, None if request.all_namespaces else namespace, cluster)

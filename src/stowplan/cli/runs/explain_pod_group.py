@@ -47,7 +47,7 @@ def run_explain_pod_group(
     deciders: Deciders,
     output: str,
     plugin_files: tuple[str, ...] = (),
-    compat: str = "",
+    compat: tuple[str, ...] = (),
     changes: bool | None = None,
 ) -> int:
     """Print the result of a session for a PodGroup; the exit code. Without sessions in the

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.columns.overlay import Overlay
 from stowplan.framework import Code, Framework
@@ -275,6 +276,7 @@ class GroupCycles:
             reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
             message = status.text if status.is_error else status.message
             found = PodGroupCondition(POD_GROUP_SCHEDULED, "False", reason=reason, message=message)
+        found = replace(found, observed_generation=group.metadata.generation)
         conditions = group.status.conditions
         before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:
@@ -286,6 +288,8 @@ class GroupCycles:
                 found.message,
             ):
                 return
+            if before.status == found.status:
+                found = replace(found, last_transition_time=before.last_transition_time)
         self._context.outbox.patch_scheduling_group(group, found)
 
 
