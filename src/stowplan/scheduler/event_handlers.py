@@ -18,6 +18,7 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
+from stowplan.scheduler.pod_groups.group_changes import member_deleted
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -124,6 +125,7 @@ class EventHandlers:
         self._cache.drop_pod(uid)
         if self._context.pod_groups is not None:
             self._context.pod_groups.drop(before)
+            member_deleted(self._context, before)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
         elif held is not None or self._lanes.is_ours(before):

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 
 from stowplan.objects.pod import Pod
 
+GANG_SCHEDULING = "GangScheduling"
+"""Name of the plugin for which members wait at Permit."""
+
 
 def group_key_of(pod: Pod) -> str:
     """`NAMESPACE/NAME` of the group that a pod names, "" for none."""

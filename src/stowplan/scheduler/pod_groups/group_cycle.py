@@ -17,7 +17,7 @@ from stowplan.columns.overlay import Overlay
 from stowplan.framework import Code, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
-from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING, group_key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import error
 from stowplan.objects.pod import Pod
@@ -161,13 +161,16 @@ class GroupCycles:
         if victims and group is not None and plugin is not None:
             pods = [one.pod for one in records]
             self._evictions.start_for_group(group, pods, victims, plugin.name)
-        for member in result.members:
-            self._start_evictions(member)
+        # Differs: the original evicts for members of groups not schedulable even then, too;
+        # here with `compat` only.
+        if result.is_waiting or context.has_defects:
+            for member in result.members:
+                self._start_evictions(member)
         for place, record in enumerate(records):
             member_result = result.members[place] if place < len(result.members) else None
             self._apply(record, member_result, result, framework)
             context.activate(context.shared.to_activate)
-        self._write_condition(group, result)
+        self._write_condition(group, result, state.n_scheduled)
         return result.outcome, len(result.members)
 
     # Preemption.
@@ -234,13 +237,32 @@ class GroupCycles:
             self._bindings.begin(record, member.decision, framework)
         elif member.is_placed and result.is_waiting:
             self._failures.attempt_failed(
-                record, status.message, reason=UNSCHEDULABLE, nominated_node=member.node
+                record,
+                status.message,
+                reason=UNSCHEDULABLE,
+                refused_by=self._waits_for(framework, result),
+                nominated_node=member.node,
             )
         elif member.is_placed or (member.needs_preemption and not result.is_waiting):
             message = f"{GROUP_UNSCHEDULABLE}, {member.permit}"
-            self._failures.attempt_failed(record, message, reason=UNSCHEDULABLE)
+            waits_for = self._waits_for(framework, result)
+            self._failures.attempt_failed(
+                record, message, reason=UNSCHEDULABLE, refused_by=waits_for
+            )
         else:
             self._fail_with_decision(record, member.decision)
+
+    def _waits_for(self, framework: Framework, result: GroupResult) -> tuple[str, ...]:
+        """The plugins whose events wake a member that has a place, while its group has not.
+
+        Differs: in the original no plugin is responsible, so that it is retried after an error
+        backoff; here with `compat` only. A mate that is woken takes it along.
+        """
+        if self._context.has_defects:
+            return ()
+        if GANG_SCHEDULING in framework.members:
+            return (GANG_SCHEDULING,)
+        return tuple(dict.fromkeys(name for one in result.members for name in one.decision.plugins))
 
     def _fail_with_group(
         self, record: PodRecord, member: MemberResult | None, status: GroupStatus
@@ -265,10 +287,13 @@ class GroupCycles:
             nominated_node=decision.nominated_node,
         )
 
-    def _write_condition(self, group: SchedulingGroup | None, result: GroupResult) -> None:
-        """Write the group's condition where it changes; one that is True stays so."""
+    def _write_condition(
+        self, group: SchedulingGroup | None, result: GroupResult, n_scheduled: int
+    ) -> None:
+        """Write the group's condition where it changes. n_scheduled: members that have a node."""
         if group is None:
             return
+        is_kept = self._context.has_defects or n_scheduled >= max(group.min_count or 1, 1)
         status = result.status
         if status.code == Code.SUCCESS:
             found = PodGroupCondition(POD_GROUP_SCHEDULED, "True", reason="Scheduled")
@@ -280,7 +305,9 @@ class GroupCycles:
         conditions = group.status.conditions
         before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:
-            if before.status == "True" and found.status != "True":
+            # Differs: in the original a condition that is True stays so for good; here with
+            # `compat`, or as long as enough members have a node.
+            if before.status == "True" and found.status != "True" and is_kept:
                 return
             if (before.status, before.reason, before.message) == (
                 found.status,
