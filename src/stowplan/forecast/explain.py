@@ -31,6 +31,7 @@ from stowplan.insight.gpu_fragmentation import (
     largest_card,
     request_of,
 )
+from stowplan.insight.group_members import know_groups
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
@@ -91,8 +92,10 @@ def explain_changes(
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    snapshot = snapshot_for(found, cluster)
     framework = framework_for(found, deciders, profile)
-    return find_changes(found, snapshot_for(found, cluster), framework, cluster.origins)
+    know_groups(framework, cluster.pods, snapshot.object_store)
+    return find_changes(found, snapshot, framework, cluster.origins)
 
 
 def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
@@ -115,6 +118,7 @@ def _as_given(
 ) -> Explanation:
     framework = framework_for(found, deciders, profile)
     snapshot = snapshot_for(found, cluster)
+    know_groups(framework, cluster.pods, snapshot.object_store)
     explanation = explain_attempt(found, snapshot, framework)
     if changes and explanation.state == "pending" and not explanation.node:
         searched = find_changes(found, snapshot, framework, cluster.origins)

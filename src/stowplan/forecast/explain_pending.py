@@ -12,6 +12,7 @@ from stowplan.framework import Nominations, Snapshot
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.changes.search import find_changes
+from stowplan.insight.group_members import know_groups
 from stowplan.insight.pending_causes import (
     EvaluatedCauses,
     PendingCauses,
@@ -52,6 +53,8 @@ def explain_pending(
     nominated = Nominations(pod for pod in pending if pod.status.nominated_node_name)
     snapshot = Snapshot(cluster.table(), cluster.object_store(), nominated)
     origins = cluster.origins
+    for framework in frameworks.values():
+        know_groups(framework, cluster.pods, snapshot.object_store)
 
     def changes_of(pod: Pod) -> tuple[Change, ...]:
         framework = frameworks.get(pod.spec.scheduler_name)

@@ -28,6 +28,13 @@ def gang_note(pod: Pod, deciders: Deciders) -> str:
             f"{GATES_OFF}"
         )
     group = group_of(pod)
+    if native:
+        also = f"; PodGroup {group}, which its annotation names, is of sessions" if group else ""
+        name = native.partition("/")[2]
+        return (
+            f"profile {pod.spec.scheduler_name} schedules the pod with PodGroup {native}, and it "
+            f"was evaluated alone: see `stowplan explain podgroup/{name}`{also}"
+        )
     if not group:
         return ""
     alone = f"the pod is in PodGroup {group} and was evaluated alone"

@@ -25,6 +25,7 @@ from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.explain import explain, explain_changes
 from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.explain_pending import explain_pending
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod
 
@@ -102,7 +103,8 @@ def _print_changes(found: PodChanges, output: str) -> int:
 
 def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output: str) -> int:
     reads = deciders
-    if deciders.batch is None and is_pod_group_argument(argument):
+    native = deciders.gates.generic_workload
+    if deciders.batch is None and is_pod_group_argument(argument) and not native:
         # Of a live cluster only the kinds that these read are listed.
         reads = default_session_deciders(request.plugin_files, request.compat)
     namespace = request.namespace or request.source.namespace
@@ -139,6 +141,9 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             print_tree(job_explanation, output)
         elif output != "name":
             print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
+            native_group = group_key_of(pod)
+            if native_group:
+                click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
         return 0 if job_explanation.is_placed else 1
     if request.changes:
         return _print_changes(_run_changes(pod, cluster, deciders, profile), output)

@@ -17,6 +17,7 @@ from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.what_if.over_time import Timing
 from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
 from stowplan.insight.measure_conditions import parse_condition
@@ -37,6 +38,7 @@ class WhatIfRequest(NamedTuple):
     no_preemption: bool
     config_files: tuple[str, ...]
     plugin_files: tuple[str, ...]
+    feature_gates: FeatureGates | None
     profile: str | None
     namespace: str | None
     now: datetime | None
@@ -52,7 +54,9 @@ def run_what_if(request: WhatIfRequest) -> int:
     changes = _requested(request)
     if not changes:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
-    deciders = read_command_deciders(request.config_files, request.plugin_files, None)
+    deciders = read_command_deciders(
+        request.config_files, request.plugin_files, None, request.feature_gates
+    )
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(
         request.source,
@@ -73,7 +77,11 @@ def run_what_if(request: WhatIfRequest) -> int:
     )
     with paused_collector():
         question = question_of(
-            cluster, config=request.config_files, plugins=request.plugin_files, options=options
+            cluster,
+            config=request.config_files,
+            plugins=request.plugin_files,
+            options=options,
+            feature_gates=request.feature_gates,
         )
         found = answer(question, changes)
     if condition is not None:
