@@ -44,7 +44,7 @@ class GangScheduling:
     """
 
     name = GANG_SCHEDULING
-    declaration = Plugin(name=name, reads=(SchedulingGroup,))
+    declaration = Plugin(name=name, reads=(SchedulingGroup,), permits_groups=True)
 
     def __init__(self, handle: Handle) -> None:
         self._shared = handle.shared

@@ -37,10 +37,12 @@ from stowplan.scheduler.pod_groups.group_algorithm import (
 )
 from stowplan.scheduler.pod_groups.group_results import (
     GROUP_UNSCHEDULABLE,
+    SCHEDULED,
     GroupResult,
     GroupStatus,
     MemberResult,
 )
+from stowplan.scheduler.pod_groups.group_run import GroupRuns
 
 NO_PREEMPTION_PLUGIN = (
     "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -78,6 +80,7 @@ class GroupCycles:
         self._evictions = evictions
         self._failures = failures
         self._algorithm = GroupAlgorithm(context, decider)
+        self._runs = GroupRuns(context, bindings, decider)
         self._draw = draw
         self.on_group: Callable[[GroupReport], None] = _ignore_report
 
@@ -149,6 +152,12 @@ class GroupCycles:
         name = key.partition("/")[2]
         draws = {record.uid: self._draw(record) for record in records}
         cycle = PodGroupCycle(group, name, state, snapshot, {})
+        placed = self._runs.place(records, framework, cycle, draws)
+        if placed is not None:
+            self._runs.bind(records, placed, framework, cycle)
+            result = GroupResult([], SCHEDULED)
+            self._write_condition(group, result, state.n_scheduled)
+            return result.outcome, len(records)
         with Overlay(snapshot.nodes) as overlay:
             affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
             attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
