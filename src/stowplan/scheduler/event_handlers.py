@@ -18,7 +18,7 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
-from stowplan.scheduler.pod_groups.group_changes import member_deleted
+from stowplan.scheduler.pod_groups.group_changes import may_wake_others, member_deleted
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -84,7 +84,7 @@ class EventHandlers:
             now = context.now
             self._records[pod.metadata.uid or key] = record = PodRecord(pod, now, key)
             self._queue.enter(record, now)
-            if context.gates.gang_scheduling:
+            if context.gates.gang_scheduling and may_wake_others(context, pod):
                 self._queue.move(UNSCHEDULABLE_POD_ADD, None, pod, now)
 
     def _member_updated(self, pod: Pod) -> None:

@@ -7,7 +7,7 @@ deleted does not wake those that may fit without it; with `compat` it is so here
 
 from __future__ import annotations
 
-from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING
+from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING, group_key_of
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.scheduler.context import SchedulerContext
@@ -38,3 +38,14 @@ def member_deleted(context: SchedulerContext, pod: Pod) -> None:
     state = None if groups is None or context.has_defects else groups.of(pod)
     if state is not None and not pod.node_name:
         context.shared.to_activate.update({one.uid: one for one in state.unscheduled_pods()})
+
+
+def may_wake_others(context: SchedulerContext, pod: Pod) -> bool:
+    """False for a new member of a gang that is short of pods even so: its mates are kept out of the
+    queue still, and looking at each of them would take quadratic time for a large gang."""
+    groups = context.pod_groups
+    state = None if groups is None or context.has_defects else groups.of(pod)
+    if state is None or pod.status.nominated_node_name:
+        return True
+    group = context.shared.object_store.find(SchedulingGroup, group_key_of(pod))
+    return group is not None and len(state.pods) >= (group.min_count or 0)
