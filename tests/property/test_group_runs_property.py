@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stowplan.cache.cache import CacheError
 from stowplan.conformance.pod_groups import pod_group_cases, pod_group_scripts
 from stowplan.scheduler.pod_groups.group_run import GroupRuns
 from tests.conformance.test_pod_groups import with_attempted_pods
@@ -100,20 +101,19 @@ def test_kernels_place_gangs_as_the_walk_does(monkeypatch: pytest.MonkeyPatch) -
     assert len(n_placed) > N_CASES
 
 
-@pytest.mark.parametrize("planted", ["no quorum", "no nominations", "not undone"])
-def test_a_wrong_variant_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if planted == "no quorum":
-        monkeypatch.setattr(GroupRuns, "_may_place", lambda *_: True)
-    elif planted == "no nominations":
-        monkeypatch.setattr(GroupRuns, "_waiting_members", lambda *_: 0)
-    else:
-        # A run of the first members only: they stay in the columns.
-        place = GroupRuns.place
-
-        def wrong(self: GroupRuns, records: Any, *given: Any) -> Any:
-            if len(records) > 1:
-                place(self, records[:1], *given)
-            return None
-
-        monkeypatch.setattr(GroupRuns, "place", wrong)
+@pytest.mark.parametrize("name", ["_may_place", "_waiting_members"])
+def test_a_wrong_variant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without the quorum, and without the nominations of those that wait for it.
+    monkeypatch.setattr(GroupRuns, name, lambda *_: name == "_may_place")
     assert differs()
+
+
+def test_members_that_are_left_in_the_columns_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = GroupRuns.place
+
+    def wrong(self: GroupRuns, records: Any, *given: Any) -> None:
+        place(self, records[:1], *given)
+
+    monkeypatch.setattr(GroupRuns, "place", wrong)
+    with pytest.raises(CacheError):
+        differs()
