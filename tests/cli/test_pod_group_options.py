@@ -120,3 +120,37 @@ def test_gates_of_cases_that_set_none(tmp_path: Path) -> None:
     assert not is_gated()
     ran = run("evaluate", "--as", "queue", *GANG, str(file))
     assert "--feature-gates: not allowed with --as queue" in ran.err
+
+
+def test_a_group_is_explained_member_by_member(tmp_path: Path) -> None:
+    file = cluster(tmp_path, pod("a", 2), pod("b", 2), pod("c", 3))
+    ran = run("explain", "podgroup/train", "-f", file, *GANG)
+    assert ran.code == 1
+    assert ran.out.startswith("podgroup default/train (default-scheduler, by profiles): pending\n")
+    assert "gang, minCount 3; 3 pods, 0 running" in ran.out
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("default/c"))
+    assert "2 Insufficient cpu" in line
+    file = cluster(tmp_path, pod("a", 2), pod("b", 2), pod("c", 2))
+    found = json.loads(run("explain", "pg/train", "-f", file, *GANG, "-o", "json").out)
+    assert found["state"] == "scheduled"
+    assert [one["state"] for one in found["members"]] == ["scheduled"] * 3
+    ran = run("explain", "pg/train", "-f", file)
+    assert "not scheduled as a group: the feature gate GenericWorkload is off" in ran.err
+
+
+def test_a_member_is_explained_with_what_its_group_does(tmp_path: Path) -> None:
+    file = cluster(tmp_path, pod("a", 2), pod("b", 2), pod("c", 3))
+    ran = run("explain", "pod/a", "-f", file, *GANG)
+    assert "profile default-scheduler schedules the pod with PodGroup default/train" in ran.out
+    assert "`stowplan simulate` does not schedule it" in ran.out
+    ran = run("explain", "pod/a", "-f", file, *GANG, "--after-simulation")
+    assert "pod group is unschedulable, waiting for minCount pods" in ran.out
+    ran = run("explain", "--all-pending", "-f", file, *GANG)
+    assert "a node fits; not scheduled yet" in ran.out
+
+
+def test_what_if_places_groups_whole(tmp_path: Path) -> None:
+    file = cluster(tmp_path, pod("a", 2), pod("b", 2), pod("c", 2))
+    ran = run("what-if", "-f", file, *GANG, "--cordon", "n1", "-o", "json")
+    summary = json.loads(ran.out)["summary"]
+    assert (summary["pending_before"], summary["pending"]) == (0, 3)

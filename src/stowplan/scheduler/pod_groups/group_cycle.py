@@ -54,16 +54,18 @@ NOT_WITH_CONSTRAINTS = (
 
 class GroupReport(msgspec.Struct, frozen=True):
     """A group cycle. key: of the group. pods: its members, in order. outcome: see `GroupResult`, ""
-    where the group was not tried. n_tried: number of members that were tried, the first ones."""
+    where the group was not tried. n_tried: number of members that were tried, the first ones.
+    profile: schedulerName of the first."""
 
     key: str
     pods: tuple[str, ...]
     outcome: str = ""
     n_tried: int = 0
+    profile: str = ""
 
 
 class GroupCycles:
-    """Runs group cycles. on_group: called at the end of each."""
+    """Runs group cycles. on_begin, on_group: called at the begin and at the end of each."""
 
     def __init__(
         self,
@@ -82,10 +84,12 @@ class GroupCycles:
         self._algorithm = GroupAlgorithm(context, decider)
         self._runs = GroupRuns(context, bindings, decider)
         self._draw = draw
+        self.on_begin: Callable[[], None] = _ignore_begin
         self.on_group: Callable[[GroupReport], None] = _ignore_report
 
     def run(self, popped: PodRecord) -> None:
         """Attempt the group of a pod that was popped."""
+        self.on_begin()
         key = group_key_of(popped.pod)
         records = self._members(popped)
         names = _mixed_names(records)
@@ -101,7 +105,8 @@ class GroupCycles:
         records = [one for one in records if not self._is_skipped(one)]
         outcome, n_tried = self._attempt(key, records) if records else ("", 0)
         keys = tuple(one.key for one in records)
-        self.on_group(GroupReport(key, keys, outcome, n_tried))
+        name = popped.pod.spec.scheduler_name
+        self.on_group(GroupReport(key, keys, outcome, n_tried, name))
 
     def _members(self, popped: PodRecord) -> list[PodRecord]:
         """The popped pod and all pending pods of its group that may be attempted, in order."""
@@ -341,6 +346,10 @@ def _mixed_names(records: list[PodRecord]) -> tuple[str, str] | None:
     names = (record.pod.spec.scheduler_name for record in records)
     other = next((name for name in names if name != first), None)
     return None if other is None else (first, other)
+
+
+def _ignore_begin() -> None:
+    """Default of `on_begin`."""
 
 
 def _ignore_report(report: GroupReport) -> None:
