@@ -75,12 +75,12 @@ def test_pods_of_groups_and_others_keep_their_places(tmp_path: Path) -> None:
     assert list(nodes.values()) == [False, True, False, True, False]
 
 
-def test_a_gang_that_is_not_complete_says_so(tmp_path: Path) -> None:
+def test_the_reason_of_a_gang_that_is_not_complete(tmp_path: Path) -> None:
     ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), *GANG, "-o", "wide")
     assert PENDING in ran.out
 
 
-def test_a_cluster_with_groups_and_gates_off_says_so(tmp_path: Path) -> None:
+def test_the_note_for_groups_with_the_gates_off(tmp_path: Path) -> None:
     ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1), pod("b", 1)))
     wanted = "2 pods are in PodGroups of scheduling.k8s.io and were tried alone"
     assert wanted in ran.out + ran.err

@@ -208,11 +208,9 @@ def test_after_six_minutes_a_series_is_over() -> None:
 
 
 def test_conditions_of_a_group_of_kubernetes_are_merged_by_type() -> None:
-    condition = PodGroupCondition(
-        "PodGroupScheduled", "True", reason="Scheduled", observed_generation=2
-    )
+    condition = PodGroupCondition("PodGroupScheduled", "True", reason="Scheduled")
     status = PodGroupStatus(conditions=(condition,))
-    effect = to_do.PatchGroup(1, 1, "u", "default", "g", SCHEDULING_API_VERSION, status)
+    effect = to_do.PatchGroup(1, 1, "u", "default", "g", SCHEDULING_API_VERSION, status, 2)
     request = patch_pod_group(effect, "2026-01-01T00:00:00Z")
     assert request.path == (
         "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g/status"

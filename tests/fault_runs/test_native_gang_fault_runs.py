@@ -47,7 +47,7 @@ def test_a_gang_bound_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_gang_that_nobody_wakes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_that_is_not_woken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: neither a new group nor a new member wakes the others."""
     monkeypatch.setattr(GangScheduling, "events_to_register", lambda self: ())
     assert first_failure(FOUND_WITHIN, NATIVE_GANG_CONFIG) is not None

@@ -116,7 +116,7 @@ def _feature_gates_callback(
     if not value:
         return None
     # Imported here: few command lines set gates.
-    from stowplan.config.feature_gate_settings import FeatureGateError, parse_feature_gates
+    from stowplan.framework.feature_gates import FeatureGateError, parse_feature_gates
 
     try:
         return parse_feature_gates(value)

@@ -198,6 +198,8 @@ def _patch_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
     """Patch the conditions of a PodGroup of scheduling.k8s.io; those of other types stay."""
     for one in conditions:
         one.setdefault("message", "")
+        if effect.observed_generation:
+            one["observedGeneration"] = effect.observed_generation
     body = {"metadata": {"uid": effect.uid}, "status": {"conditions": conditions}}
     resource = ApiResource(SchedulingGroup, effect.api_version, "podgroups")
     path = resource.path(effect.name, effect.namespace) + "/status"

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config.feature_gate_settings import changed_gates
 from stowplan.config.session_configuration import COMPATS
 from stowplan.conformance import (
     attempt_cases,
@@ -29,6 +28,7 @@ from stowplan.conformance.queue_models import (
     volcano_cases,
 )
 from stowplan.framework import ConfigError, ContractError
+from stowplan.framework.feature_gates import changed_gates
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 from stowplan.objects.encoding.json_codec import DecodeError, untyped

@@ -65,8 +65,7 @@ class PodGroupSpec(Value, frozen=True, gc=True):
 
 
 class PodGroupCondition(Value, frozen=True):
-    """An entry of `status.conditions`. transition_id: of the session that wrote it.
-    observed_generation: for groups of scheduling.k8s.io only."""
+    """An entry of `status.conditions`. transition_id: of the session that wrote it."""
 
     type: str = ""
     status: str = ""
@@ -74,7 +73,6 @@ class PodGroupCondition(Value, frozen=True):
     last_transition_time: Time | None = None
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
 
 
 class PodGroupStatus(Value, frozen=True):

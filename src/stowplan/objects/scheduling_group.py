@@ -163,7 +163,7 @@ class SchedulingGroup(NamespacedObject, frozen=True):
 
 
 def with_conditions(
-    group: SchedulingGroup, conditions: Iterable[PodGroupCondition]
+    group: SchedulingGroup, conditions: Iterable[PodGroupCondition], observed_generation: int = 0
 ) -> SchedulingGroup:
     """The group with these conditions, each in place of the one of its type."""
     given = tuple(
@@ -172,7 +172,7 @@ def with_conditions(
             one.status,
             one.reason,
             one.message,
-            one.observed_generation,
+            observed_generation,
             one.last_transition_time,
         )
         for one in conditions

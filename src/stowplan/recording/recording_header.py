@@ -13,12 +13,12 @@ import numpy as np
 from stowplan import config
 from stowplan._version import __version__
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.config.feature_gate_settings import (
+from stowplan.framework import ConfigError
+from stowplan.framework.feature_gates import (
     FeatureGateError,
     changed_gates,
     feature_gates_of,
 )
-from stowplan.framework import ConfigError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 from stowplan.recording.frames import RecordingError
 from stowplan.scheduler import Scheduler, SchedulerOptions

@@ -43,6 +43,11 @@ class PendingGroups:
         return self._group_of.get(place, [])
 
 
+def group_notes(pods: Iterable[Pod], scheduler: Scheduler) -> list[str]:
+    """A note on how groups are tried, where there are any."""
+    return [GROUPS_NOTE] if PendingGroups(pods, scheduler).count else []
+
+
 class PodGroupRun:
     """Places whole groups on a simulated cluster."""
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from stowplan.assembly.deciders import ConfigText, Deciders, compat_names, deciders_of
-from stowplan.config.feature_gate_settings import FeatureGateError, feature_gates_of
 from stowplan.config.session_configuration import (
     COMPAT_NAMES,
     DEFAULT_TEXT,
     KUBE_BATCH_0_5,
     is_session_configuration,
 )
-from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.feature_gates import FeatureGateError, FeatureGates, feature_gates_of
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.files import read_text
 from stowplan.inputs.input_error import InputError

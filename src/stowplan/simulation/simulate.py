@@ -74,7 +74,7 @@ from stowplan.simulation.pod_explanation import (
     place_and_explain,
     position_of,
 )
-from stowplan.simulation.pod_group_run import GROUPS_NOTE, PendingGroups
+from stowplan.simulation.pod_group_run import group_notes
 from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.node_use import (
     NodeUse,
@@ -215,13 +215,11 @@ def simulate(
     decorated functions, or files that define them. extenders: classes that answer in place of the
     configuration's extenders, or files with such classes; an extender without a class accepts every
     node. seed: of the generated workload, of ties between nodes and of all other random choices.
-    compat: the schedulers whose defects are reproduced, one name or several. feature_gates: name ->
-    enabled, None for the defaults. profile: schedule every pod by this
-    profile. node_count: shrink or grow the cluster. replay: options of a replay in virtual time;
-    None: try each pod once.
-    explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
-    is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
-    ContractError.
+    compat: whose defects are reproduced, one or several. feature_gates: name -> enabled. profile:
+    schedule every pod by this profile. node_count: shrink or grow the cluster. replay: options of a
+    replay in virtual time; None: try each pod once. explain: a pending pod by `NAMESPACE/NAME`; the
+    result explains its attempt (in a replay: why it is pending at the end). recorder: records the
+    scheduler. Raises InputError, ConfigError and ContractError.
     """
     given: object = config
     if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
@@ -315,11 +313,9 @@ def _filled(
     else:
         placements = fill.place_all(cluster.pending(), on_progress)
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
-    summary["notes"].append(ORDER_NOTE)
+    summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
-    if PendingGroups(cluster.pending(), scheduler).count:
-        summary["notes"].append(GROUPS_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
     summary |= extender_summary(answering) | _found(warnings, answering)

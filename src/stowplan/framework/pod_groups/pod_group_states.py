@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator
 
 from stowplan.objects.pod import Pod
 
-GANG_SCHEDULING = "GangScheduling"
-"""Name of the plugin for which members wait at Permit."""
-
 
 def group_key_of(pod: Pod) -> str:
     """`NAMESPACE/NAME` of the group that a pod names, "" for none."""

@@ -17,7 +17,6 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.pod_group_states import (
-    GANG_SCHEDULING,
     PodGroupState,
     group_key_of,
 )
@@ -43,7 +42,7 @@ class GangScheduling:
     out of the queue.
     """
 
-    name = GANG_SCHEDULING
+    name = "GangScheduling"
     declaration = Plugin(name=name, reads=(SchedulingGroup,), permits_groups=True)
 
     def __init__(self, handle: Handle) -> None:

@@ -7,7 +7,8 @@ deleted does not wake those that may fit without it; with `compat` it is so here
 
 from __future__ import annotations
 
-from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING, group_key_of
+from stowplan.framework.pod_groups.placement_plugins import group_permit
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.scheduler.context import SchedulerContext
@@ -23,13 +24,14 @@ def group_changed(context: SchedulerContext, key: str, after: SchedulingGroup | 
     is_complete = after is not None and state.n_scheduled >= (after.min_count or 0)
     for uid in list(state.assumed):
         waiting = context.shared.waiting.get(uid)
-        if waiting is None:
+        framework = context.frameworks.get(state.pods[uid].spec.scheduler_name)
+        if waiting is None or framework is None:
             continue
         if is_complete:
-            waiting.allow(GANG_SCHEDULING)
+            waiting.allow(group_permit(framework))
         elif after is None:
             name = key.partition("/")[2]
-            waiting.reject(GANG_SCHEDULING, f'pod group "{name}" was deleted')
+            waiting.reject(group_permit(framework), f'pod group "{name}" was deleted')
 
 
 def member_deleted(context: SchedulerContext, pod: Pod) -> None:

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from stowplan.columns.overlay import Overlay
 from stowplan.framework import Code, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
+from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
-from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING, group_key_of
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import error
 from stowplan.objects.pod import Pod
@@ -274,8 +275,8 @@ class GroupCycles:
         """
         if self._context.has_defects:
             return ()
-        if GANG_SCHEDULING in framework.members:
-            return (GANG_SCHEDULING,)
+        if group_permit(framework):
+            return (group_permit(framework),)
         return tuple(dict.fromkeys(name for one in result.members for name in one.decision.plugins))
 
     def _fail_with_group(
@@ -315,7 +316,6 @@ class GroupCycles:
             reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
             message = status.text if status.is_error else status.message
             found = PodGroupCondition(POD_GROUP_SCHEDULED, "False", reason=reason, message=message)
-        found = replace(found, observed_generation=group.metadata.generation)
         conditions = group.status.conditions
         before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:

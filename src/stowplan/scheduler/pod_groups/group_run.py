@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stowplan.columns import PodInfo
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decider, KernelPlacer
+from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.placements import PodGroupCycle
-from stowplan.framework.pod_groups.pod_group_states import GANG_SCHEDULING
 from stowplan.queue import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
@@ -77,7 +78,7 @@ class GroupRuns:
             return False
         if not cycle.snapshot.nominations.is_empty or len(self._context.extenders):
             return False
-        if GANG_SCHEDULING not in framework.members:
+        if not group_permit(framework):
             return True
         if cycle.group is None:
             return False
@@ -94,13 +95,12 @@ class GroupRuns:
         classes = []
         for record in records:
             one = engine.class_of(record.pod, framework)
-            if one is None:
+            # Terms of members are seen in part only by the original.
+            is_odd = self._context.has_defects and PodInfo.of(record.pod).footprint.has_affinity
+            if one is None or is_odd:
                 return None
             classes.append(one)
         for one in dict.fromkeys(classes):
-            # Terms of members are seen in part only by the original.
-            if one.footprint.has_affinity and self._context.has_defects:
-                return None
             if one.refusal_in(cycle.snapshot) is not None:
                 return None
         return classes
@@ -130,17 +130,17 @@ class GroupRuns:
         )
         for record, node in zip(records[:waiting], nodes, strict=False):
             record.binding.announced = record.pod.status.nominated_node_name != node
-        if GANG_SCHEDULING in framework.members:
+        if group_permit(framework):
             for uid in cycle.state.assumed:
                 one = context.shared.waiting.get(uid)
                 if one is not None:
-                    one.allow(GANG_SCHEDULING)
+                    one.allow(group_permit(framework))
 
     def _waiting_members(self, framework: Framework, cycle: PodGroupCycle) -> int:
         """Number of members, from the first one on, that are short of `minCount` when their turn
         comes."""
         group = cycle.group
-        if group is None or group.min_count is None or GANG_SCHEDULING not in framework.members:
+        if group is None or group.min_count is None or not group_permit(framework):
             return 0
         if not framework.gates.nominated_node_name_for_expectation:
             return 0

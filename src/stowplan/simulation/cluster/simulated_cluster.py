@@ -248,7 +248,7 @@ class SimulatedCluster:
         group = self.objects.get((SchedulingGroup, key))
         if not isinstance(group, SchedulingGroup) or group.uid != patch.uid:
             return NOT_FOUND
-        changed = with_conditions(group, patch.status.conditions)
+        changed = with_conditions(group, patch.status.conditions, patch.observed_generation)
         if changed != group:
             self.put_object(changed)
         return OK

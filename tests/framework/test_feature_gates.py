@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from stowplan.config.feature_gate_settings import (
+from stowplan.framework.feature_gates import (
     DEPENDENCIES,
     FeatureGateError,
+    FeatureGates,
     changed_gates,
     feature_gates_of,
     parse_feature_gates,
 )
-from stowplan.framework.feature_gates import FeatureGates
 
 
 def test_later_settings_count() -> None:
@@ -56,10 +57,12 @@ def test_what_is_refused(text: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("gate", DEPENDENCIES)
 def test_a_gate_with_all_that_it_needs(gate: str) -> None:
-    needed = {gate: True}
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(FeatureGates)}
+    needed = {gate}
     while True:
-        more = {name: True for one in needed for name in DEPENDENCIES.get(one, ())}
-        if more.keys() <= needed.keys():
+        more = {one for each in needed for one in DEPENDENCIES.get(each, ())}
+        if more <= needed:
             break
         needed |= more
-    assert feature_gates_of(needed).generic_workload == ("GenericWorkload" in needed)
+    gates = feature_gates_of({names[one]: True for one in needed})
+    assert gates.generic_workload == ("generic_workload" in needed)
