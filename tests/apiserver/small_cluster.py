@@ -36,6 +36,7 @@ class SmallCluster:
         start_s: float = 1.0,
         capacity: dict[str, str] | None = None,
         node_lifecycle: NodeLifecycleOptions | None = None,
+        workloads: bool = False,
     ) -> None:
         self.now = START
         self.schedules = schedules
@@ -44,7 +45,8 @@ class SmallCluster:
             pod_lifecycle=PodLifecycleDefaults(start_s=start_s),
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         )
-        options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
+        registry = built_in_registry(workloads=workloads)
+        options = ApiServerOptions(registry=registry, admission=default_admission())
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options
         )

@@ -9,7 +9,15 @@ import pytest
 
 from stowplan.client.api_calls import ApiCalls, RequestTime, RetryPause
 from stowplan.client.event_correlator import EventCorrelator
-from stowplan.client.requests import ApiRequest, bind, patch_event, read_lease, update_object
+from stowplan.client.requests import (
+    STRATEGIC_PATCH,
+    ApiRequest,
+    bind,
+    patch_event,
+    patch_pod_group,
+    read_lease,
+    update_object,
+)
 from stowplan.client.resources import RESOURCES, resource_of
 from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
@@ -19,6 +27,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
 
 META = ObjectMeta("x", "ns", "uid-1", resource_version="7")
@@ -196,3 +205,29 @@ def test_after_six_minutes_a_series_is_over() -> None:
         methods.append(None if request is None else request.method)
     assert methods == ["POST", "PATCH", None, None, "POST", "POST", "POST"]
     assert len(series) == 1
+
+
+def test_conditions_of_a_group_of_kubernetes_are_merged_by_type() -> None:
+    condition = PodGroupCondition("PodGroupScheduled", "True", reason="Scheduled")
+    status = PodGroupStatus(conditions=(condition,))
+    effect = to_do.PatchGroup(1, 1, "u", "default", "g", SCHEDULING_API_VERSION, status, 2)
+    request = patch_pod_group(effect, "2026-01-01T00:00:00Z")
+    assert request.path == (
+        "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/g/status"
+    )
+    assert request.content_type == STRATEGIC_PATCH
+    assert json.loads(request.body) == {
+        "metadata": {"uid": "u"},
+        "status": {
+            "conditions": [
+                {
+                    "type": "PodGroupScheduled",
+                    "status": "True",
+                    "reason": "Scheduled",
+                    "message": "",
+                    "observedGeneration": 2,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ]
+        },
+    }

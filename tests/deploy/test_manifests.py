@@ -99,6 +99,7 @@ def needed() -> set[Right]:
     for version in GROUP_API_VERSIONS:
         group = version.partition("/")[0]
         found |= {(group, name, "patch") for name in ("podgroups", "podgroups/status")}
+    found.add(("scheduling.k8s.io", "podgroups/status", "patch"))
     for request in (token_review("t"), subject_access_review(UserInfo("u"), "/metrics")):
         _, _, group, _, plural = request.path.split("/")
         found.add((group, plural, "create"))

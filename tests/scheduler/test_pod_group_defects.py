@@ -94,3 +94,158 @@ def test_a_group_without_a_name() -> None:
     fixed = answered([add(nameless)], [node("n", "8")], "")
     assert "panic" in exact["steps"][0]
     assert fixed["steps"][0]["queue"]["default/a"]["in"] == "gated"
+
+
+BOTH = [KUBE_SCHEDULER_1_36, ""]
+
+
+def running(name: str, cpu: str, on: str = "n", **spec: Any) -> dict[str, Any]:
+    plain = pod(name, cpu, nodeName=on, **spec)
+    del plain["spec"]["schedulingGroup"]
+    return plain
+
+
+def group(n_min: int | None) -> dict[str, Any]:
+    policy = {"basic": {}} if n_min is None else {"gang": {"minCount": n_min}}
+    return {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}
+
+
+def evicted(result: Any) -> list[str]:
+    attempts = [one for step in result["steps"] for one in step.get("attempts", ())]
+    return [key for one in attempts for key in one.get("evicted", ())]
+
+
+@pytest.mark.parametrize(("compat", "n_claims"), [(KUBE_SCHEDULER_1_36, 2), ("", 1)])
+def test_a_victim_is_claimed_once(compat: str, n_claims: int) -> None:
+    # Each member fits in the place of any victim; two of them need both.
+    steps = [
+        add(running("v", "4")),
+        add(pod("a", "2", priority=5)),
+        add(pod("b", "2", priority=5)),
+        {"op": "schedule", "max": 1},
+    ]
+    result = answered(steps, [node("n", "4")], compat)
+    attempt = result["steps"][-1]["attempts"][0]
+    assert attempt["result"] == "waiting_on_preemption"
+    assert evicted(result) == ["default/v"]
+    # A member that comes after the first one finds the room: it needs no preemption of its own.
+    own = [one for one in attempt["failed"].values() if "Insufficient" in one["message"]]
+    assert len(own) == n_claims
+
+
+@pytest.mark.parametrize(("compat", "victims"), [(KUBE_SCHEDULER_1_36, ["default/v"]), ("", [])])
+def test_no_evictions_for_a_group_that_is_not_scheduled(compat: str, victims: list[str]) -> None:
+    steps = [
+        add(running("v", "4")),
+        add(pod("a", "4", priority=5)),
+        add(pod("b", "9", priority=5)),
+        {"op": "schedule", "max": 1},
+    ]
+    assert evicted(answered(steps, [node("n", "4")], compat)) == victims
+
+
+@pytest.mark.parametrize(("compat", "place"), [(KUBE_SCHEDULER_1_36, "errorBackoff"), ("", "")])
+def test_a_placed_member_of_a_failed_group_waits_for_events(compat: str, place: str) -> None:
+    steps = [
+        add(pod("a", "2")),
+        add(pod("b", "2")),
+        {"op": "schedule", "max": 1},
+        {"op": "addNode", "object": node("m", "3")},
+        {"op": "advance", "ms": 20000},
+        {"op": "schedule", "max": 5},
+    ]
+    result = answered(steps, [node("n", "3")], compat)
+    # The pod that completes the group comes first.
+    assert result["steps"][2]["queue"]["default/b"]["in"] == (place or "unschedulable")
+    # It comes along with the member that is woken by the node.
+    assert sorted(result["placements"].values()) == ["m", "n"]
+
+
+@pytest.mark.parametrize(("compat", "status"), [(KUBE_SCHEDULER_1_36, "True"), ("", "False")])
+def test_a_group_whose_pods_are_gone_is_not_scheduled_any_more(compat: str, status: str) -> None:
+    steps = [
+        add(pod("a", "1")),
+        add(pod("b", "1")),
+        {"op": "schedule", "max": 5},
+        {"op": "deletePod", "key": "default/a"},
+        {"op": "deletePod", "key": "default/b"},
+        add(pod("c", "9")),
+        add(pod("d", "9")),
+        {"op": "schedule", "max": 1},
+    ]
+    result = answered(steps, [node("n", "3")], compat)
+    assert result["podGroupConditions"]["default/g"][1] == status
+
+
+@pytest.mark.parametrize("compat", BOTH)
+def test_a_group_with_enough_running_pods_stays_scheduled(compat: str) -> None:
+    steps = [
+        add(pod("a", "1")),
+        add(pod("b", "1")),
+        {"op": "schedule", "max": 5},
+        add(pod("c", "9")),
+        {"op": "schedule", "max": 1},
+    ]
+    result = answered(steps, [node("n", "3")], compat)
+    assert result["podGroupConditions"]["default/g"][1] == "True"
+
+
+@pytest.mark.parametrize(("compat", "n_bound"), [(KUBE_SCHEDULER_1_36, 0), ("", 2)])
+@pytest.mark.parametrize("n_min", [2, None])
+def test_a_lower_min_count_wakes_gated_members(
+    compat: str, n_bound: int, n_min: int | None
+) -> None:
+    steps = [
+        add(pod("a", "1")),
+        add(pod("b", "1")),
+        {"op": "updatePodGroup", "object": group(n_min)},
+        {"op": "schedule", "max": 5},
+    ]
+    result = answered(steps, [node("n", "3")], compat, n_min=3)
+    assert len(result["placements"]) == n_bound
+
+
+@pytest.mark.parametrize(("compat", "n_bound"), [(KUBE_SCHEDULER_1_36, 0), ("", 2)])
+def test_a_lower_min_count_lets_members_go_on_that_wait_at_permit(
+    compat: str, n_bound: int
+) -> None:
+    steps = [
+        add(pod("a", "1")),
+        add(pod("b", "1")),
+        add(pod("c", "1")),
+        {"op": "failReserve", "key": "default/c"},
+        {"op": "schedule", "max": 1},
+        {"op": "updatePodGroup", "object": group(2)},
+        {"op": "schedule", "max": 0},
+    ]
+    result = answered(steps, [node("n", "3")], compat, n_min=3)
+    assert len(result["placements"]) == n_bound
+
+
+@pytest.mark.parametrize(("compat", "n_waiting"), [(KUBE_SCHEDULER_1_36, 2), ("", 0)])
+def test_members_of_a_deleted_group_release_their_room(compat: str, n_waiting: int) -> None:
+    steps = [
+        add(pod("a", "1")),
+        add(pod("b", "1")),
+        add(pod("c", "1")),
+        {"op": "failReserve", "key": "default/c"},
+        {"op": "schedule", "max": 1},
+        {"op": "deletePodGroup", "key": "default/g"},
+    ]
+    result = answered(steps, [node("n", "3")], compat, n_min=3)
+    assert len(result["steps"][-2]["waiting"]) == 2
+    assert len(result["steps"][-1].get("waiting", ())) == n_waiting
+
+
+@pytest.mark.parametrize(("compat", "n_bound"), [("", 2)])
+def test_a_deleted_member_makes_room_for_others(compat: str, n_bound: int) -> None:
+    steps = [
+        add(pod("a", "3", priority=1)),
+        add(pod("b", "2")),
+        add(pod("c", "2")),
+        {"op": "schedule", "max": 5},
+        {"op": "deletePod", "key": "default/a"},
+        {"op": "schedule", "max": 5},
+    ]
+    result = answered(steps, [node("n", "4")], compat)
+    assert len(result["placements"]) == n_bound

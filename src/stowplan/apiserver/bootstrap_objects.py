@@ -22,7 +22,8 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 
 def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) -> None:
     """Create the bootstrap objects that are missing. port: of the API server, for its Service."""
-    for obj in _bootstrap_objects(port):
+    workloads = server.registry.has_group("scheduling.k8s.io", "v1alpha2")
+    for obj in _bootstrap_objects(port, workloads=workloads):
         group, _, version = obj["apiVersion"].rpartition("/")
         resource = server.registry.by_kind(group, version, obj["kind"])
         if resource is None:
@@ -40,13 +41,13 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
                 server.update_status(resource, changed, now, AlwaysAllow.APISERVER)
 
 
-def _bootstrap_objects(port: int) -> Iterator[Tree]:
+def _bootstrap_objects(port: int, *, workloads: bool) -> Iterator[Tree]:
     for name in SYSTEM_NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     yield from system_priority_classes()
     yield _service_range()
     yield _kubernetes_service(port)
-    yield from default_roles()
+    yield from default_roles(workloads=workloads)
     yield from default_bindings()
 
 

@@ -36,16 +36,19 @@ from stowplan.scheduler.timed_scheduler import TimedScheduler
 
 
 def configuration_of(
-    text: str | bytes | None, source: str, plugins: Iterable[Callable[..., Any]] = ()
+    text: str | bytes | None,
+    source: str,
+    plugins: Iterable[Callable[..., Any]] = (),
+    gates: FeatureGates | None = None,
 ) -> tuple[config.Configuration, Registry]:
     """Read a configuration (None: the default one) and build its registry.
 
     Plugins passed separately run at all their extension points after the default plugins, as if the
     default configuration listed them; `disabled` turns them off like any other. Plugins of
-    installed distributions may be named and run only if named. Raises ConfigError and
-    ContractError.
+    installed distributions may be named and run only if named. gates: switch on default plugins.
+    Raises ConfigError and ContractError.
     """
-    full, defaults = registered(plugins, decoded(text or ""))
+    full, defaults = registered(plugins, decoded(text or ""), gates)
     if text is None:
         return config.default(full, defaults), full
     return config.parse(text, source, full, defaults), full

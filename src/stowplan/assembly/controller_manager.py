@@ -32,6 +32,7 @@ from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
+from stowplan.controllers.pod_group_protection import PodGroupProtectionController
 from stowplan.controllers.replication_controller import ReplicationControllerController
 from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
@@ -80,6 +81,7 @@ CONTROLLERS = (
     NamespaceController,
     PersistentVolumeController,
     EphemeralVolumeController,
+    PodGroupProtectionController,
     UnimplementedReporter,
 )
 """Controllers that are made alike."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from stowplan import config
 from stowplan.assembly.build import decoded, registered, scheduler_for
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS
+from stowplan.assembly.in_tree import default_plugins
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.profile_reload import ProfileReload
 from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
@@ -44,6 +44,7 @@ from stowplan.framework.plugin_calls import duplicate_name
 from stowplan.kube_batch_v05.decider import KubeBatchDecider, KubeBatchPlan
 from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
 
 
 class ConfigText(NamedTuple):
@@ -58,7 +59,8 @@ class Deciders(msgspec.Struct, frozen=True):
 
     registry: of the scheduling plugins. actions, session_plugins: custom session actions and
     session plugins, by name. files: what each file configures, without the others. compat: "" for
-    the sessions of today, KUBE_BATCH_0_5 for the original.
+    the sessions of today, KUBE_BATCH_0_5 for the original. group_compat: the same for pod groups of
+    Kubernetes: KUBE_SCHEDULER_1_36, see `SchedulerOptions.compat`. gates: of all profiles.
     """
 
     configuration: config.Configuration
@@ -67,6 +69,8 @@ class Deciders(msgspec.Struct, frozen=True):
     session_plugins: dict[str, type[SessionPlugin]]
     files: tuple[config.Configuration, ...] = ()
     compat: str = ""
+    group_compat: str = ""
+    gates: FeatureGates = FeatureGates()
 
     @property
     def batch(self) -> BatchConfiguration | None:
@@ -138,7 +142,7 @@ class Deciders(msgspec.Struct, frozen=True):
         """The same parts with another text; raises ConfigError, also if it configures no
         sessions."""
         known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
-        read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
+        read = config.parse(text, source, self.registry, default_plugins(self.gates), known)
         if read.batch is None:
             problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
             raise ConfigError(source, [problem])
@@ -147,7 +151,7 @@ class Deciders(msgspec.Struct, frozen=True):
     def with_file(self, text: str, source: str) -> Deciders:
         """The same with another text of one of the files; raises ConfigError."""
         known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
-        read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
+        read = config.parse(text, source, self.registry, default_plugins(self.gates), known)
         files = tuple(read if one.source == source else one for one in self.files)
         if read not in files:
             files = (*files, read)
@@ -167,13 +171,16 @@ class Deciders(msgspec.Struct, frozen=True):
 
     def scheduler(
         self,
-        gates: FeatureGates | None = None,
         rng: np.random.Generator | None = None,
         options: SchedulerOptions | None = None,
         engine: str = "auto",
         metrics: Metrics | None = None,
     ) -> Scheduler:
         """Build a scheduler with profiles, sessions or both; see `scheduler_for`."""
+        gates = self.gates
+        options = options or SchedulerOptions()
+        if self.group_compat:
+            options = msgspec.structs.replace(options, compat=self.group_compat)
 
         def sessions(shared: HandleState) -> SessionDecider:
             # A separate generator, so that sessions do not influence the tie-breaks of profiles.
@@ -210,13 +217,19 @@ class Deciders(msgspec.Struct, frozen=True):
 def deciders_of(
     files: Sequence[ConfigText],
     plugins: Iterable[Callable[..., Any]] = (),
-    compat: str = "",
+    compats: str | Iterable[str] = (),
+    gates: FeatureGates | None = None,
 ) -> Deciders:
     """Read configuration files; without any, the default configuration.
 
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
-    tiers). compat: "" or KUBE_BATCH_0_5. Raises ConfigError and ContractError.
+    tiers). compats: values of `--compat`; those of schedulers that do not decide here change
+    nothing. gates: None for the defaults. Raises ConfigError and ContractError.
     """
+    names = compat_names(compats)
+    compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
+    group_compat = KUBE_SCHEDULER_1_36 if KUBE_SCHEDULER_1_36 in names else ""
+    gates = gates or FeatureGates()
     texts = " ".join(decoded(file.text) for file in files)
     given = tuple(plugins)
     actions, session_plugins = batch_parts(given, texts)
@@ -239,10 +252,26 @@ def deciders_of(
                 "expected no --compat"
             )
         check_part(part, where)
-    full, defaults = registered(given, texts)
+    full, defaults = registered(given, texts, gates)
     if not files:
         configuration = config.default(full, defaults)
-        return Deciders(configuration, full, actions, session_plugins, compat=compat)
+        return Deciders(
+            configuration, full, actions, session_plugins, (), compat, group_compat, gates
+        )
     known = known_names(actions, session_plugins, lenient=bool(compat))
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
-    return Deciders(config.merged(read), full, actions, session_plugins, tuple(read), compat)
+    return Deciders(
+        config.merged(read),
+        full,
+        actions,
+        session_plugins,
+        tuple(read),
+        compat,
+        group_compat,
+        gates,
+    )
+
+
+def compat_names(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Names of schedulers whose defects are reproduced, from one name, "" for none, or several."""
+    return ((given,) if given else ()) if isinstance(given, str) else tuple(given)

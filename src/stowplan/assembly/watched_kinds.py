@@ -7,6 +7,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.plugin_kinds import Kinds, kinds_read_by
 from stowplan.objects import storage
 from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 SESSIONS_READ: Kinds = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
@@ -17,8 +18,12 @@ _OF_1_13: Kinds = (storage.PersistentVolume, storage.PersistentVolumeClaim, stor
 def kinds_read(deciders: Deciders) -> Kinds:
     """Every kind beside pods and nodes that decisions read; raises ContractError."""
     found = dict.fromkeys(
-        kinds_read_by(frameworks_for(deciders.configuration, deciders.registry).values())
+        kinds_read_by(
+            frameworks_for(deciders.configuration, deciders.registry, deciders.gates).values()
+        )
     )
+    if deciders.gates.generic_workload:
+        found[SchedulingGroup] = None
     if deciders.batch is not None:
         found |= dict.fromkeys(SESSIONS_READ)
         if deciders.compat:

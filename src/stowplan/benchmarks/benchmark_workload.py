@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
@@ -55,7 +56,7 @@ class BenchmarkWorkload(NamedTuple):
 
 class BenchmarkCase(NamedTuple):
     """A named workload. what: short description. unit: what its rate counts. configuration: text
-    of the scheduler's; the default one if empty."""
+    of the scheduler's; the default one if empty. gates: that are on."""
 
     name: str
     what: str
@@ -64,6 +65,7 @@ class BenchmarkCase(NamedTuple):
     make: Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]
     unit: str = "pods"
     configuration: str = ""
+    gates: FeatureGates = FeatureGates()
 
 
 def nodes_added(nodes: Iterable[Node]) -> list[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
 from stowplan.benchmarks.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
-from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, PLACING, SPREADING
+from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, GANGS, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
 from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
 from stowplan.framework.problems import did_you_mean
@@ -21,6 +21,7 @@ CASES: dict[str, BenchmarkCase] = {
         *SPREADING,
         *CHURN,
         *VOLUMES,
+        *GANGS,
     )
 }
 

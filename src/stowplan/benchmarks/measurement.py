@@ -24,6 +24,7 @@ from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
 from stowplan.benchmarks.playback import Playback
 from stowplan.benchmarks.stage_times import stage_times, watch_stages
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.scheduler import Scheduler
 
 ENGINES: tuple[str, ...] = ("compiled", "walk")
@@ -85,12 +86,14 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     ratio: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def new_machine(engine: str | None = None, configuration_text: str = "") -> Scheduler:
+def new_machine(
+    engine: str | None = None, configuration_text: str = "", gates: FeatureGates | None = None
+) -> Scheduler:
     """A scheduler with the default profile, or another configuration. engine: as for
-    `scheduler_for`; None: its default."""
-    configuration, registry = configuration_of(configuration_text or None, "default")
+    `scheduler_for`; None: its default. gates: None for the defaults."""
+    configuration, registry = configuration_of(configuration_text or None, "default", (), gates)
     chosen: dict[str, Any] = {} if engine is None else {"engine": engine}
-    return scheduler_for(configuration, registry, **chosen)
+    return scheduler_for(configuration, registry, gates, **chosen)
 
 
 def prepare_run(
@@ -98,7 +101,7 @@ def prepare_run(
 ) -> tuple[Playback, BenchmarkClient]:
     """A playback of the case on a new scheduler, prepared."""
     client = BenchmarkClient()
-    machine = new_machine(engine, shape.configuration)
+    machine = new_machine(engine, shape.configuration, shape.gates)
     play = Playback(machine, shape.make(client, sizes), client)
     play.prepare()
     return play, client

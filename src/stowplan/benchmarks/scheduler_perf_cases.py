@@ -12,7 +12,7 @@ Source: kube-scheduler v1.36, test/integration/scheduler_perf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stowplan.benchmarks.benchmark_objects import (
@@ -39,8 +39,10 @@ from stowplan.benchmarks.benchmark_workload import (
     objects_added,
     pods_added,
 )
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.objects.workload import Namespace, Service
 
 NODE_ALLOCATABLE = {"cpu": "4", "memory": "32Gi", "pods": "110"}
@@ -390,3 +392,42 @@ PLACING = (
         "NodeDeclaredFeatures", "nodes that declare features", 5000, 5000, declared_features
     ),
 )
+
+
+GANG_GATES = FeatureGates(generic_workload=True, gang_scheduling=True)
+
+
+def _gangs_of(size: int) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
+    """Gangs of pods that come one after the other; the last one may be smaller."""
+
+    def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+        trees = [node_tree(f"node-{i}", NODE_ALLOCATABLE) for i in range(sizes.nodes)]
+        groups, members = [], []
+        requests = {"cpu": "100m", "memory": "100Mi"}
+        for first in range(0, sizes.pods, size):
+            name, n_pods = f"gang-{first // size}", min(size, sizes.pods - first)
+            spec = {"schedulingPolicy": {"gang": {"minCount": n_pods}}}
+            groups.append(make_object(SchedulingGroup, name, MEASURED, spec=spec))
+            named = {"podGroupName": name}
+            members += [
+                pod_tree(f"pod-{i}", requests, namespace=MEASURED, schedulingGroup=named)
+                for i in range(first, first + n_pods)
+            ]
+        before = nodes_added(nodes(trees)) + objects_added(groups)
+        return arriving_pods(before, client.pods(members))
+
+    return make
+
+
+def _gang_case(n_gangs: int, size: int) -> BenchmarkCase:
+    what = f"gangs of {size:,} pods, with the gates of pod groups"
+    name = f"GangScheduling{n_gangs}x{size}"
+    pods = n_gangs * size
+    return BenchmarkCase(name, what, 5000, pods, _gangs_of(size), gates=GANG_GATES)
+
+
+GANGS = tuple(
+    _gang_case(n_gangs, size)
+    for n_gangs, size in ((1000, 3), (2000, 3), (3000, 3), (9, 1000), (10, 5000))
+)
+"""scheduler_perf's GangScheduling, under the number of gangs and their size."""

@@ -9,9 +9,16 @@ import click
 
 from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
+from stowplan.cli.errors import invalid_argument
 
 COMPAT_NAMES = ("kube-batch-0.5",)
 """`config.session_configuration.COMPATS`; that module imports too much for a help text."""
+
+ALL_COMPAT_NAMES = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
+"""`config.session_configuration.COMPAT_NAMES`."""
+
+EVALUATED_COMPATS = ALL_COMPAT_NAMES[2:]
+"""Those that only `stowplan evaluate` has cases of."""
 
 TRACE_FORMATS = ("swf", "pai-2020", "spot-gpu-2026", "philly", "google-2019", "kubectl")
 """`inputs.traces.trace_formats.FORMATS`; that module imports too much for a help text."""
@@ -79,6 +86,51 @@ compat = flag(
     "--compat",
     type=click.Choice(COMPAT_NAMES),
     help="Reproduce the decisions of this version in sessions, including its defects.",
+)
+
+
+def _warn_of_evaluated_compats(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    for name in EVALUATED_COMPATS:
+        if name in value:
+            text = f"--compat {name} has no effect here: use `stowplan evaluate --as queues`"
+            click.echo(f"Warning: {text}", err=True)
+    return value
+
+
+compats = flag(
+    "--compat",
+    multiple=True,
+    type=click.Choice(ALL_COMPAT_NAMES),
+    callback=_warn_of_evaluated_compats,
+    help="Reproduce the decisions of this version, including its defects: kube-batch-0.5 in "
+    "sessions, kube-scheduler-1.36 with pod groups. Repeatable.",
+)
+
+
+def _feature_gates_callback(
+    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+) -> Any:
+    """The gates, None for their defaults."""
+    if not value:
+        return None
+    # Imported here: few command lines set gates.
+    from stowplan.framework.feature_gates import FeatureGateError, parse_feature_gates
+
+    try:
+        return parse_feature_gates(value)
+    except FeatureGateError as problem:
+        raise invalid_argument(",".join(value), "--feature-gates", str(problem), ctx) from None
+
+
+feature_gates = flag(
+    "--feature-gates",
+    metavar="GATE=true|false,...",
+    multiple=True,
+    callback=_feature_gates_callback,
+    help="Switch features of kube-scheduler on or off, as GenericWorkload=true,GangScheduling=true "
+    "for pod groups. Repeatable.  [default: those of Kubernetes 1.36]",
 )
 profile = flag(
     "--profile",

@@ -35,6 +35,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.encoding.json_codec import DecodeError, decode
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 
 LOCKED = 423
 """Status of a binding that was not sent because another pod has the lock of the node."""
@@ -145,7 +146,7 @@ class ApiCalls:
     def _patch_group(self, effect: to_do.PatchGroup) -> ApiCallSteps:
         moment = self._clock().seconds
         answer = yield from send_unthrottled(requests.patch_pod_group(effect, moment))
-        if answer.status == 404:
+        if answer.status == 404 and effect.api_version != SCHEDULING_API_VERSION:
             answer = yield from send_unthrottled(
                 requests.patch_pod_group(effect, moment, whole=True)
             )

@@ -19,6 +19,7 @@ from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, Read
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -176,6 +177,8 @@ def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> 
     for condition in status.conditions:
         tree: Tree = {"lastTransitionTime": moment} | msgspec.to_builtins(condition)
         conditions.append(tree)
+    if effect.api_version == SCHEDULING_API_VERSION:
+        return _patch_conditions(effect, conditions)
     body = {
         "metadata": {"uid": effect.uid},
         "status": {
@@ -189,6 +192,18 @@ def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> 
     resource = ApiResource(PodGroup, effect.api_version, "podgroups")
     path = resource.path(effect.name, effect.namespace) + ("" if whole else "/status")
     return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+
+
+def _patch_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
+    """Patch the conditions of a PodGroup of scheduling.k8s.io; those of other types stay."""
+    for one in conditions:
+        one.setdefault("message", "")
+        if effect.observed_generation:
+            one["observedGeneration"] = effect.observed_generation
+    body = {"metadata": {"uid": effect.uid}, "status": {"conditions": conditions}}
+    resource = ApiResource(SchedulingGroup, effect.api_version, "podgroups")
+    path = resource.path(effect.name, effect.namespace) + "/status"
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=STRATEGIC_PATCH)
 
 
 def update_object(effect: Write) -> ApiRequest:

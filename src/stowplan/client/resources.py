@@ -14,6 +14,7 @@ from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector that leaves out finished pods: they use no resources. Gangs do count their
@@ -91,6 +92,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
     *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
+    ApiResource(SchedulingGroup, SCHEDULING_API_VERSION, "podgroups"),
 )
 """Nodes first: a pod is of more use once its node is known."""
 

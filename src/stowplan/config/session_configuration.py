@@ -75,7 +75,10 @@ KUBE_BATCH_0_5 = "kube-batch-0.5"
 """Value of `--compat` that chooses kube-batch v0.5 with its defects instead of today's sessions."""
 
 COMPATS = (KUBE_BATCH_0_5,)
-"""Values of `--compat`."""
+"""Values of `--compat` that concern sessions."""
+
+COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
+"""All values of `--compat`. The last three have cases of `stowplan evaluate` only."""
 
 SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
 """Default scheduler names: those of kube-batch and Volcano."""

@@ -28,11 +28,13 @@ from stowplan.conformance.queue_models import (
     volcano_cases,
 )
 from stowplan.framework import ConfigError, ContractError
+from stowplan.framework.feature_gates import changed_gates
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 from stowplan.objects.encoding.json_codec import DecodeError, untyped
 from stowplan.objects.quantity import QuantityError
 from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
+from stowplan.simulation.scheduler_configuration import FeatureGateSettings, read_feature_gates
 
 Answer = dict[str, Any]
 Case = Any
@@ -55,11 +57,12 @@ SCHEDULER_ERROR = "SchedulerError"
 
 class CaseFormat(msgspec.Struct, frozen=True):
     """A format of lines. read: raises DecodeError. takes_plugins: `answer` has a parameter
-    `plugins`."""
+    `plugins`. takes_gates: cases have `feature_gates` of kube-scheduler."""
 
     read: Callable[[bytes], Case]
     answer: Callable[..., Answer]
     takes_plugins: bool = False
+    takes_gates: bool = False
 
 
 def _read_attempt(line: bytes) -> Case:
@@ -85,14 +88,14 @@ def _answer_attempt(case: Case, plugins: Sequence[type[Any]] = ()) -> Answer:
 
 
 FORMATS = {
-    "attempt": CaseFormat(_read_attempt, _answer_attempt, takes_plugins=True),
+    "attempt": CaseFormat(_read_attempt, _answer_attempt, takes_plugins=True, takes_gates=True),
     "sequence": CaseFormat(sequences.read_case, sequences.answer, takes_plugins=True),
     "order": CaseFormat(queue_order_cases.read_case, queue_order_cases.answer, takes_plugins=True),
     "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
     "gpushare": CaseFormat(gpu_share_answers.read_case, gpu_share_answers.answer),
     "queues": CaseFormat(queue_model_cases.read_case, queue_model_answers.answer),
-    "podgroups": CaseFormat(pod_group_cases.read_case, pod_group_scripts.answer),
+    "podgroups": CaseFormat(pod_group_cases.read_case, pod_group_scripts.answer, takes_gates=True),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 
@@ -104,20 +107,28 @@ def evaluate(
     source: str = "input",
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
+    feature_gates: FeatureGateSettings | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Answer each line; yields `{"id": ..., "result": {...}}` in the order of the lines.
 
     form: format of the lines, a key of `FORMATS`; `attempt` accepts queue order cases, too. source:
     name in errors. plugins: as for `simulate`. compat: for sessions, the scheduler whose defects
-    are reproduced. Blank lines are skipped. An invalid line does not end the others: its result is
-    `{"outcome": "error", "reason": ..., "message": ...}`, with the reason SCHEDULER_ERROR when a
-    plugin broke its contract, else INVALID. Raises InputError for conflicting options, and
-    ContractError for plugins that cannot be loaded.
+    are reproduced. feature_gates: of cases that do not set them. Blank lines are skipped. An
+    invalid line does not end the others: its result is `{"outcome": "error", "reason": ...,
+    "message": ...}`, with the reason SCHEDULER_ERROR when a plugin broke its contract, else
+    INVALID. Raises InputError for conflicting options, and ContractError for plugins that cannot be
+    loaded.
     """
     if form not in FORMATS:
         raise InputError(source, "--as", repr(form), f"one of {', '.join(FORMATS)}")
     chosen = FORMATS[form]
     answered = chosen.answer
+    gates = changed_gates(read_feature_gates(feature_gates))
+    if gates:
+        if not chosen.takes_gates:
+            forms = " or ".join(f"--as {name}" for name, one in FORMATS.items() if one.takes_gates)
+            raise InputError(source, "--feature-gates", f"not allowed with --as {form}", forms)
+        chosen = msgspec.structs.replace(chosen, read=partial(_with_gates, chosen.read, gates))
     if compat:
         answered = partial(answered, compat=_checked_compat(source, form, compat))
     classes = plugin_classes(plugins)
@@ -130,6 +141,14 @@ def evaluate(
         text = line.encode() if isinstance(line, str) else line
         if text.strip():
             yield _answered(text, f"line {number}", source, chosen.read, answered)
+
+
+def _with_gates(read: Callable[[bytes], Case], gates: dict[str, bool], line: bytes) -> Case:
+    """The case of a line with these gates, where it does not set them itself."""
+    case = read(line)
+    if not hasattr(case, "feature_gates"):
+        return case
+    return msgspec.structs.replace(case, feature_gates=gates | case.feature_gates)
 
 
 def _answered(

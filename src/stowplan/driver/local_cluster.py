@@ -79,6 +79,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     nodes: number of hollow nodes. token_file: more clients, in kube-apiserver's form. kubeconfig:
     where it is written, None: in the data directory, or in the working directory. seed: of
     generated names; None for random ones. node_lifecycle: how failed nodes are handled.
+    serves_workloads: with scheduling.k8s.io/v1alpha2.
     """
 
     data: Path | None = None
@@ -92,6 +93,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     bounds: ServerLimits = ServerLimits()
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
+    serves_workloads: bool = False
 
 
 class LocalCluster(NamedTuple):
@@ -246,7 +248,7 @@ def _api_server_options(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
     return ApiServerOptions(
-        registry=built_in_registry(),
+        registry=built_in_registry(workloads=settings.serves_workloads),
         access=access,
         admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
         pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),

@@ -39,6 +39,7 @@ from stowplan.driver.local_cluster import ClusterService, LocalCluster
 from stowplan.driver.logs import log_keys
 from stowplan.driver.status_address import publish_status_address
 from stowplan.driver.storage.recording_writer import RecordingWriter
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 log = logging.getLogger("stowplan.scheduler")
@@ -49,11 +50,16 @@ LOOK_S = 0.1
 LOOPBACK = "127.0.0.1"
 
 
-def local_deciders(config_files: Sequence[str] = (), plugin_files: Sequence[str] = ()) -> Deciders:
+def local_deciders(
+    config_files: Sequence[str] = (),
+    plugin_files: Sequence[str] = (),
+    compat: Sequence[str] = (),
+    gates: FeatureGates | None = None,
+) -> Deciders:
     """Read the files; without any the default profile under both names: for pods without a
     schedulerName, and for pods of Stowplan. Raises ConfigurationFileError, ConfigError and
     ContractError."""
-    found, _ = read_configuration_files(config_files, plugin_files)
+    found, _ = read_configuration_files(config_files, plugin_files, compat, gates=gates)
     if config_files:
         return found
     (profile,) = found.configuration.profiles.values()

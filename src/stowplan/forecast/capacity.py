@@ -109,7 +109,9 @@ def pending_workload(
 
 def trial_frameworks(deciders: Deciders) -> dict[str, Framework]:
     """The profiles without PostFilter plugins: nothing is evicted in a trial."""
-    return frameworks_for(without_post_filter(deciders.configuration), deciders.registry)
+    return frameworks_for(
+        without_post_filter(deciders.configuration), deciders.registry, deciders.gates
+    )
 
 
 def trial_copy(
@@ -158,7 +160,13 @@ class _Counting:
     def _by_placement_run(self, unit: Unit, copier: UnitCopier) -> UnitCapacity:
         """Count with a whole scheduler, as pods need whose volumes or devices are reserved."""
         both = replace(self.cluster, objects=[*self.cluster.objects, *self.workload.objects])
-        run = fill_of(both, self.deciders.configuration, self.deciders.registry, None)
+        run = fill_of(
+            both,
+            self.deciders.configuration,
+            self.deciders.registry,
+            None,
+            gates=self.deciders.gates,
+        )
         refused: list[Pod] = []
 
         def place_one(one: UnitCopy) -> dict[str, str]:

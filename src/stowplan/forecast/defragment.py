@@ -180,7 +180,12 @@ class _Defragmentation:
         rest = [pod for key, pod in self.bound.items() if key not in gone]
         remaining = replace(self.cluster, pods=rest)
         run = fill_of(
-            remaining, self.deciders.configuration, self.deciders.registry, None, len(chosen)
+            remaining,
+            self.deciders.configuration,
+            self.deciders.registry,
+            None,
+            len(chosen),
+            self.deciders.gates,
         )
         for pod in chosen:
             run.place(self._successor(pod))

@@ -33,6 +33,7 @@ from stowplan.insight.gpu_fragmentation import (
     largest_card,
     request_of,
 )
+from stowplan.insight.group_members import know_groups
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
@@ -94,13 +95,15 @@ def explain_changes(
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    snapshot = snapshot_for(found, cluster)
     framework = framework_for(found, deciders, profile)
-    return find_changes(found, snapshot_for(found, cluster), framework, cluster.sources())
+    know_groups(framework, cluster.pods, snapshot.object_store)
+    return find_changes(found, snapshot, framework, cluster.sources())
 
 
 def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
     """The profile of a pod; raises InputError."""
-    built = frameworks_for(deciders.configuration, deciders.registry)
+    built = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     return _framework(profile or found.spec.scheduler_name, built)
 
 
@@ -121,6 +124,7 @@ def _as_given(
 ) -> Explanation:
     framework = framework_for(found, deciders, profile)
     snapshot = snapshot_for(found, cluster)
+    know_groups(framework, cluster.pods, snapshot.object_store)
     explanation = explain_attempt(found, snapshot, framework)
     if changes and explanation.state == "pending" and not explanation.node:
         searched = find_changes(found, snapshot, framework, cluster.sources())
@@ -177,7 +181,9 @@ def _simulated(
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     configuration = deciders.configuration
-    fill = fill_of(cluster, configuration, deciders.registry, np.random.default_rng(0))
+    fill = fill_of(
+        cluster, configuration, deciders.registry, np.random.default_rng(0), gates=deciders.gates
+    )
     SimulatedExtenderFactory(extenders_of(configuration), ()).of(fill.instance)
     return place_and_explain(fill, cluster.pending(), found.key, rest=False).explanation
 

@@ -12,6 +12,7 @@ from stowplan.framework import Nominations, Snapshot
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.changes.search import find_changes
+from stowplan.insight.group_members import know_groups
 from stowplan.insight.pending_causes import (
     EvaluatedCauses,
     PendingCauses,
@@ -44,7 +45,7 @@ def explain_pending(
     if not isinstance(cluster, Cluster):
         cluster = read_cluster(cluster, keep_manifests=from_events)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
-    frameworks = frameworks_for(deciders.configuration, deciders.registry)
+    frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     if profile is not None and profile in frameworks:
         names = {pod.spec.scheduler_name for pod in cluster.pending()}
         frameworks = {**frameworks, **dict.fromkeys(names, frameworks[profile])}
@@ -52,6 +53,8 @@ def explain_pending(
     nominated = Nominations(pod for pod in pending if pod.status.nominated_node_name)
     snapshot = Snapshot(cluster.table(), cluster.object_store(), nominated)
     origins = cluster.sources()
+    for framework in frameworks.values():
+        know_groups(framework, cluster.pods, snapshot.object_store)
 
     def changes_of(pod: Pod) -> tuple[Change, ...]:
         framework = frameworks.get(pod.spec.scheduler_name)

@@ -85,7 +85,9 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     highest raw score: "highest" for percentages of it, "reversed" for 100 minus these, "" for any
     other way. whole_list: a priority that scores all nodes in one call.
     rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
-    pod that its PreFilter skipped. binds_all: its Bind never answers Skip and never fails.
+    pod that its PreFilter skipped. permits_groups: its Permit concerns members of groups only, and
+    lets a group pass as soon as `minCount` members have a node. binds_all: its Bind never answers
+    Skip and never fails.
     takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
     that the configured extenders manage.
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
@@ -108,6 +110,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     normalizes: str = ""
     whole_list: bool = False
     rests_when_skipped: bool = False
+    permits_groups: bool = False
     binds_all: bool = False
     takes_ignored_resources: bool = False
     perform_timeout_s: float | None = None

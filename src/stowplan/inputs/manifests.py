@@ -27,6 +27,11 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity, QuantityError, value
+from stowplan.objects.scheduling_group import (
+    SCHEDULING_API_VERSION,
+    SchedulingGroup,
+    SchedulingWorkload,
+)
 from stowplan.objects.volume import PVCTemplate
 
 T = TypeVar("T", bound=Object)
@@ -121,6 +126,12 @@ KINDS: Mapping[str, ManifestKind] = {
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 
+_OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
+    (SCHEDULING_API_VERSION, "PodGroup"): ManifestKind(("scheduling.k8s.io",), SchedulingGroup),
+    (SCHEDULING_API_VERSION, "Workload"): ManifestKind(("scheduling.k8s.io",), SchedulingWorkload),
+}
+"""apiVersion and kind -> how it is read: kinds of Kubernetes whose names others have, too."""
+
 
 class ManifestEntry(NamedTuple):
     """An object, its file and document, and the fields that only its controller reads."""
@@ -141,7 +152,8 @@ class ManifestInventory:
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Add one object of a document, as from `items`; raises DecodeError."""
-        kind = KINDS.get(item["kind"])
+        kind = _OF_SCHEDULING.get((str(item.get("apiVersion")), item["kind"]))
+        kind = kind or KINDS.get(item["kind"])
         if kind is None or group_of(item, path) not in kind.groups:
             self.ignored[full_kind(item, path)] += 1
             return

@@ -69,10 +69,12 @@ class PatchGroup(OnObject, frozen=True):
     """Set the status of a PodGroup. Outcome: only PatchFailed.
 
     api_version: version under which it was read. Conditions without a time get that of the write.
+    observed_generation: of the conditions, for groups of scheduling.k8s.io.
     """
 
     api_version: str
     status: PodGroupStatus
+    observed_generation: int = 0
 
 
 class RecordEvent(OnObject, frozen=True):

@@ -7,8 +7,13 @@ Source: k8s.io/api v1.36, scheduling/v1alpha2.
 
 from __future__ import annotations
 
-from stowplan.objects.meta import NamespacedObject, Time, Value
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stowplan.objects.meta import NamespacedObject, ObjectMeta, Time, Value
 from stowplan.objects.pod import PodResourceClaim, PodResourceClaimStatus
+from stowplan.objects.podgroup import PodGroupCondition
 
 SCHEDULING_API_VERSION = "scheduling.k8s.io/v1alpha2"
 """apiVersion of both kinds."""
@@ -117,10 +122,17 @@ class SchedulingGroupStatus(Value, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
+class SchedulingGroupMeta(ObjectMeta, frozen=True):
+    """`metadata` of a PodGroup."""
+
+    generation: int = 0
+
+
 class SchedulingGroup(NamespacedObject, frozen=True):
     """A PodGroup of Kubernetes itself: pods that name it in `spec.schedulingGroup` are scheduled
     together."""
 
+    metadata: SchedulingGroupMeta = SchedulingGroupMeta()
     api_version: str = SCHEDULING_API_VERSION
     spec: SchedulingGroupSpec = SchedulingGroupSpec()
     status: SchedulingGroupStatus = SchedulingGroupStatus()
@@ -148,3 +160,23 @@ class SchedulingGroup(NamespacedObject, frozen=True):
     def priority(self) -> int:
         """`spec.priority`, 0 where absent. The queue reads that of the pods."""
         return self.spec.priority or 0
+
+
+def with_conditions(
+    group: SchedulingGroup, conditions: Iterable[PodGroupCondition], observed_generation: int = 0
+) -> SchedulingGroup:
+    """The group with these conditions, each in place of the one of its type."""
+    given = tuple(
+        SchedulingGroupCondition(
+            one.type,
+            one.status,
+            one.reason,
+            one.message,
+            observed_generation,
+            one.last_transition_time,
+        )
+        for one in conditions
+    )
+    types = {one.type for one in given}
+    kept = tuple(one for one in group.status.conditions if one.type not in types)
+    return replace(group, status=replace(group.status, conditions=(*kept, *given)))

@@ -14,6 +14,11 @@ from stowplan import config
 from stowplan._version import __version__
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.framework import ConfigError
+from stowplan.framework.feature_gates import (
+    FeatureGateError,
+    changed_gates,
+    feature_gates_of,
+)
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 from stowplan.recording.frames import RecordingError
 from stowplan.scheduler import Scheduler, SchedulerOptions
@@ -58,7 +63,8 @@ class RecordingHeader(msgspec.Struct, frozen=True):
     stowplan: version that recorded. recording: identity, the same in all files of a recording.
     part: number of the file, from 0. configuration: effective. digest: its SHA-256. compat: see
     `Deciders`. options: of the scheduler. source: name of the file of the configuration, by which a
-    recorded change is applied; "" for none, or several.
+    recorded change is applied; "" for none, or several. feature_gates: those that differ from their
+    defaults.
     """
 
     stowplan: str
@@ -70,6 +76,7 @@ class RecordingHeader(msgspec.Struct, frozen=True):
     compat: str
     options: SchedulerOptions
     source: str = ""
+    feature_gates: dict[str, bool] = {}
 
 
 def header_of(
@@ -87,6 +94,7 @@ def header_of(
         deciders.compat,
         scheduler.options,
         files[0].source if len(files) == 1 else "",
+        changed_gates(deciders.gates),
     )
 
 
@@ -144,8 +152,10 @@ def recorded_deciders(
     text = msgspec.json.encode(header.configuration)
     try:
         name = header.source or f"{source}: configuration"
-        made = deciders_of([ConfigText(text, name)], plugin_classes(given), header.compat)
-    except ConfigError as problem:
+        gates = feature_gates_of(header.feature_gates)
+        compats = filter(None, (header.compat, header.options.compat))
+        made = deciders_of([ConfigText(text, name)], plugin_classes(given), compats, gates)
+    except (ConfigError, FeatureGateError) as problem:
         if header.stowplan == __version__:
             raise
         versions = f"recorded by stowplan {header.stowplan}, this is {__version__}"

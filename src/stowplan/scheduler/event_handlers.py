@@ -19,6 +19,7 @@ from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.node_warnings import warn_of_node_update
+from stowplan.scheduler.pod_groups.group_changes import may_wake_others, member_deleted
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -84,7 +85,7 @@ class EventHandlers:
             now = context.now
             self._records[pod.metadata.uid or key] = record = PodRecord(pod, now, key)
             self._queue.enter(record, now)
-            if context.gates.gang_scheduling:
+            if context.gates.gang_scheduling and may_wake_others(context, pod):
                 self._queue.move(UNSCHEDULABLE_POD_ADD, None, pod, now)
 
     def _member_updated(self, pod: Pod) -> None:
@@ -125,6 +126,7 @@ class EventHandlers:
         self._cache.drop_pod(uid)
         if self._context.pod_groups is not None:
             self._context.pod_groups.drop(before)
+            member_deleted(self._context, before)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
         elif held is not None or self._lanes.is_ours(before):

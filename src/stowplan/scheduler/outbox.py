@@ -250,6 +250,7 @@ class Outbox:
                 group.name,
                 SCHEDULING_API_VERSION,
                 status,
+                group.metadata.generation,
             )
         )
 

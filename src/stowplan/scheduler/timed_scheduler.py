@@ -24,12 +24,17 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.scheduler.pod_groups.group_cycle import GroupReport
 from stowplan.scheduler.scheduler import Scheduler
 
 EVENT_SECONDS = "scheduler_event_handling_duration_seconds"
 PERMIT_SECONDS = "scheduler_permit_wait_duration_seconds"
 EVENT_BUCKETS = tuple(0.0001 * 2**k for k in range(12))
 PERMIT_BUCKETS = tuple(0.001 * 2**k for k in range(15))
+GROUP_ATTEMPTS = "scheduler_podgroup_schedule_attempts_total"
+GROUP_ATTEMPT_SECONDS = "scheduler_podgroup_scheduling_attempt_duration_seconds"
+GROUP_ALGORITHM_SECONDS = "scheduler_podgroup_scheduling_algorithm_duration_seconds"
+GROUP_BUCKETS = tuple(0.001 * 2**k for k in range(15))
 ACTION_OF_EVENT: dict[type[Any], Action] = {
     happened.PodAdded: Action.ADD,
     happened.PodUpdated: Action.UPDATE,
@@ -51,7 +56,25 @@ class TimedScheduler(Scheduler):
         """parts, more: arguments of Scheduler."""
         self._metrics = metrics
         self._at_permit: list[WaitingPod] = []
+        self._group_begun_s = 0.0
         super().__init__(*parts, **more)
+        if self.pod_groups is not None:
+            self.pod_lane.group_cycles.on_begin = self._begin_group
+            self.pod_lane.group_cycles.on_group = self._observe_group
+
+    def _begin_group(self) -> None:
+        self._group_begun_s = self._metrics.stopwatch()
+
+    def _observe_group(self, report: GroupReport) -> None:
+        """Count and time a group cycle that got to its end. Differs: the algorithm and what follows
+        it are timed together, in both histograms."""
+        if not report.outcome:
+            return
+        metrics, took_s = self._metrics, self._metrics.stopwatch() - self._group_begun_s
+        labels = (("result", report.outcome), ("profile", report.profile))
+        metrics.count(GROUP_ATTEMPTS, labels)
+        metrics.observe(GROUP_ATTEMPT_SECONDS, took_s, labels, GROUP_BUCKETS)
+        metrics.observe(GROUP_ALGORITHM_SECONDS, took_s, (), GROUP_BUCKETS)
 
     def handle(
         self, events: Iterable[Event], now: int, heads_max: int | None = None

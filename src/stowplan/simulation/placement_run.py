@@ -33,6 +33,7 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
+from stowplan.simulation.pod_group_run import PendingGroups, PodGroupRun
 
 Progress = Callable[[int, int], None]
 """Called with (pods done, pods in total)."""
@@ -67,6 +68,7 @@ class PlacementRun:
             self._observe,
         )
         self.instance.heads_max = 1
+        self.groups = PodGroupRun(self.cluster, scheduler, self.instance)
         scheduler.pod_lane.on_refused = self._note_refusal
         load_cluster(self.cluster, cluster)
         self.instance.follow()
@@ -74,27 +76,36 @@ class PlacementRun:
 
     def place_all(self, pods: list[Pod], on_progress: Progress | None) -> list[Placement]:
         """The placements of pods, in their order."""
-        placements: list[Placement] = []
-        while len(placements) < len(pods):
+        groups = PendingGroups(pods, self.scheduler)
+        placements: dict[int, Placement] = {}
+        at = 0
+        while at < len(pods):
             if on_progress is not None:
-                on_progress(len(placements), len(pods))
-            batch = self._next_batch(pods, len(placements))
-            if len(batch) > 1:
-                placements += self.place_batch(batch)
-            else:
-                placements.append(self.place(pods[len(placements)]))
+                on_progress(at, len(pods))
+            members = groups.of(at)
+            if members:
+                if at == members[-1]:
+                    placed = self.groups.place([pods[each] for each in members])
+                    placements |= dict(zip(members, placed, strict=True))
+                at += 1
+                continue
+            batch = self._next_batch(pods, at, groups)
+            placed = self.place_batch(batch) if len(batch) > 1 else [self.place(pods[at])]
+            placements |= dict(enumerate(placed, at))
+            at += len(placed)
         if on_progress is not None:
             on_progress(len(pods), len(pods))
-        return placements
+        return [placements[each] for each in range(len(pods))]
 
-    def _next_batch(self, pods: list[Pod], start: int) -> list[Pod]:
+    def _next_batch(self, pods: list[Pod], start: int, groups: PendingGroups) -> list[Pod]:
         """The next batch, from `start` on; empty when the next pod must be created alone."""
         batch: list[Pod] = []
         keys: set[str] = set()
-        for pod in pods[start : start + BATCH_MAX]:
+        for at, pod in enumerate(pods[start : start + BATCH_MAX], start):
             key = pod.key
             if (
                 key in keys
+                or groups.of(at)
                 or key in self.cluster.pods
                 or not self._direct_bind_check.binds_directly(pod)
             ):
@@ -165,6 +176,7 @@ class PlacementRun:
                 if key in self.cluster.pods:
                     self.cluster.drop_pod(key, "not placed")
             return
+        self.groups.observe(effects)
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
                 self._failed = effect.note or FAILED

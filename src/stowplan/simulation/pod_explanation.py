@@ -16,6 +16,7 @@ from stowplan.insight.pod_placement import Placement, frameworks_of
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.placement_run import PlacementRun, Progress
+from stowplan.simulation.pod_group_run import PendingGroups
 from stowplan.simulation.replay import Replay
 
 
@@ -42,6 +43,9 @@ def place_and_explain(
     at = position_of(key, pods)
     pod = pods[at]
     check_profile(pod, fill.scheduler)
+    members = PendingGroups(pods, fill.scheduler).of(at)
+    if members:
+        return _explain_member(fill, pods, at, members, on_progress)
     placements = fill.place_all(pods[:at], _part(on_progress, 0, len(pods)))
     explained = _explained(pod, fill.scheduler)
     placements += fill.place_all([pod], None)
@@ -55,6 +59,37 @@ def place_and_explain(
         after = _part(on_progress, at + 1, len(pods))
         placements += fill.place_all(pods[at + 1 :], after)
     return ExplainedPlacements(placements, explanation)
+
+
+def _explain_member(
+    fill: PlacementRun,
+    pods: list[Pod],
+    at: int,
+    members: list[int],
+    on_progress: Progress | None,
+) -> ExplainedPlacements:
+    """As `place_and_explain`, of a pod that is placed with its group. members: places of the
+    group's pods; it is tried in the place of the last one. All pods are placed."""
+    last, own = members[-1], set(members)
+    before = [place for place in range(last) if place not in own]
+    found = dict(zip(before, fill.place_all([pods[one] for one in before], None), strict=True))
+    groups = fill.scheduler.pod_groups
+    assert groups is not None, "only then pods have members"
+    for place in members:
+        groups.put(pods[place], 0)
+    explained = _explained(pods[at], fill.scheduler)
+    for place in members:
+        groups.drop(pods[place])
+    found |= dict(zip(members, fill.groups.place([pods[one] for one in members]), strict=True))
+    rest = fill.place_all(pods[last + 1 :], _part(on_progress, last + 1, len(pods)))
+    found |= dict(enumerate(rest, last + 1))
+    own_place = found[at]
+    placed = sum(1 for place in before if found[place].node)
+    outcome = SimulationOutcome(len(before), placed, own_place.node, own_place.message)
+    explanation = replace(
+        explained, node=own_place.node, evaluated_on=SIMULATED, simulation=outcome
+    )
+    return ExplainedPlacements([found[place] for place in range(len(pods))], explanation)
 
 
 def explained_pod(key: str, owners: list[tuple[str, str]], run: Replay) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from stowplan.config import Configuration
 from stowplan.cycle.engine import kernel_loading
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.cycle.explanation import Explanation
-from stowplan.framework import Framework, Registry
+from stowplan.framework import FeatureGates, Framework, Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -76,6 +76,7 @@ from stowplan.simulation.pod_explanation import (
     place_and_explain,
     position_of,
 )
+from stowplan.simulation.pod_group_run import group_notes
 from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.node_use import (
     NodeUse,
@@ -97,7 +98,11 @@ from stowplan.simulation.results.summary import (
     sha256,
 )
 from stowplan.simulation.results.time_series import PodSizes, TimeSeries
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import (
+    ConfigSource,
+    FeatureGateSettings,
+    read_deciders,
+)
 
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
@@ -197,7 +202,8 @@ def simulate(
     plugins: Iterable[PluginSource] = (),
     extenders: Iterable[ExtenderSource] | ExtenderSource = (),
     seed: int = 0,
-    compat: str = "",
+    compat: str | Iterable[str] = "",
+    feature_gates: FeatureGateSettings | None = None,
     profile: str | None = None,
     node_count: int | None = None,
     replay: ReplayOptions | None = None,
@@ -213,12 +219,11 @@ def simulate(
     decorated functions, or files that define them. extenders: classes that answer in place of the
     configuration's extenders, or files with such classes; an extender without a class accepts every
     node. seed: of the generated workload, of ties between nodes and of all other random choices.
-    compat: the scheduler whose defects sessions reproduce. profile: schedule every pod by this
-    profile. node_count: shrink or grow the cluster. replay: options of a replay in virtual time;
-    None: try each pod once.
-    explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
-    is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
-    ContractError.
+    compat: whose defects are reproduced, one or several. feature_gates: name -> enabled. profile:
+    schedule every pod by this profile. node_count: shrink or grow the cluster. replay: options of a
+    replay in virtual time; None: try each pod once. explain: a pending pod by `NAMESPACE/NAME`; the
+    result explains its attempt (in a replay: why it is pending at the end). recorder: records the
+    scheduler. Raises InputError, ConfigError and ContractError.
     """
     given: object = config
     if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
@@ -226,7 +231,7 @@ def simulate(
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
-    deciders = _deciders(config, sources, compat)
+    deciders = _deciders(config, sources, compat, feature_gates)
     configuration = deciders.configuration
     if replay is None and not configuration.profiles:
         wanted = "profiles, or --replay: sessions do not place pods one by one"
@@ -313,7 +318,7 @@ def _filled(
     else:
         placements = fill.place_all(cluster.pending(), on_progress)
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
-    summary["notes"].append(ORDER_NOTE)
+    summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
@@ -334,16 +339,19 @@ def fill_of(
     registry: Registry,
     rng: np.random.Generator | None,
     n_pods: int | None = None,
+    gates: FeatureGates | None = None,
 ) -> PlacementRun:
     """A placement run of a cluster, before the first pod.
 
     rng: breaks ties; None takes the first node. n_pods: how many pods it will place; None: the
-    pending ones.
+    pending ones. gates: None for the defaults.
     """
     # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
     engine = _engine(len(cluster.pending()) if n_pods is None else n_pods, replays=False)
-    scheduler = scheduler_for(configuration, registry, rng=rng, options=FILL_OPTIONS, engine=engine)
+    scheduler = scheduler_for(
+        configuration, registry, gates, rng=rng, options=FILL_OPTIONS, engine=engine
+    )
     return PlacementRun(cluster, scheduler)
 
 
@@ -493,11 +501,11 @@ def _replay_without_autoscaler(
 def autoscaler_frameworks(deciders: Deciders, cluster: Cluster) -> dict[str, Framework]:
     """The profiles by which an autoscaler simulates scheduling, without PostFilter plugins; the
     first one, else kube-scheduler's default one, for pods that sessions decide."""
-    configuration, registry = deciders.configuration, deciders.registry
+    configuration, registry, gates = deciders.configuration, deciders.registry, deciders.gates
     if not configuration.profiles:
         standard = read_deciders()
         configuration, registry = standard.configuration, standard.registry
-    built = frameworks_for(without_post_filter(configuration), registry)
+    built = frameworks_for(without_post_filter(configuration), registry, gates)
     batch = deciders.batch
     names = {pod.spec.scheduler_name for pod in cluster.pods}
     names.update(() if batch is None else batch.scheduler_names)
@@ -562,14 +570,15 @@ def assign_profile(profile: str, cluster: Cluster) -> Cluster:
 def _deciders(
     config: Deciders | Configuration | ConfigSource | None,
     plugins: list[PluginSource],
-    compat: str,
+    compat: str | Iterable[str],
+    feature_gates: FeatureGateSettings | None,
 ) -> Deciders:
     """The deciders of a configuration or of its files."""
     if isinstance(config, Deciders):
         return config
     if isinstance(config, Configuration):
-        return replace(read_deciders(None, plugins, compat), configuration=config)
-    return read_deciders(config, plugins, compat)
+        return replace(read_deciders(None, plugins, compat, feature_gates), configuration=config)
+    return read_deciders(config, plugins, compat, feature_gates)
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:

@@ -106,6 +106,8 @@ PodGroupResourceClaimStatus
 """
 WORKLOAD_PATH = "scheduling.k8s.io/workloads"
 POD_GROUP_PATH = "scheduling.k8s.io/podgroups"
+POD_GROUP_PROTECTION = "scheduling.k8s.io/podgroup-protection"
+"""Finalizer of groups, which a controller removes when no pod needs them any more."""
 _TEMPLATES_MAX, _CLAIMS_MAX, _TOPOLOGY_MAX = 8, 4, 1
 _MODES = ("Pod", "PodGroup")
 _TEMPLATE_FIELDS = (

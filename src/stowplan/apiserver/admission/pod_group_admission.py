@@ -7,7 +7,11 @@ scheduling/podgroupprotection.
 from __future__ import annotations
 
 from stowplan.apis.machinery.resource import ApiCall
-from stowplan.apis.scheduling.workload_groups import POD_GROUP_PATH, WORKLOAD_PATH
+from stowplan.apis.scheduling.workload_groups import (
+    POD_GROUP_PATH,
+    POD_GROUP_PROTECTION,
+    WORKLOAD_PATH,
+)
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -16,8 +20,6 @@ from stowplan.apiserver.admission.admission_plugin import (
 )
 from stowplan.apiserver.admission.priority import PriorityAdmission
 from stowplan.objects.encoding.tree import Tree
-
-FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
 
 class PodGroupAdmission(AdmissionPluginBase):
@@ -33,8 +35,8 @@ class PodGroupAdmission(AdmissionPluginBase):
         if old is None:
             self._set_priority(call, obj)
         finalizers = obj["metadata"].get("finalizers") or []
-        if FINALIZER not in finalizers and old is None:
-            obj["metadata"]["finalizers"] = [*finalizers, FINALIZER]
+        if POD_GROUP_PROTECTION not in finalizers and old is None:
+            obj["metadata"]["finalizers"] = [*finalizers, POD_GROUP_PROTECTION]
 
     def _set_priority(self, call: ApiCall, obj: Tree) -> None:
         spec = obj["spec"]

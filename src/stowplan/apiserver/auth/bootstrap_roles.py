@@ -209,6 +209,11 @@ create get list update watch | coordination.k8s.io | leases
 create get list update watch | coordination.k8s.io | leasecandidates
 """
 
+_END_OF_SCHEDULER = "patch update | resource.k8s.io | resourceclaims/binding\n"
+_SCHEDULER_OF_GROUPS = """\
+read | scheduling.k8s.io | podgroups
+patch update | scheduling.k8s.io | podgroups/status
+"""
 _BINDINGS = """
 cluster-admin: Group system:masters
 system:basic-user: Group system:authenticated
@@ -233,10 +238,14 @@ kube-system/system::leader-locking-kube-scheduler:
 """
 
 
-def default_roles() -> Iterator[Tree]:
-    """ClusterRoles and Roles; the namespace of a Role must exist first."""
+def default_roles(*, workloads: bool = False) -> Iterator[Tree]:
+    """ClusterRoles and Roles; the namespace of a Role must exist first. workloads: with the rules
+    of the gate GenericWorkload."""
     role: Tree = {}
-    for line in _joined_lines(_ROLES):
+    text = _ROLES
+    if workloads:
+        text = text.replace(_END_OF_SCHEDULER, _END_OF_SCHEDULER + _SCHEDULER_OF_GROUPS)
+    for line in _joined_lines(text):
         if line.startswith("["):
             if role:
                 yield role

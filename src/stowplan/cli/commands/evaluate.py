@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stowplan.cli import options
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import print_error
+
+if TYPE_CHECKING:
+    from stowplan.framework.feature_gates import FeatureGates
 
 FORMATS = (
     "attempt",
@@ -23,9 +27,6 @@ FORMATS = (
     "session",
 )
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
-
-COMPATS = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
-"""All of `stowplan.conformance.evaluate.COMPATS_OF`."""
 
 INVALID_LISTED = 10
 """Invalid lines that are reported one by one; the others are counted."""
@@ -55,18 +56,25 @@ stowplan evaluate --as queues --compat kueue kueue.jsonl.gz
     "--compat",
     "compats",
     multiple=True,
-    type=click.Choice(COMPATS),
+    type=click.Choice(options.ALL_COMPAT_NAMES),
     help="Reproduce the decisions of this version, including its defects. Repeatable: each applies "
     "to the cases of its scheduler.",
 )
+@options.feature_gates
 @click.argument("file", metavar="FILE.jsonl[.gz]", type=click.Path(allow_dash=True))
-def command(form: str, plugin_files: tuple[str, ...], compats: tuple[str, ...], file: str) -> None:
+def command(
+    form: str,
+    plugin_files: tuple[str, ...],
+    compats: tuple[str, ...],
+    feature_gates: FeatureGates | None,
+    file: str,
+) -> None:
     """Evaluate recorded scheduling cases.
 
     Each line of FILE (- for standard input) is a case: a cluster, a pending pod and optionally a
     configuration. Each line of output is `{"id": ..., "result": {...}}`. A case that cannot be
     evaluated has the outcome `error`; the others are evaluated all the same. Exit code 2 if a line
-    is not a valid case.
+    is not a valid case. Gates that a case sets itself take precedence over --feature-gates.
     """
     from stowplan.conformance.evaluate import INVALID, compat_for, encoded, evaluate
     from stowplan.inputs.files import read_lines
@@ -76,7 +84,12 @@ def command(form: str, plugin_files: tuple[str, ...], compats: tuple[str, ...], 
     source = str(Path(file))
     n_invalid = 0
     for answer in evaluate(
-        read_lines(file), form=form, source=source, plugins=plugin_files, compat=compat
+        read_lines(file),
+        form=form,
+        source=source,
+        plugins=plugin_files,
+        compat=compat,
+        feature_gates=feature_gates,
     ):
         stdout.write(encoded(answer))
         if answer["result"].get("reason") == INVALID:

@@ -54,7 +54,8 @@ _all_pending = grouped(
 @options.config
 @options.profile
 @options.plugin
-@options.compat
+@options.compats
+@options.feature_gates
 @flag(
     "-n",
     "--namespace",
@@ -106,8 +107,9 @@ def command(**given: Any) -> None:
 
     source = ClusterSource.take(given, local=True)
     config_files, output = given.pop("config_files"), given.pop("output")
+    gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
     deciders = read_asked_deciders(
-        source.record_file, config_files, request.plugin_files, request.compat
+        source.record_file, config_files, request.plugin_files, request.compat, gates
     )
     sys.exit(run_explain(request, deciders, output))

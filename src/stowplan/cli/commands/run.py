@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
+
+if TYPE_CHECKING:
+    from stowplan.framework.feature_gates import FeatureGates
 
 FLUSH_S = 30.0
 """Seconds for which the last writes may take after the scheduler has stopped."""
@@ -35,7 +38,8 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
 @click.command(name="run", cls=Command, examples=EXAMPLES)
 @options.config
 @options.plugin
-@options.compat
+@options.compats
+@options.feature_gates
 @live_options.kubeconfig
 @live_options.context
 @flag(
@@ -81,7 +85,8 @@ def command(**given: Any) -> None:
 def _run(
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
-    compat: str | None,
+    compat: tuple[str, ...],
+    feature_gates: FeatureGates | None,
     kubeconfig: str | None,
     context: str,
     dry_run: bool,
@@ -122,7 +127,9 @@ def _run(
             serving["listen"], serving["tls_cert_file"], serving["tls_private_key_file"]
         )
         name = DEFAULT_SCHEDULER if dry_run else SCHEDULER_NAME
-        deciders, written = read_configuration_files(config_files, plugin_files, compat or "", name)
+        deciders, written = read_configuration_files(
+            config_files, plugin_files, compat, name, feature_gates
+        )
         client = deciders.configuration.client_connection
         chosen = SchedulerServerOptions(
             load_client_config(kubeconfig or client.kubeconfig, context),

@@ -52,7 +52,8 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @options.profile
 @options.plugin
 @simulate_options.extender
-@options.compat
+@options.compats
+@options.feature_gates
 @simulate_options.node_count
 @simulate_options.pod_count
 @simulate_options.replay_options

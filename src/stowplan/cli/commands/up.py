@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.cli import node_failure_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
+
+if TYPE_CHECKING:
+    from stowplan.framework.feature_gates import FeatureGates
 
 PORT = 6443
 
@@ -104,6 +107,8 @@ _cluster_options = grouped(
 @_server_options
 @options.config
 @options.plugin
+@options.compats
+@options.feature_gates
 @node_failure_options.node_lifecycle_options()
 @record_options.record_options
 @web_option.web
@@ -120,6 +125,8 @@ def command(
     no_anonymous: bool,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
+    compat: tuple[str, ...],
+    feature_gates: FeatureGates | None,
     web: str | None,
     no_scheduler: bool,
     **given: Any,
@@ -141,7 +148,7 @@ def command(
         raise click.UsageError("--no-scheduler cannot be used with --record")
     if no_scheduler and web is not None:
         raise click.UsageError("--no-scheduler cannot be used with --web")
-    from stowplan.cli.runs.up import run_up
+    from stowplan.cli.runs.up import SchedulerArguments, run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
 
@@ -154,6 +161,11 @@ def command(
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
+        serves_workloads=feature_gates is not None and feature_gates.generic_workload,
     )
-    scheduler = None if no_scheduler else (config_files, plugin_files)
+    scheduler = (
+        None
+        if no_scheduler
+        else SchedulerArguments(config_files, plugin_files, compat, feature_gates)
+    )
     run_up(settings, (*clusters, *files), scheduler, record, web)

@@ -25,6 +25,7 @@ from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.explain import explain, explain_changes
 from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.explain_pending import explain_pending
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod
 
@@ -43,7 +44,7 @@ class ExplainRequest(NamedTuple):
     all_pending: bool
     from_events: bool
     plugin_files: tuple[str, ...]
-    compat: str | None
+    compat: tuple[str, ...]
 
 
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
@@ -102,9 +103,10 @@ def _print_changes(found: PodChanges, output: str) -> int:
 
 def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output: str) -> int:
     reads = deciders
-    if deciders.batch is None and is_pod_group_argument(argument):
+    native = deciders.gates.generic_workload
+    if deciders.batch is None and is_pod_group_argument(argument) and not native:
         # Of a live cluster only the kinds that these read are listed.
-        reads = default_session_deciders(request.plugin_files, request.compat or "")
+        reads = default_session_deciders(request.plugin_files, request.compat)
     namespace = request.namespace or request.source.namespace
     cluster = read_cluster_source(request.source, reads, notes=True)
     group = pod_group_key(argument, namespace, cluster)
@@ -115,7 +117,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             deciders,
             output,
             request.plugin_files,
-            request.compat or "",
+            request.compat,
             changes=request.changes,
         )
     pod = find_pod_argument(argument, None if request.all_namespaces else namespace, cluster)
@@ -139,6 +141,9 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             print_tree(job_explanation, output)
         elif output != "name":
             print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
+            native_group = group_key_of(pod)
+            if native_group:
+                click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
         return 0 if job_explanation.is_placed else 1
     if request.changes:
         return _print_changes(_run_changes(pod, cluster, deciders, profile), output)

@@ -10,11 +10,18 @@ from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.changes import print_changes
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.jobs import print_job_explanation
+from stowplan.cli.tables.scheduling_groups import print_scheduling_group
 from stowplan.cycle.change import PodChanges
 from stowplan.forecast.explain_job import explain_pod_group
+from stowplan.forecast.explain_scheduling_group import (
+    explain_scheduling_group,
+    find_scheduling_group,
+)
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.gang_notes import LOAD_SESSIONS
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.scheduling_group import SchedulingGroup
 
 KINDS = ("podgroup", "podgroups", "pg")
 """Resource names that may precede the slash."""
@@ -37,8 +44,33 @@ def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
     key = argument if "/" in argument else f"{namespace}/{argument}"
     if any(pod.key == key for pod in cluster.pods):
         return ""
-    groups = (value for value in cluster.objects if isinstance(value, PodGroup))
+    kinds = PodGroup | SchedulingGroup
+    groups = (value for value in cluster.objects if isinstance(value, kinds))
     return key if any(group.key == key for group in groups) else ""
+
+
+def is_scheduled_by_profiles(key: str, cluster: Cluster) -> bool:
+    """True for a PodGroup of scheduling.k8s.io; where sessions have one of the same name, for one
+    that a pod names in `spec.schedulingGroup`."""
+    if find_scheduling_group(key, cluster) is None:
+        return False
+    others = any(isinstance(one, PodGroup) and one.key == key for one in cluster.objects)
+    return not others or any(group_key_of(pod) == key for pod in cluster.pods)
+
+
+def _run_native(
+    key: str, cluster: Cluster, deciders: Deciders, output: str, *, changes: bool | None
+) -> int:
+    if changes:
+        raise click.UsageError("--changes cannot be used with a PodGroup of scheduling.k8s.io")
+    found = explain_scheduling_group(key, cluster, config=deciders)
+    if output in TREES:
+        print_tree(found, output)
+    elif output == "name":
+        print_names("podgroup", [key.rpartition("/")[2]])
+    else:
+        print_scheduling_group(found, stdout_console())
+    return 0 if found.is_placed else 1
 
 
 def run_explain_pod_group(
@@ -47,12 +79,14 @@ def run_explain_pod_group(
     deciders: Deciders,
     output: str,
     plugin_files: tuple[str, ...] = (),
-    compat: str = "",
+    compat: tuple[str, ...] = (),
     changes: bool | None = None,
 ) -> int:
     """Print the result of a session for a PodGroup; the exit code. Without sessions in the
     configuration kube-batch's default is used, and a note says so. changes: True for the changes
     that let it start and nothing else, False for none."""
+    if is_scheduled_by_profiles(key, cluster):
+        return _run_native(key, cluster, deciders, output, changes=changes)
     is_loaded = deciders.batch is not None
     used = deciders if is_loaded else default_session_deciders(plugin_files, compat)
     explanation = explain_pod_group(key, cluster, config=used, changes=changes is not False)

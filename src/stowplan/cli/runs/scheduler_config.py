@@ -6,20 +6,25 @@ from pathlib import Path
 
 import click
 
-from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.assembly.deciders import ConfigText, Deciders, compat_names, deciders_of
 from stowplan.config.session_configuration import DEFAULT_TEXT
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.plugin_sources import plugin_classes
 from stowplan.simulation.scheduler_configuration import check_compat, read_deciders
 
 
 def read_command_deciders(
-    config_files: tuple[str, ...], plugin_files: tuple[str, ...], compat: str | None
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    compat: str | tuple[str, ...] | None,
+    feature_gates: FeatureGates | None = None,
 ) -> Deciders:
-    """What --config, --plugin and --compat amount to; settings without effect are warned about.
+    """What --config, --plugin, --compat and --feature-gates amount to; settings without effect are
+    warned about.
 
     Raises InputError, ConfigError and ContractError.
     """
-    deciders = read_deciders(config_files, plugin_files, compat or "")
+    deciders = read_deciders(config_files, plugin_files, compat or "", feature_gates)
     batch = deciders.batch
     if batch is not None:
         for warning in batch.warnings:
@@ -31,21 +36,24 @@ def read_asked_deciders(
     record_file: Path | None,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
-    compat: str | None = None,
+    compat: str | tuple[str, ...] | None = None,
+    gates: FeatureGates | None = None,
 ) -> Deciders:
     """The scheduler that answers about a cluster: --config, else that of the recording, else the
     default one. Raises as `read_command_deciders`, and CommandError."""
     if record_file is None or config_files:
-        return read_command_deciders(config_files, plugin_files, compat)
+        return read_command_deciders(config_files, plugin_files, compat, gates)
     # Imported here: only questions about recordings need it.
     from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
 
     return deciders_of_recording(record_file, plugin_files)
 
 
-def default_session_deciders(plugin_files: tuple[str, ...], compat: str) -> Deciders:
+def default_session_deciders(
+    plugin_files: tuple[str, ...], compat: str | tuple[str, ...]
+) -> Deciders:
     """Sessions by kube-batch's own default configuration."""
-    check_compat(compat)
+    check_compat(*compat_names(compat))
     return deciders_of(
         [ConfigText(DEFAULT_TEXT, "default configuration")],
         plugin_classes(plugin_files),

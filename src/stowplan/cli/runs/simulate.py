@@ -22,6 +22,7 @@ from stowplan.cli.runs.simulate_sessions import (
 from stowplan.cli.simulate_options import N_NODES, N_PODS
 from stowplan.cli.tables.progress import progress
 from stowplan.cli.tables.simulation_output import OutputRequest, print_simulation
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
@@ -42,7 +43,8 @@ class SimulateRequest(NamedTuple):
     profile: str | None
     plugin_files: tuple[str, ...]
     extender_files: tuple[str, ...]
-    compat: str | None
+    compat: tuple[str, ...]
+    feature_gates: FeatureGates | None
     node_count: int | None
     pod_count: int | None
     seed: tuple[int, ...]
@@ -85,7 +87,9 @@ def _run_simulate(
     namespace = None if request.all_namespaces else request.namespace
     results = OutputRequest(request.out, request.output, namespace)
     given = _check(request, results)
-    deciders = read_command_deciders(request.config_files, request.plugin_files, request.compat)
+    deciders = read_command_deciders(
+        request.config_files, request.plugin_files, request.compat, request.feature_gates
+    )
     keeps = replay is not None
     cluster = read_cluster_source(request.source, deciders, keep_manifests=keeps) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
@@ -111,7 +115,8 @@ def _run_simulate(
         "profile": request.profile,
         "node_count": request.node_count if given else None,
         "replay": replay,
-        "compat": request.compat or "",
+        "compat": request.compat,
+        "feature_gates": request.feature_gates,
         "recorder": recorder,
     }
     n_nodes = request.node_count or N_NODES

@@ -78,6 +78,10 @@ def _print(tree: dict[str, Any], console: Console) -> None:
         sessions = tree["sessions"]
         pending = count_of(sessions["waiting"], "pod")
         console.print(f"{count_of(sessions['held'], 'session')} run, {pending} pending")
+    if "podGroups" in tree:
+        groups = tree["podGroups"]
+        held, waiting = count_of(groups["held"], "pod group"), count_of(groups["waiting"], "pod")
+        console.print(f"{held}, {groups['pending']} with pending pods; {waiting} at Permit")
     if "shadow" in tree:
         found = ", ".join(f"{count} {what}" for what, count in tree["shadow"].items())
         console.print(f"dry run, compared with the cluster's scheduler: {found or 'no pods yet'}")

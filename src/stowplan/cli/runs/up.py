@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,6 +19,7 @@ from stowplan.driver.local_cluster import (
     run,
 )
 from stowplan.driver.loopback import is_loopback
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
@@ -30,14 +31,20 @@ if TYPE_CHECKING:
 
 PROBLEMS_LISTED = 10
 
-SchedulerFiles = tuple[tuple[str, ...], tuple[str, ...]]
-"""Files of configurations, and of plugins."""
+
+class SchedulerArguments(NamedTuple):
+    """The options of the cluster's scheduler, by their names."""
+
+    config_files: tuple[str, ...]
+    plugin_files: tuple[str, ...]
+    compat: tuple[str, ...] = ()
+    feature_gates: FeatureGates | None = None
 
 
 def run_up(
     settings: LocalClusterSettings,
     paths: tuple[str, ...],
-    scheduler: SchedulerFiles | None,
+    scheduler: SchedulerArguments | None,
     record: RecordRequest | None = None,
     web: str | None = None,
 ) -> None:
@@ -59,22 +66,22 @@ def run_up(
 def _run_with_scheduler(
     settings: LocalClusterSettings,
     paths: tuple[str, ...],
-    scheduler: SchedulerFiles,
+    scheduler: SchedulerArguments,
     record: RecordRequest | None,
     web: str | None,
 ) -> None:
     # Imported here: as below.
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
 
-    with maybe_recording(record, "up", scheduler[1]) as recorder:
+    with maybe_recording(record, "up", scheduler.plugin_files) as recorder:
         if web is None:
-            service = _scheduler_service(*scheduler, recorder)
+            service = _scheduler_service(scheduler, recorder)
             run(settings, list(_documents(paths)), _print_started, service)
             return
         from stowplan.cli.runs.pages.serve_page import print_address, serving_page
 
         with serving_page(web) as page:
-            service = _scheduler_service(*scheduler, recorder, page.attach)
+            service = _scheduler_service(scheduler, recorder, page.attach)
 
             def started(cluster: LocalCluster) -> None:
                 _print_started(cluster)
@@ -84,8 +91,7 @@ def _run_with_scheduler(
 
 
 def _scheduler_service(
-    config_files: tuple[str, ...],
-    plugin_files: tuple[str, ...],
+    scheduler: SchedulerArguments,
     recorder: RecordingWriter | None,
     on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> ClusterService:
@@ -94,7 +100,7 @@ def _scheduler_service(
     from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 
     with reported(ConfigurationFileError):
-        deciders = local_deciders(config_files, plugin_files)
+        deciders = local_deciders(*scheduler)
     if DEFAULT_SCHEDULER not in scheduler_names(deciders):
         text = f'no profile "{DEFAULT_SCHEDULER}": pods without schedulerName stay pending'
         click.echo(f"Warning: {text}", err=True)

@@ -44,16 +44,16 @@ class SchedulerPanic(Exception):
     """The original would crash."""
 
 
-def answer(case: PodGroupCase, compat: str = "") -> Answer:
+def answer(case: PodGroupCase, compat: str = "", engine: str = "walk") -> Answer:
     """The answer to one case; raises ConfigError and QuantityError for a bad one. compat: the
-    scheduler whose defects are reproduced, "" for none."""
-    return PodGroupScript(case, compat).run()
+    scheduler whose defects are reproduced, "" for none. engine: as for `scheduler_for`."""
+    return PodGroupScript(case, compat, engine).run()
 
 
 class PodGroupScript:
     """State between the steps of a case."""
 
-    def __init__(self, case: PodGroupCase, compat: str) -> None:
+    def __init__(self, case: PodGroupCase, compat: str, engine: str = "walk") -> None:
         self.case = case
         self.compat = compat
         self.gates = FeatureGates.of(case.feature_gates, case.id)
@@ -75,7 +75,10 @@ class PodGroupScript:
                 refused.discard(pod.key)
                 return unschedulable(REFUSED_BY_SCRIPT)
 
-        configuration, full = case_configuration(case.profile, case.id, [Script], self.gates)
+        # Kernels place no pods for which a plugin reserves.
+        refuses = any(step.op == "failReserve" for step in case.steps)
+        plugins = [Script] if refuses else []
+        configuration, full = case_configuration(case.profile, case.id, plugins, self.gates)
         queue = QueueOptions(
             flush_backoff_s=_NEVER_S,
             flush_unschedulable_s=_NEVER_S,
@@ -86,7 +89,7 @@ class PodGroupScript:
             full,
             self.gates,
             options=SchedulerOptions(queue=queue, compat=compat),
-            engine="walk",
+            engine=engine,
         )
         self.log = AttemptLog(self.api)
         self.outcomes: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, Writ
 from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod, PodCondition
-from stowplan.objects.scheduling_group import SchedulingGroup, SchedulingGroupCondition
+from stowplan.objects.scheduling_group import SchedulingGroup, with_conditions
 
 EPOCH = datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC)
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
@@ -121,14 +121,7 @@ class ScriptedApi:
         group = self.groups.get(f"{patch.namespace}/{patch.name}")
         if group is None:
             return []
-        news = tuple(
-            SchedulingGroupCondition(one.type, one.status, one.reason, one.message)
-            for one in patch.status.conditions
-        )
-        types = {one.type for one in news}
-        kept = tuple(one for one in group.status.conditions if one.type not in types)
-        status = replace(group.status, conditions=(*kept, *news))
-        return [self.put(replace(group, status=status))]
+        return [self.put(with_conditions(group, patch.status.conditions))]
 
     def evict(self, request: Evict) -> list[Event] | None:
         """Set the condition of a victim and delete it; None if it does not exist."""

@@ -18,7 +18,7 @@ from stowplan.columns.pods.podinfo import Footprint, PodInfo, reports_resources
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
-from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod import Pod, PodSchedulingGroup, PodSpec
 
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
@@ -203,7 +203,12 @@ class PodClassIndex:
         return known
 
     def _classes_of(self, spec: PodSpec) -> list[EnginePodClass]:
-        content = _encoder.encode(spec)
+        if spec.scheduling_group is not None:
+            # Which group it is does not matter on any node; gangs of one template are of one class.
+            spec_of_all = msgspec.structs.replace(spec, scheduling_group=_ANY_GROUP)
+            content = _encoder.encode(spec_of_all)
+        else:
+            content = _encoder.encode(spec)
         classes = self._by_content.setdefault(content, [])
         if len(self._by_spec) >= SPECS_MAX:
             self._by_spec.clear()
@@ -226,4 +231,5 @@ def has_own_claims(spec: PodSpec) -> bool:
     return bool(spec.resource_claims) or any(v.ephemeral is not None for v in spec.volumes)
 
 
+_ANY_GROUP = PodSchedulingGroup("")
 _encoder: Any = msgspec.msgpack.Encoder(order="deterministic")

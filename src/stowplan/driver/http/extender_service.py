@@ -78,7 +78,7 @@ class ExtenderService:
         self._deciders = deciders
         self._address = address
         self._client_config = client_config
-        frameworks = frameworks_for(deciders.configuration, deciders.registry)
+        frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
         self._handlers = ExtenderHandlers(frameworks, profile)
         # Only its cache is used; it schedules nothing.
         self._scheduler: Scheduler = deciders.scheduler(options=SchedulerOptions(leads=False))

@@ -20,6 +20,7 @@ from stowplan.config.model import Configuration, LeaderElection
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, Problem
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 from stowplan.plugins.gpu_share.conventions import kai_fractions
@@ -52,14 +53,15 @@ class FileSettings(msgspec.Struct, frozen=True):
 def read_configuration_files(
     config_files: Iterable[str] = (),
     plugin_files: Iterable[str] = (),
-    compat: str = "",
+    compat: str | Iterable[str] = "",
     name: str = SCHEDULER_NAME,
+    gates: FeatureGates | None = None,
 ) -> tuple[Deciders, FileSettings]:
     """Read the files; without any the default profile under the given name. Raises
     ConfigurationFileError, ConfigError and ContractError."""
     texts = [ConfigText(_text(file), file) for file in config_files]
     plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
-    found = deciders_of(texts, plugins, compat)
+    found = deciders_of(texts, plugins, compat, gates)
     if not texts:
         found = _named(found, name)
     if found.batch is not None:

@@ -86,6 +86,13 @@ HELP = {
     ),
     machines.EVENT_SECONDS: "Duration of handling a watch event in seconds, by event.",
     machines.PERMIT_SECONDS: "Duration that a pod waits at Permit in seconds, by result.",
+    machines.GROUP_ATTEMPTS: "Number of attempts to schedule pod groups, by result and profile.",
+    machines.GROUP_ATTEMPT_SECONDS: (
+        "Duration of an attempt to schedule a pod group in seconds, by result and profile."
+    ),
+    machines.GROUP_ALGORITHM_SECONDS: (
+        "Duration of the scheduling algorithm for a pod group in seconds."
+    ),
     # Sessions.
     sessions.E2E_LATENCY: "End-to-end (e2e) latency of a session in milliseconds.",
     sessions.ATTEMPTS: "Number of attempts of sessions to schedule a task, by result.",

@@ -75,6 +75,13 @@ def status_summary(server: SchedulerServer) -> Tree:
     }
     for lane in server.scheduler.lanes.batch:
         tree["sessions"] = {"held": lane.number, "waiting": lane.n_waiting}
+    groups = server.scheduler.pod_groups
+    if groups is not None:
+        tree["podGroups"] = {
+            "held": sum(1 for _ in groups),
+            "pending": sum(bool(one.unscheduled) for one in groups.values()),
+            "waiting": len(server.scheduler.waiting_pods),
+        }
     if server.comparer is not None:
         tree["shadow"] = dict(server.comparer.counts)
     recorder = server.options.recorder

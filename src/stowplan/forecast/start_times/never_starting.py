@@ -43,7 +43,7 @@ class StartFailures:
         self._cluster = cluster
         self._deciders = deciders
         self._endless = endless
-        self._frameworks = frameworks_for(deciders.configuration, deciders.registry)
+        self._frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
         empty = Cluster(nodes.nodes, [], cluster.objects)
         self._empty = Snapshot(empty.table(), empty.object_store())
         self._fits: dict[tuple[str, int], bool] = {}

@@ -99,7 +99,7 @@ class LoadedCluster:
         configuration, registry = self.deciders.configuration, self.deciders.registry
         # Later questions may move more pods than the first one.
         n_pods = max(n_pods, len(version.pods) // LATER_PODS)
-        self._run = fill_of(version, configuration, registry, rng, n_pods)
+        self._run = fill_of(version, configuration, registry, rng, n_pods, self.deciders.gates)
         SimulatedExtenderFactory(extenders_of(configuration), ()).of(self._run.instance)
         frameworks = frameworks_of(self._run.scheduler).values()
         self._is_repeatable = not self._run.scheduler.has_extenders and all(

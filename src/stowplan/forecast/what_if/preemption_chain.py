@@ -59,7 +59,7 @@ class PreemptionChain:
     def __init__(self, loaded: LoadedCluster, budgets: BudgetIndex, now: datetime | None) -> None:
         deciders = loaded.deciders
         self.loaded = loaded
-        self.frameworks = frameworks_for(deciders.configuration, deciders.registry)
+        self.frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
         self.budgets = budgets
         self.now = now
         self.copies = PodCopies()

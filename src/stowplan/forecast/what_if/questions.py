@@ -24,6 +24,7 @@ from stowplan.forecast.what_if.outcome import (
 )
 from stowplan.forecast.what_if.over_time import Timing, decide_over_time
 from stowplan.forecast.what_if.preemption_chain import ChainResult, PreemptionChain
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster, read_addition, read_cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.plugin_sources import PluginSource
@@ -50,7 +51,11 @@ from stowplan.insight.what_if.result import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import (
+    ConfigSource,
+    FeatureGateSettings,
+    read_deciders,
+)
 from stowplan.simulation.simulate import assign_profile, check_profile_of
 from stowplan.simulation.simulate_jobs import is_for_sessions
 
@@ -124,6 +129,7 @@ def question_of(
     config: ConfigSource | Deciders | None = None,
     plugins: Iterable[PluginSource] = (),
     options: WhatIfOptions | None = None,
+    feature_gates: FeatureGateSettings | None = None,
 ) -> Question:
     """A question about a cluster, for `answer`; raises as `what_if`. config: Deciders have their
     plugins already; changes of the kinds `config` and `plugin` are not possible then."""
@@ -136,7 +142,7 @@ def question_of(
         deciders = config
     else:
         files = (config,) if isinstance(config, str | Path) else tuple(config or ())
-        deciders = read_deciders(files, sources)
+        deciders = read_deciders(files, sources, feature_gates=feature_gates)
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
     given = cluster
@@ -212,7 +218,7 @@ def _deciders_after(
         return question.deciders, question.loaded
     files = tuple(one.text for one in changes if one.kind == "config") or question.config
     plugins = (*question.plugins, *(one.text for one in changes if one.kind == "plugin"))
-    deciders = read_deciders(files, plugins)
+    deciders = read_deciders(files, plugins, feature_gates=question.deciders.gates)
     options = question.options
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
@@ -276,6 +282,9 @@ def _chain(
         for key, one in after.placements.items()
         if not one.node and key in pods and is_concerned(key)
     ]
+    if question.deciders.gates.generic_workload:
+        # A chain tries pods one by one, which is not how members of groups preempt.
+        waiting = [pod for pod in waiting if not group_key_of(pod)]
     if not waiting:
         return None
     chain = PreemptionChain(loaded, BudgetIndex(after.version.objects), now)
@@ -415,7 +424,10 @@ def _notes(
     notes += [note] if note else []
     if options.autoscale is not None and options.timing is None:
         notes.append("the autoscaler only adds nodes here; start-up and scale-down need --for")
-    return notes + gang_notes(changed.cluster.pending(), question.deciders)
+    gates, pending = question.deciders.gates, changed.cluster.pending()
+    if gates.generic_workload and any(group_key_of(pod) for pod in pending):
+        notes.append("preemption by PodGroups is not shown: their pods stay pending")
+    return notes + gang_notes(pending, question.deciders)
 
 
 def _missing_claims(cluster: Cluster) -> int:

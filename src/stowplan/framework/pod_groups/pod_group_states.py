@@ -7,7 +7,7 @@ Source: kube-scheduler v1.36, backend/cache/podgroupstate.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stowplan.objects.pod import Pod
 
@@ -76,6 +76,10 @@ class PodGroupStates:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._states)
+
+    def values(self) -> Iterable[PodGroupState]:
+        """The states of all groups."""
+        return self._states.values()
 
     def get(self, key: str) -> PodGroupState | None:
         """The state of a group; None where no pod names it."""

@@ -126,9 +126,9 @@ class Framework:
             for m in self.at("preBind")
             if m.does_io or m.calls["pre_bind_pre_flight"] or m.calls["pre_bind_progress"]
         )
-        between = (*self.at("reserve"), *self.at("permit"), *self.at("preBind"))
-        # Looked up in the skipped plugins, for a pod that has nothing to do between the choice of a
-        # node and Bind.
+        permits = (m for m in self.at("permit") if not m.declaration.permits_groups)
+        between = (*self.at("reserve"), *permits, *self.at("preBind"))
+        # Looked up in the skipped plugins, for a pod that has nothing to do before Bind.
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
@@ -344,8 +344,8 @@ class Framework:
         return tuple([annotations.get(key) for key in self._annotation_keys])
 
     def binds_directly(self, state: CycleState, reserved: frozenset[str] = frozenset()) -> bool:
-        """True when no plugin has work for the pod between the choice of a node and Bind.
-        reserved: plugins for which that is done already."""
+        """True when no plugin has work for the pod before Bind, Permits of groups apart. reserved:
+        plugins for which that is done already."""
         idle = self._idle_when_skipped
         return idle is not None and idle <= state.skip_filter | reserved
 

@@ -16,7 +16,10 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.pod_groups.pod_group_states import PodGroupState, group_key_of
+from stowplan.framework.pod_groups.pod_group_states import (
+    PodGroupState,
+    group_key_of,
+)
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
@@ -40,7 +43,7 @@ class GangScheduling:
     """
 
     name = "GangScheduling"
-    declaration = Plugin(name=name, reads=(SchedulingGroup,))
+    declaration = Plugin(name=name, reads=(SchedulingGroup,), permits_groups=True)
 
     def __init__(self, handle: Handle) -> None:
         self._shared = handle.shared
@@ -103,20 +106,24 @@ class GangScheduling:
         return None if groups is None else groups.of(pod)
 
     def events_to_register(self) -> RegisteredEvents:
-        """Another pod of the group, or the group itself, was added."""
+        """Another pod of the group, or the group itself, was added, or the group has changed."""
         return (
             on(POD, Action.ADD, _after_pod_added),
-            on(POD_GROUP, Action.ADD, _after_group_added),
+            on(POD_GROUP, Action.ADD | Action.UPDATE, self._after_group_changed),
         )
+
+    def _after_group_changed(self, pod: Pod, old: Object | None, new: Object) -> QueueingHint:
+        # Groups of kube-batch and Volcano have events of the same name.
+        if not isinstance(new, SchedulingGroup):
+            return QUEUE_SKIP
+        # Differs: the original looks at new groups only; here so with `compat` only.
+        if isinstance(old, SchedulingGroup) and (
+            self._shared.has_group_defects or old.spec == new.spec
+        ):
+            return QUEUE_SKIP
+        return queueing_hint(group_key_of(pod) == new.key)
 
 
 def _after_pod_added(pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
     key = group_key_of(pod)
     return queueing_hint(key != "" and key == group_key_of(new))
-
-
-def _after_group_added(pod: Pod, old: Object | None, new: Object) -> QueueingHint:
-    # Groups of kube-batch and Volcano have events of the same name.
-    if not isinstance(new, SchedulingGroup):
-        return QUEUE_SKIP
-    return queueing_hint(group_key_of(pod) == new.key)

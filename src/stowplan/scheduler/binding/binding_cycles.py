@@ -111,7 +111,8 @@ class BindingCycles:
         record.binding = BindingCycle(node, framework, state, decision.score)
         record.state = PREBINDING
         try:
-            if framework.binds_directly(state):
+            is_member = context.pod_groups is not None and pod.spec.scheduling_group is not None
+            if not is_member and framework.binds_directly(state):
                 self._context.activate(state.to_activate)
                 context.queue.done(uid)
                 self._bind(record)

@@ -26,6 +26,7 @@ from stowplan.messages.events import ConfigurationChanged
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import PodState
@@ -37,6 +38,7 @@ from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, F
 from stowplan.scheduler.lanes.kernel_placement import KernelPlacement, tie_break_of
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles, swap_profiles
 from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
+from stowplan.scheduler.pod_groups.group_changes import group_changed
 from stowplan.scheduler.pod_groups.group_cycle import GroupCycles
 
 CLASS_IDLE_S = 600.0
@@ -141,6 +143,9 @@ class PodLane:
             if resource is not None:
                 event = ClusterEvent(resource, action_of(before, after))
                 self._queue.move(event, before, after, self._context.now)
+            if isinstance(value, SchedulingGroup):
+                now = after if isinstance(after, SchedulingGroup) else None
+                group_changed(self._context, value.key, now)
 
     def _node_changed(self, before: Object | None, after: Object | None) -> None:
         now = self._context.now

@@ -170,7 +170,13 @@ class GroupAlgorithm:
         if not node:
             return MemberResult(record, decision)
         assert decision.state is not None, "members keep their state"
-        back = self._assume(group, record, node, decision.state)
+        mark = group.overlay.mark()
+        if not self._context.has_defects:
+            # Differs: the original leaves victims where they are, so that a later member finds them
+            # again, and evicts them again; here with `compat` only.
+            for victim in decision.victims:
+                group.overlay.take(victim.uid, group.cycle.snapshot.nodes.row(node))
+        back = self._assume(group, record, node, decision.state, mark)
         try:
             answer = framework.run_reserve(pod, node, decision.state)
             permit = (
@@ -188,11 +194,13 @@ class GroupAlgorithm:
             return MemberResult(record, decision, node, "", True, needs_preemption)
         return MemberResult(record, decision, node, _waits_for(permit), False, needs_preemption)
 
-    def _assume(self, group: GroupAttempt, record: PodRecord, node: str, state: CycleState) -> Undo:
-        """Count a member on a node for the rest of the cycle."""
+    def _assume(
+        self, group: GroupAttempt, record: PodRecord, node: str, state: CycleState, mark: int
+    ) -> Undo:
+        """Count a member on a node for the rest of the cycle. mark: of the overlay, before its
+        victims were taken from it."""
         pod, overlay, members = record.pod, group.overlay, group.cycle.state
         nominator = self._context.queue.nominator
-        mark = overlay.mark()
         overlay.place(group.visible(pod, node), group.cycle.snapshot.nodes.row(node))
         members.place(pod.uid, node)
         values = group.cycle.values

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.columns.overlay import Overlay
 from stowplan.framework import Code, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
+from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
@@ -36,10 +38,12 @@ from stowplan.scheduler.pod_groups.group_algorithm import (
 )
 from stowplan.scheduler.pod_groups.group_results import (
     GROUP_UNSCHEDULABLE,
+    SCHEDULED,
     GroupResult,
     GroupStatus,
     MemberResult,
 )
+from stowplan.scheduler.pod_groups.group_run import GroupRuns
 
 NO_PREEMPTION_PLUGIN = (
     "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -51,16 +55,18 @@ NOT_WITH_CONSTRAINTS = (
 
 class GroupReport(msgspec.Struct, frozen=True):
     """A group cycle. key: of the group. pods: its members, in order. outcome: see `GroupResult`, ""
-    where the group was not tried. n_tried: number of members that were tried, the first ones."""
+    where the group was not tried. n_tried: number of members that were tried, the first ones.
+    profile: schedulerName of the first."""
 
     key: str
     pods: tuple[str, ...]
     outcome: str = ""
     n_tried: int = 0
+    profile: str = ""
 
 
 class GroupCycles:
-    """Runs group cycles. on_group: called at the end of each."""
+    """Runs group cycles. on_begin, on_group: called at the begin and at the end of each."""
 
     def __init__(
         self,
@@ -77,11 +83,14 @@ class GroupCycles:
         self._evictions = evictions
         self._failures = failures
         self._algorithm = GroupAlgorithm(context, decider)
+        self._runs = GroupRuns(context, bindings, decider)
         self._draw = draw
+        self.on_begin: Callable[[], None] = _ignore_begin
         self.on_group: Callable[[GroupReport], None] = _ignore_report
 
     def run(self, popped: PodRecord) -> None:
         """Attempt the group of a pod that was popped."""
+        self.on_begin()
         key = group_key_of(popped.pod)
         records = self._members(popped)
         names = _mixed_names(records)
@@ -97,7 +106,8 @@ class GroupCycles:
         records = [one for one in records if not self._is_skipped(one)]
         outcome, n_tried = self._attempt(key, records) if records else ("", 0)
         keys = tuple(one.key for one in records)
-        self.on_group(GroupReport(key, keys, outcome, n_tried))
+        name = popped.pod.spec.scheduler_name
+        self.on_group(GroupReport(key, keys, outcome, n_tried, name))
 
     def _members(self, popped: PodRecord) -> list[PodRecord]:
         """The popped pod and all pending pods of its group that may be attempted, in order."""
@@ -148,6 +158,12 @@ class GroupCycles:
         name = key.partition("/")[2]
         draws = {record.uid: self._draw(record) for record in records}
         cycle = PodGroupCycle(group, name, state, snapshot, {})
+        placed = self._runs.place(records, framework, cycle, draws)
+        if placed is not None:
+            self._runs.bind(records, placed, framework, cycle)
+            result = GroupResult([], SCHEDULED)
+            self._write_condition(group, result, state.n_scheduled)
+            return result.outcome, len(records)
         with Overlay(snapshot.nodes) as overlay:
             affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
             attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
@@ -160,13 +176,16 @@ class GroupCycles:
         if victims and group is not None and plugin is not None:
             pods = [one.pod for one in records]
             self._evictions.start_for_group(group, pods, victims, plugin.name)
-        for member in result.members:
-            self._start_evictions(member)
+        # Differs: the original evicts for members of groups not schedulable even then, too;
+        # here with `compat` only.
+        if result.is_waiting or context.has_defects:
+            for member in result.members:
+                self._start_evictions(member)
         for place, record in enumerate(records):
             member_result = result.members[place] if place < len(result.members) else None
             self._apply(record, member_result, result, framework)
             context.activate(context.shared.to_activate)
-        self._write_condition(group, result)
+        self._write_condition(group, result, state.n_scheduled)
         return result.outcome, len(result.members)
 
     # Preemption.
@@ -233,13 +252,32 @@ class GroupCycles:
             self._bindings.begin(record, member.decision, framework)
         elif member.is_placed and result.is_waiting:
             self._failures.attempt_failed(
-                record, status.message, reason=UNSCHEDULABLE, nominated_node=member.node
+                record,
+                status.message,
+                reason=UNSCHEDULABLE,
+                refused_by=self._waits_for(framework, result),
+                nominated_node=member.node,
             )
         elif member.is_placed or (member.needs_preemption and not result.is_waiting):
             message = f"{GROUP_UNSCHEDULABLE}, {member.permit}"
-            self._failures.attempt_failed(record, message, reason=UNSCHEDULABLE)
+            waits_for = self._waits_for(framework, result)
+            self._failures.attempt_failed(
+                record, message, reason=UNSCHEDULABLE, refused_by=waits_for
+            )
         else:
             self._fail_with_decision(record, member.decision)
+
+    def _waits_for(self, framework: Framework, result: GroupResult) -> tuple[str, ...]:
+        """The plugins whose events wake a member that has a place, while its group has not.
+
+        Differs: in the original no plugin is responsible, so that it is retried after an error
+        backoff; here with `compat` only. A mate that is woken takes it along.
+        """
+        if self._context.has_defects:
+            return ()
+        if group_permit(framework):
+            return (group_permit(framework),)
+        return tuple(dict.fromkeys(name for one in result.members for name in one.decision.plugins))
 
     def _fail_with_group(
         self, record: PodRecord, member: MemberResult | None, status: GroupStatus
@@ -264,10 +302,13 @@ class GroupCycles:
             nominated_node=decision.nominated_node,
         )
 
-    def _write_condition(self, group: SchedulingGroup | None, result: GroupResult) -> None:
-        """Write the group's condition where it changes; one that is True stays so."""
+    def _write_condition(
+        self, group: SchedulingGroup | None, result: GroupResult, n_scheduled: int
+    ) -> None:
+        """Write the group's condition where it changes. n_scheduled: members that have a node."""
         if group is None:
             return
+        is_kept = self._context.has_defects or n_scheduled >= max(group.min_count or 1, 1)
         status = result.status
         if status.code == Code.SUCCESS:
             found = PodGroupCondition(POD_GROUP_SCHEDULED, "True", reason="Scheduled")
@@ -278,7 +319,9 @@ class GroupCycles:
         conditions = group.status.conditions
         before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:
-            if before.status == "True" and found.status != "True":
+            # Differs: in the original a condition that is True stays so for good; here with
+            # `compat`, or as long as enough members have a node.
+            if before.status == "True" and found.status != "True" and is_kept:
                 return
             if (before.status, before.reason, before.message) == (
                 found.status,
@@ -286,6 +329,8 @@ class GroupCycles:
                 found.message,
             ):
                 return
+            if before.status == found.status:
+                found = replace(found, last_transition_time=before.last_transition_time)
         self._context.outbox.patch_scheduling_group(group, found)
 
 
@@ -301,6 +346,10 @@ def _mixed_names(records: list[PodRecord]) -> tuple[str, str] | None:
     names = (record.pod.spec.scheduler_name for record in records)
     other = next((name for name in names if name != first), None)
     return None if other is None else (first, other)
+
+
+def _ignore_begin() -> None:
+    """Default of `on_begin`."""
 
 
 def _ignore_report(report: GroupReport) -> None:

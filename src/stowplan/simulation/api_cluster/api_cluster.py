@@ -85,7 +85,7 @@ class ApiCluster:
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
         options = ApiServerOptions(
-            registry=built_in_registry(),
+            registry=built_in_registry(workloads=True),
             admission=default_admission(),
             observers=(DefinitionController(), self),
             validates=False,

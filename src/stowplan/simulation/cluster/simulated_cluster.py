@@ -26,6 +26,11 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.scheduling_group import (
+    SCHEDULING_API_VERSION,
+    SchedulingGroup,
+    with_conditions,
+)
 from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.plugins.gpu_share.card_admission import CardAdmission
 from stowplan.simulation.cluster.cluster_api import (
@@ -229,11 +234,23 @@ class SimulatedCluster:
 
     def patch_group(self, patch: PatchGroup) -> int:
         """Set the status of a pod group."""
-        group = self.objects.get((PodGroup, f"{patch.namespace}/{patch.name}"))
+        key = f"{patch.namespace}/{patch.name}"
+        if patch.api_version == SCHEDULING_API_VERSION:
+            return self._patch_scheduling_group(key, patch)
+        group = self.objects.get((PodGroup, key))
         if not isinstance(group, PodGroup) or group.metadata.uid != patch.uid:
             return NOT_FOUND
         if group.status != patch.status:
             self.put_object(replace(group, status=patch.status))
+        return OK
+
+    def _patch_scheduling_group(self, key: str, patch: PatchGroup) -> int:
+        group = self.objects.get((SchedulingGroup, key))
+        if not isinstance(group, SchedulingGroup) or group.uid != patch.uid:
+            return NOT_FOUND
+        changed = with_conditions(group, patch.status.conditions, patch.observed_generation)
+        if changed != group:
+            self.put_object(changed)
         return OK
 
     def evict(self, key: str, uid: str) -> int:

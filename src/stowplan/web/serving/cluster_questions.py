@@ -164,7 +164,9 @@ class ClusterQuestions:
     def _framework(self, name: str) -> Framework:
         if self._frameworks is None:
             deciders = self.deciders
-            self._frameworks = frameworks_for(deciders.configuration, deciders.registry)
+            self._frameworks = frameworks_for(
+                deciders.configuration, deciders.registry, deciders.gates
+            )
         found = self._frameworks.get(name)
         if found is None:
             raise Unavailable(f'pods with schedulerName "{name}" are not decided here')

@@ -90,5 +90,7 @@ class DecisionSamples:
         deciders = self._server.deciders
         if self._made_of is not deciders:
             self._made_of = deciders
-            self._frameworks = frameworks_for(deciders.configuration, deciders.registry)
+            self._frameworks = frameworks_for(
+                deciders.configuration, deciders.registry, deciders.gates
+            )
         return self._frameworks.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, simulate_options
+from stowplan.cli import forecast_options, options, simulate_options
 from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
@@ -94,6 +94,7 @@ change_options = grouped(
 @flag("--no-preemption", is_flag=True, help="Leave pods that do not fit pending.")
 @forecast_options.base_config
 @forecast_options.base_plugin
+@options.feature_gates
 @forecast_options.seed
 @forecast_options.question
 def command(**given: Any) -> None:

@@ -17,6 +17,7 @@ from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.what_if.over_time import Timing
 from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
 from stowplan.insight.measure_conditions import parse_condition
@@ -37,6 +38,7 @@ class WhatIfRequest(NamedTuple):
     no_preemption: bool
     config_files: tuple[str, ...]
     plugin_files: tuple[str, ...]
+    feature_gates: FeatureGates | None
     profile: str | None
     namespace: str | None
     now: datetime | None
@@ -57,7 +59,10 @@ def run_what_if(request: WhatIfRequest) -> int:
     if request.source.record_file is not None and "plugin" in kinds and not names_config:
         raise click.UsageError("--plugin with --record needs --base-config or --config")
     deciders = read_asked_deciders(
-        request.source.record_file, request.config_files, request.plugin_files
+        request.source.record_file,
+        request.config_files,
+        request.plugin_files,
+        gates=request.feature_gates,
     )
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(

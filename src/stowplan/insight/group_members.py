@@ -1,0 +1,21 @@
+"""Groups of a cluster as given, for profiles that no scheduler runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stowplan.framework import Framework, ObjectStore
+from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
+from stowplan.objects.pod import Pod
+
+
+def know_groups(framework: Framework, pods: Iterable[Pod], objects: ObjectStore) -> None:
+    """Let plugins read the groups of these pods; nothing where pods are scheduled one by one."""
+    if not framework.gates.generic_workload:
+        return
+    groups = PodGroupStates()
+    for pod in pods:
+        if not pod.is_finished:
+            groups.put(pod, 0)
+    framework.shared.pod_groups = groups
+    framework.shared.object_store = objects

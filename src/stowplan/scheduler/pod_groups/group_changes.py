@@ -1,0 +1,53 @@
+"""What a change of a group, or the loss of a member, means for its other members.
+
+Differs: in the original neither wakes anybody. A group whose minCount is lowered, or that is
+deleted, leaves its members gated, or waiting at Permit with their resources, and a member that is
+deleted does not wake those that may fit without it; with `compat` it is so here, too.
+"""
+
+from __future__ import annotations
+
+from stowplan.framework.pod_groups.placement_plugins import group_permit
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
+from stowplan.scheduler.context import SchedulerContext
+
+
+def group_changed(context: SchedulerContext, key: str, after: SchedulingGroup | None) -> None:
+    """Let members that wait at Permit go on if the group is complete now; reject them if it was
+    deleted. Members in the queue are woken by the plugin's hint. after: None for a deleted one."""
+    groups = context.pod_groups
+    state = None if groups is None or context.has_defects else groups.get(key)
+    if state is None:
+        return
+    is_complete = after is not None and state.n_scheduled >= (after.min_count or 0)
+    for uid in list(state.assumed):
+        waiting = context.shared.waiting.get(uid)
+        framework = context.frameworks.get(state.pods[uid].spec.scheduler_name)
+        if waiting is None or framework is None:
+            continue
+        if is_complete:
+            waiting.allow(group_permit(framework))
+        elif after is None:
+            name = key.partition("/")[2]
+            waiting.reject(group_permit(framework), f'pod group "{name}" was deleted')
+
+
+def member_deleted(context: SchedulerContext, pod: Pod) -> None:
+    """Attempt the pending members again after a pending one was deleted."""
+    groups = context.pod_groups
+    state = None if groups is None or context.has_defects else groups.of(pod)
+    if state is not None and not pod.node_name:
+        context.shared.to_activate.update({one.uid: one for one in state.unscheduled_pods()})
+
+
+def may_wake_others(context: SchedulerContext, pod: Pod) -> bool:
+    """False for a new member of a gang that is short of pods even so: its mates are kept out of the
+    queue still, and looking at each of them would take quadratic time for a large gang."""
+    groups = context.pod_groups
+    state = None if groups is None or context.has_defects else groups.of(pod)
+    if state is None or pod.status.nominated_node_name:
+        return True
+    group = context.shared.object_store.find(SchedulingGroup, group_key_of(pod))
+    return group is not None and len(state.pods) >= (group.min_count or 0)

@@ -1,0 +1,147 @@
+"""A group placed by kernels: all members in one run, which is kept if all of them have a node.
+
+The result is that of the group algorithm followed by the binding cycles. A group with a member that
+does not fit, or that only the walk can decide, is left to the algorithm, as if nothing had been
+tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan.columns import PodInfo
+from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
+from stowplan.framework import Framework
+from stowplan.framework.deciders.decider import Decider, KernelPlacer
+from stowplan.framework.pod_groups.placement_plugins import group_permit
+from stowplan.framework.pod_groups.placements import PodGroupCycle
+from stowplan.queue import PodRecord
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.context import SchedulerContext
+
+
+class PlacedGroup(msgspec.Struct, frozen=True, eq=False):
+    """Members that the columns already count. classes, rows, scores: of each member. annotations:
+    by index, what bindings carry."""
+
+    classes: Sequence[Any]
+    rows: list[int]
+    scores: list[int]
+    annotations: Mapping[int, dict[str, str]]
+
+
+class GroupRuns:
+    """Places groups by kernels. decider: has the kernels."""
+
+    def __init__(
+        self, context: SchedulerContext, bindings: BindingCycles, decider: Callable[[], Decider]
+    ) -> None:
+        self._context = context
+        self._bindings = bindings
+        self._decider = decider
+
+    def place(
+        self,
+        records: Sequence[PodRecord],
+        framework: Framework,
+        cycle: PodGroupCycle,
+        draws: Mapping[str, int | None],
+    ) -> PlacedGroup | None:
+        """Place all members, or none: then the table is as before, and the answer is None."""
+        engine = self._decider().engine()
+        if engine is None or not self._may_place(records, framework, cycle):
+            return None
+        classes = self._classes(records, framework, cycle, engine)
+        if classes is None:
+            return None
+        pods = [record.pod for record in records]
+        numbers = [draws[record.uid] for record in records]
+        has_draws = all(number is not None for number in numbers)
+        tie_breaks = np.array(numbers, dtype=np.uint64) if has_draws else NO_TIE_BREAKS
+        run = engine.run(pods, classes, tie_breaks)
+        rows = run.place(0, cycle.snapshot)
+        if len(rows) < len(pods):
+            for pod in pods[: len(rows)]:
+                cycle.snapshot.nodes.remove_pod(pod.uid)
+            return None
+        return PlacedGroup(classes, rows, run.scores.tolist(), run.annotations)
+
+    def _may_place(
+        self, records: Sequence[PodRecord], framework: Framework, cycle: PodGroupCycle
+    ) -> bool:
+        """True where the group is scheduled if all members fit, on whatever nodes."""
+        if framework.gates.topology_aware_workload_scheduling:
+            return False
+        if not cycle.snapshot.nominations.is_empty or len(self._context.extenders):
+            return False
+        if not group_permit(framework):
+            return True
+        if cycle.group is None:
+            return False
+        return cycle.state.n_scheduled + len(records) >= (cycle.group.min_count or 0)
+
+    def _classes(
+        self,
+        records: Sequence[PodRecord],
+        framework: Framework,
+        cycle: PodGroupCycle,
+        engine: KernelPlacer,
+    ) -> list[Any] | None:
+        """The classes of the members; None where one has none, or is known not to fit."""
+        classes = []
+        for record in records:
+            one = engine.class_of(record.pod, framework)
+            # Terms of members are seen in part only by the original.
+            is_odd = self._context.has_defects and PodInfo.of(record.pod).footprint.has_affinity
+            if one is None or is_odd:
+                return None
+            classes.append(one)
+        for one in dict.fromkeys(classes):
+            if one.refusal_in(cycle.snapshot) is not None:
+                return None
+        return classes
+
+    def bind(
+        self,
+        records: Sequence[PodRecord],
+        placed: PlacedGroup,
+        framework: Framework,
+        cycle: PodGroupCycle,
+    ) -> None:
+        """Start the binding of placed members. Those that would wait at Permit for the ones after
+        them get a nomination, as if they had waited."""
+        context, names = self._context, self._context.cache.nodes.names
+        groups = context.pod_groups
+        assert groups is not None, "only members of groups are placed so"
+        nodes = [names[row] for row in placed.rows]
+        waiting = self._waiting_members(framework, cycle)
+        for record, node in zip(records[:waiting], nodes, strict=False):
+            if record.pod.status.nominated_node_name != node:
+                context.outbox.patch_status(record.pod, node)
+        for record, node in zip(records, nodes, strict=True):
+            groups.assume(record.pod, node)
+        members = list(records)
+        self._bindings.begin_run(
+            members, list(placed.classes), 0, placed.rows, placed.scores, placed.annotations
+        )
+        for record, node in zip(records[:waiting], nodes, strict=False):
+            record.binding.announced = record.pod.status.nominated_node_name != node
+        if group_permit(framework):
+            for uid in cycle.state.assumed:
+                one = context.shared.waiting.get(uid)
+                if one is not None:
+                    one.allow(group_permit(framework))
+
+    def _waiting_members(self, framework: Framework, cycle: PodGroupCycle) -> int:
+        """Number of members, from the first one on, that are short of `minCount` when their turn
+        comes."""
+        group = cycle.group
+        if group is None or group.min_count is None or not group_permit(framework):
+            return 0
+        if not framework.gates.nominated_node_name_for_expectation:
+            return 0
+        return max(0, group.min_count - cycle.state.n_scheduled - 1)

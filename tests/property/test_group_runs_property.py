@@ -1,0 +1,119 @@
+"""Gangs placed by one kernel call end as those that are placed pod by pod."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.cache.cache import CacheError
+from stowplan.conformance.pod_groups import pod_group_cases, pod_group_scripts
+from stowplan.scheduler.pod_groups.group_run import GroupRuns
+from tests.conformance.test_pod_groups import with_attempted_pods
+
+N_CASES = 25
+GATES = {"GenericWorkload": True, "GangScheduling": True}
+
+
+def random_case(seed: int) -> bytes:
+    """Nodes of a few sizes, gangs that come, partly too large, and other pods between them."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(*values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    nodes = [
+        {
+            "metadata": {
+                "name": f"n{i}",
+                "labels": {"kubernetes.io/hostname": f"n{i}", "zone": one_of("a", "b")},
+            },
+            "status": {
+                "allocatable": {"cpu": one_of("2", "4"), "memory": "8Gi", "pods": one_of("3", "9")}
+            },
+        }
+        for i in range(int(rng.integers(2, 7)))
+    ]
+    groups, steps = [], []
+    for number in range(int(rng.integers(1, 5))):
+        size = int(rng.integers(1, 6))
+        n_min = int(rng.integers(1, size + 1))
+        policy = one_of({"gang": {"minCount": n_min}}, {"gang": {"minCount": size}}, {"basic": {}})
+        groups.append({"metadata": {"name": f"g{number}"}, "spec": {"schedulingPolicy": policy}})
+        selector = one_of({}, {}, {"nodeSelector": {"zone": "a"}})
+        cpu = one_of("500m", "1", "2")
+        for each in range(size):
+            spec: dict[str, Any] = {
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+                "priority": one_of(0, 0, 5),
+                **selector,
+            }
+            if rng.random() < 0.1:
+                # It counts for the quorum, and is not attempted.
+                spec["schedulingGates"] = [{"name": "later"}]
+            spec["schedulingGroup"] = {"podGroupName": f"g{number}"}
+            steps.append(
+                {
+                    "op": "addPod",
+                    "object": {"metadata": {"name": f"p{number}-{each}"}, "spec": spec},
+                }
+            )
+            if rng.random() < 0.2:
+                steps.append({"op": "schedule", "max": 2})
+        plain = {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": one_of("1", "2")}}}]
+        }
+        steps.append(
+            {"op": "addPod", "object": {"metadata": {"name": f"s{number}"}, "spec": plain}}
+        )
+        steps.append({"op": "schedule", "max": 3})
+    steps.append({"op": "addNode", "object": {**nodes[0], "metadata": {"name": "late"}}})
+    steps += [{"op": "advance", "ms": 20000}, {"op": "schedule", "max": 9}]
+    case = {"id": str(seed), "featureGates": GATES, "nodes": nodes, "podGroups": groups}
+    return json.dumps({**case, "steps": steps}).encode()
+
+
+def result(line: bytes, engine: str) -> Any:
+    """The answer, in the order-free form of JSON."""
+    case = pod_group_cases.read_case(line)
+    found = with_attempted_pods(pod_group_scripts.answer(case, "", engine))
+    return json.loads(json.dumps(found, sort_keys=True))
+
+
+def differs() -> bool:
+    return any(
+        result(line, "auto") != result(line, "walk") for line in map(random_case, range(N_CASES))
+    )
+
+
+def test_kernels_place_gangs_as_the_walk_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_placed = []
+    bind = GroupRuns.bind
+
+    def counted(self: GroupRuns, *given: Any) -> None:
+        n_placed.append(given)
+        bind(self, *given)
+
+    monkeypatch.setattr(GroupRuns, "bind", counted)
+    assert not differs()
+    assert len(n_placed) > N_CASES
+
+
+@pytest.mark.parametrize("name", ["_may_place", "_waiting_members"])
+def test_a_wrong_variant_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without the quorum, and without the nominations of those that wait for it.
+    monkeypatch.setattr(GroupRuns, name, lambda *_: name == "_may_place")
+    assert differs()
+
+
+def test_members_that_are_left_in_the_columns_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = GroupRuns.place
+
+    def wrong(self: GroupRuns, records: Any, *given: Any) -> None:
+        place(self, records[:1], *given)
+
+    monkeypatch.setattr(GroupRuns, "place", wrong)
+    with pytest.raises(CacheError):
+        differs()
