@@ -33,11 +33,11 @@ from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifec
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.replication_controller import ReplicationControllerController
+from stowplan.controllers.resource_claim import ResourceClaimController
 from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
-from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
@@ -45,6 +45,7 @@ from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
     StatefulSetController,
 )
+from stowplan.kubelet.device_publisher import DevicePublisher
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
@@ -80,7 +81,7 @@ CONTROLLERS = (
     NamespaceController,
     PersistentVolumeController,
     EphemeralVolumeController,
-    UnimplementedReporter,
+    ResourceClaimController,
 )
 """Controllers that are made alike."""
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
@@ -230,6 +231,7 @@ class ControllerManager:
                     self.api, self.index, recorder, manager_options.pod_lifecycle, CardAdmission()
                 )
             )
+            self.parts.append(DevicePublisher(self.api, self.index, recorder))
             self.parts.append(NodeHeartbeats(self.api, for_all=manager_options.heartbeats))
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
