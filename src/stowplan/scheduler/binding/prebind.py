@@ -52,7 +52,7 @@ class AppliedChange(msgspec.Struct, frozen=True):
         value = self.change.value
         now: Object | None = object_store.observed(type(value), key_of(value))
         if now is None:
-            return True
+            return not self.change.creates
         have = now.metadata.resource_version
         if have.isdecimal() and self.version.isdecimal():
             return int(have) >= int(self.version)
