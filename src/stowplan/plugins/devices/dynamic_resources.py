@@ -550,11 +550,12 @@ class DynamicResources:
         return check_claims(pod, reserved, snapshot.object_store)
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
-        """The claims of the pod."""
+        """Per request of the claims how many devices of the node serve it, and what refuses the
+        others; for an allocated claim, that the node cannot use it."""
         search = state.find(self.name)
         if not isinstance(search, ClaimSearch):
             return []
-        return [f"resource claims: needs {', '.join(claim.name for claim in search.claims)}"]
+        return search.details(node.node, node.allocatable)
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""
