@@ -142,7 +142,8 @@ CASES: dict[str, tuple[str, ResourceClaim, tuple[ResourceClaim, ...], list[str]]
         (),
         [
             "claim c, request r: need 2 of class gpu, have 4 of 4",
-            f"claim c, constraint matchAttribute {DRIVER}/index: 1 with 0, 1 with 1, 1 with 2, 1 with 3",
+            f"claim c, constraint matchAttribute {DRIVER}/index: 1 with 0, 1 with 1, 1 with 2, "
+            "1 with 3",
         ],
     ),
     "alternatives": (

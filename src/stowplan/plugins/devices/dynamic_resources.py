@@ -46,6 +46,7 @@ from stowplan.framework.clusterevents import (
     RegisteredEvents,
     on,
 )
+from stowplan.framework.cycle_state import REFUSED_ALONE
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.placements import N_ASSUMED
@@ -92,6 +93,7 @@ from stowplan.plugins.devices.extended_resources import (
 from stowplan.plugins.devices.pod_claims import (
     claim_fault,
     consumers_of,
+    names_claim,
     resource_claims_of,
     usable_anywhere,
 )
@@ -185,11 +187,17 @@ class DynamicResources:
         return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+        is_released = (
+            old is not None and old.status.allocation is not None and new.status.allocation is None
+        )
+        # Most claims are of other pods; many pods may wait.
+        if not is_released and not names_claim(pod, new):
+            return QUEUE_SKIP
         claims = self._claims(pod)
         if isinstance(claims, Status):
             return QUEUE_SKIP
         # Devices that another claim releases may serve this pod.
-        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        if is_released:
             return QUEUE_POD
         if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
             return QUEUE_SKIP
@@ -250,6 +258,9 @@ class DynamicResources:
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
+        if extended is not None:
+            # A claim may be left over for one pod of a template and not for another.
+            state.write(REFUSED_ALONE, True)
         shared = self._shared_in_cycle(state)
         for claim in claims:
             if claim.metadata.uid in shared and is_pending(claim.key, object_store):

@@ -206,6 +206,8 @@ class PreBindRunner:
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
             self._table.transition(wait.record, PodEvent.WRITE_DONE, (wait, event))
+        else:
+            self._context.requested_write_ended(event)
 
     def written(self, _: PodRecord, answer: tuple[PreBindInProgress, WriteDone]) -> None:
         """A change of a pod in PreBind is written: write the next one, or wait for the result."""
@@ -218,6 +220,7 @@ class PreBindRunner:
         """A change was refused: write no more of them and revert the assumed objects."""
         wait = self._by_write.pop(event.effect, None)
         if wait is None:
+            self._context.requested_write_ended(event)
             return
         retries = self._context.pod_groups is not None and event.code == CONFLICT
         if retries and wait.member.calls["pre_bind_conflict"] is not None:
