@@ -31,42 +31,42 @@ def store() -> ObjectStore:
     return made
 
 
-def shown(made: ObjectStore) -> tuple[ResourceClaim | None, ResourceClaim | None, int]:
+def states(made: ObjectStore) -> tuple[ResourceClaim | None, ResourceClaim | None, int]:
     """What plugins find, what the watch has shown, and how many objects are listed."""
     found, observed = made.find(ResourceClaim, "ns/c"), made.observed(ResourceClaim, "ns/c")
     return found, observed, len(list(made.every()))
 
 
-def test_it_is_shown_until_the_watch_has_all_of_it() -> None:
+def test_it_is_visible_until_the_watch_has_all_of_it() -> None:
     made = store()
-    assert shown(made) == (ASSUMED, None, 0)
+    assert states(made) == (ASSUMED, None, 0)
     assert made.take_changed(ResourceClaim) == ["ns/c"]
     made.put(CREATED)
-    assert shown(made) == (ASSUMED, CREATED, 1)
+    assert states(made) == (ASSUMED, CREATED, 1)
     made.put(WRITTEN)
-    assert shown(made) == (WRITTEN, WRITTEN, 1)
+    assert states(made) == (WRITTEN, WRITTEN, 1)
 
 
 def test_it_is_gone_where_it_was_not_created() -> None:
     made = store()
     made.restore(ASSUMED)
-    assert shown(made) == (None, None, 0)
+    assert states(made) == (None, None, 0)
     made.restore(ASSUMED)
     made.put(CREATED)
-    assert shown(made) == (CREATED, CREATED, 1)
+    assert states(made) == (CREATED, CREATED, 1)
 
 
 def test_what_was_created_stays() -> None:
     made = store()
     made.put(CREATED)
     made.restore(ASSUMED)
-    assert shown(made) == (CREATED, CREATED, 1)
+    assert states(made) == (CREATED, CREATED, 1)
 
 
 def test_a_deletion_ends_it() -> None:
     made = store()
     made.put(CREATED)
     made.drop(ResourceClaim, "ns/c")
-    assert shown(made) == (None, None, 0)
+    assert states(made) == (None, None, 0)
     made.put(CREATED)
-    assert shown(made) == (CREATED, CREATED, 1)
+    assert states(made) == (CREATED, CREATED, 1)

@@ -69,7 +69,8 @@ def _devices_at_most(request: Tree) -> int:
     mode = request.get("allocationMode", EXACT_COUNT)
     if mode == ALL:
         return ALLOCATION_RESULTS_MAX
-    return int(request.get("count", 1)) if mode == EXACT_COUNT else 0
+    count: int = request.get("count", 1)
+    return count if mode == EXACT_COUNT else 0
 
 
 def _usage_of_claim(claim: Tree) -> Amounts:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from stowplan.apis.machinery.names import subdomain_problems
+from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.apis.resource.device_validation import DRIVER_NAME_MAX, TAINT_EFFECTS
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import OutOfRangeError, QuantityError, value
@@ -48,7 +49,7 @@ class DeviceGroup(NamedTuple):
 
     text: str
     driver: str
-    count: int
+    n_devices: int
     model: str
     capacity: Mapping[str, str]
     partitions: int = 0
@@ -74,7 +75,7 @@ def _group(text: str) -> DeviceGroup:
     driver, model = found["driver"], found["model"]
     if subdomain_problems(driver) or len(driver) > DRIVER_NAME_MAX:
         raise _invalid(driver, f"must be a DNS subdomain of at most {DRIVER_NAME_MAX} characters")
-    count = int(found["count"])
+    count = uint_or_none(found["count"], 32) or 0
     if not 1 <= count <= COUNT_MAX:
         raise _invalid(first, f"the count must be between 1 and {COUNT_MAX}, inclusive")
     if len(model.encode()) > 64:
@@ -93,7 +94,7 @@ def _with_option(group: DeviceGroup, option: str) -> DeviceGroup:
     if option == "shared":
         return group._replace(is_shared=True)
     if name == "partitions":
-        number = int(text) if text.isdecimal() and len(text) <= 3 else 0
+        number = uint_or_none(text, 32) or 0
         if not 2 <= number <= PARTITIONS_MAX:
             raise _invalid(option, f"must be a number between 2 and {PARTITIONS_MAX}, inclusive")
         return group._replace(partitions=number)
@@ -138,10 +139,10 @@ def device_problems(notes: Mapping[str, str]) -> Iterator[str]:
 def slices_of(node: str, group: DeviceGroup) -> list[Tree]:
     """`spec` of the slices of a driver on a node; its pool has the name of the node. Generation 1:
     the publisher sets it."""
-    devices = [device for at in range(group.count) for device in _devices(node, group, at)]
+    devices = [device for at in range(group.n_devices) for device in _devices(node, group, at)]
     contents: list[Tree] = [{"devices": some} for some in _split(devices, _DEVICES_PER_SLICE)]
     if group.partitions:
-        sets = [_counter_set(group, at) for at in range(group.count)]
+        sets = [_counter_set(group, at) for at in range(group.n_devices)]
         contents += [{"sharedCounters": some} for some in _split(sets, _COUNTER_SETS_PER_SLICE)]
     pool = {"name": node, "generation": 1, "resourceSliceCount": len(contents)}
     head = {"driver": group.driver, "nodeName": node, "pool": pool}
