@@ -80,8 +80,8 @@ def test_uuids_differ() -> None:
             "as gpu.example.com=8xH100",
         ),
         ("Gpu=1xA", 'Invalid value: "Gpu": must be a DNS subdomain of at most 63 characters'),
-        ("a.io=0xA", 'Invalid value: "a.io=0xA": the count must be between 1 and 256, inclusive'),
-        ("a.io=1xA; a.io=2xB", 'Duplicate value: "a.io": one entry per driver'),
+        ("a.io=0xA", 'Invalid value: "a.io=0xA": must have a count between 1 and 256, inclusive'),
+        ("a.io=1xA; a.io=2xB", 'Duplicate value: "a.io": must have one entry per driver'),
         (
             "a.io=1xA,partitions=1",
             'Invalid value: "partitions=1": must be a number between 2 and 64, inclusive',

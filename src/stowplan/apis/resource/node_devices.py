@@ -63,7 +63,7 @@ def parse_devices(text: str) -> tuple[DeviceGroup, ...]:
     drivers = [group.driver for group in groups]
     for driver in drivers:
         if drivers.count(driver) > 1:
-            raise NodeDevicesError(f'Duplicate value: "{driver}": one entry per driver')
+            raise NodeDevicesError(f'Duplicate value: "{driver}": must have one entry per driver')
     return tuple(groups)
 
 
@@ -77,9 +77,9 @@ def _group(text: str) -> DeviceGroup:
         raise _invalid(driver, f"must be a DNS subdomain of at most {DRIVER_NAME_MAX} characters")
     count = uint_or_none(found["count"], 32) or 0
     if not 1 <= count <= COUNT_MAX:
-        raise _invalid(first, f"the count must be between 1 and {COUNT_MAX}, inclusive")
+        raise _invalid(first, f"must have a count between 1 and {COUNT_MAX}, inclusive")
     if len(model.encode()) > 64:
-        raise _invalid(model, "the model must have at most 64 bytes")
+        raise _invalid(model, "must have a model of at most 64 bytes")
     memory = MEMORY.get(model)
     group = DeviceGroup(text, driver, count, model, {} if memory is None else {"memory": memory})
     for option in options:

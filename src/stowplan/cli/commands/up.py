@@ -53,7 +53,8 @@ def _devices(ctx: click.Context, param: click.Parameter, given: tuple[str, ...])
     try:
         parse_devices("; ".join(given))
     except NodeDevicesError as fault:
-        raise click.BadParameter(str(fault), ctx, param) from None
+        must = str(fault).partition('": ')[2]
+        raise click.BadParameter(must, ctx, param) from None
     return "; ".join(given)
 
 
