@@ -158,6 +158,35 @@ def test_numbers_of_objects_services_and_claims() -> None:
     assert used(cluster)["requests.storage"] == "1Gi"
 
 
+def test_devices_of_claims_by_class() -> None:
+    cluster = SmallCluster(0)
+    devices = "gpu.deviceclass.resource.k8s.io/devices"
+    claims = "resource.k8s.io/resourceclaims"
+    cluster.create(
+        "resourcequotas", quota({devices: "36", "count/resourceclaims.resource.k8s.io": "9"})
+    )
+
+    def claim(name: str, *requests: Tree) -> Tree:
+        return {"metadata": {"name": name}, "spec": {"devices": {"requests": list(requests)}}}
+
+    def one(**more: object) -> Tree:
+        return {"deviceClassName": "gpu", **more}
+
+    exact = {"name": "a", "exactly": one(count=2)}
+    alternatives = [one(count=1) | {"name": "x"}, {"name": "y", "deviceClassName": "nic"}]
+    cluster.create(claims, claim("first", exact, {"name": "b", "firstAvailable": alternatives}))
+    cluster.run(10)
+    assert used(cluster)[devices] == "3"
+    cluster.create(claims, claim("all", {"name": "a", "exactly": one(allocationMode="All")}))
+    cluster.run(10)
+    assert used(cluster) == {devices: "35", "count/resourceclaims.resource.k8s.io": "2"}
+    text = refused(cluster, claims, claim("more", exact))
+    assert f"requested: {devices}=2, used: {devices}=35, limited: {devices}=36" in text
+    cluster.delete(claims, "all")
+    cluster.run(10)
+    assert used(cluster)[devices] == "3"
+
+
 def test_a_create_of_an_existing_name_is_not_charged() -> None:
     cluster = SmallCluster(1)
     cluster.create(QUOTAS, quota({"pods": "5"}))

@@ -22,6 +22,7 @@ from stowplan.client.resources import RESOURCES, resource_of
 from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.limits import LimitRange
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
@@ -105,6 +106,19 @@ def test_a_volume_is_patched_on_condition_of_its_version() -> None:
     assert request.path == "/api/v1/namespaces/ns/persistentvolumeclaims/x"
     meta = json.loads(request.body)["metadata"]
     assert meta == {"annotations": {"a": "b"}, "resourceVersion": "7", "uid": "uid-1"}
+
+
+def test_an_object_without_uid_is_created_and_one_without_patch_deleted() -> None:
+    claim = ResourceClaim(ObjectMeta("new", "ns"))
+    content = {"metadata": {"name": "new"}, "spec": {}}
+    request = update_object(to_do.Write(4, 1, "uid", claim, content))
+    path = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
+    assert (request.method, request.path) == ("POST", path)
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    assert json.loads(request.body) == head | content
+    request = update_object(to_do.Write(4, 1, "uid", ResourceClaim(META), {}))
+    assert (request.method, request.path) == ("DELETE", f"{path}/x")
+    assert json.loads(request.body)["preconditions"] == {"uid": "uid-1"}
 
 
 def test_the_outcome_of_a_write_has_the_new_version() -> None:

@@ -95,6 +95,7 @@ def needed() -> set[Right]:
     found |= {
         ("resource.k8s.io", name, "patch") for name in ("resourceclaims", "resourceclaims/status")
     }
+    found |= {("resource.k8s.io", "resourceclaims", verb) for verb in ("create", "delete")}
     found |= {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
     for version in GROUP_API_VERSIONS:
         group = version.partition("/")[0]

@@ -268,7 +268,8 @@ def test_invalid_annotations_are_reported() -> None:
         f"stowplan.dev/exit-code: {code}",
         "stowplan.dev/run-second-seconds: unknown annotation: supported values: "
         "stowplan.dev/start-seconds, stowplan.dev/init-seconds, stowplan.dev/ready-seconds, "
-        "stowplan.dev/run-seconds, stowplan.dev/stop-seconds",
+        "stowplan.dev/run-seconds, stowplan.dev/stop-seconds, stowplan.dev/prepare-seconds, "
+        "stowplan.dev/unprepare-seconds",
         f'stowplan.dev/run-seconds: Invalid value: "soon": {wanted}',
         f'stowplan.dev/start-seconds: Invalid value: "nan": {wanted}',
         f'stowplan.dev/stop-seconds: Invalid value: "-1": {wanted}',

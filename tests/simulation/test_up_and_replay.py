@@ -236,11 +236,11 @@ AT_WORK = (
     *("ResourceQuotaController", "EndpointSliceController", "ServiceAccountController"),
     *("DisruptionController", "TaintEvictionController", "PersistentVolumeController"),
     "EphemeralVolumeController",
+    "ResourceClaimController",
 )
 IDLE = {
     "NamespaceController": "no namespace is deleted",
     "PodGarbageCollector": "no node is deleted",
-    "UnimplementedReporter": "it writes Events only",
 }
 
 
@@ -259,6 +259,14 @@ def pods_of(app: str, run_s: int | None = None, **spec: Any) -> Tree:
 
 def selecting(app: str, **pod_spec: Any) -> Tree:
     return {"selector": {"matchLabels": {"app": app}}, "template": pods_of(app, **pod_spec)}
+
+
+def user_of_cards(name: str) -> Tree:
+    """A pod with a claim of its own."""
+    claims = [{"name": "card", "resourceClaimTemplateName": "card"}]
+    spec = pods_of(name, 20, resourceClaims=claims)
+    meta = spec["metadata"] | {"name": name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec["spec"]}
 
 
 def of_every_controller() -> list[Tree]:
@@ -287,8 +295,17 @@ def of_every_controller() -> list[Tree]:
     minutely = {"jobTemplate": {"spec": {"template": pods_of("tick", 10)}}}
     once = {"completions": 2, "ttlSecondsAfterFinished": 15, "template": pods_of("once", 5)}
     old = {"replicas": 2, "selector": {"app": "old"}, "template": pods_of("old")}
+    with_cards = node("n3")
+    with_cards["metadata"]["annotations"] = {"stowplan.dev/devices": "gpu.example.com=2xH100"}
+    requests = [{"name": "card", "exactly": {"deviceClassName": "gpu"}}]
     return [
-        *(node("n1"), node("n2"), node("n3"), tainted, fast),
+        *(node("n1"), node("n2"), with_cards, tainted, fast),
+        made("resource.k8s.io/v1", "DeviceClass", "gpu", {}),
+        made(
+            *("resource.k8s.io/v1", "ResourceClaimTemplate", "card"),
+            {"spec": {"devices": {"requests": requests}}},
+        ),
+        *(user_of_cards(name) for name in ("first", "second", "third")),
         made("apps/v1", "StatefulSet", "db", ordered | selecting("db"), replica_changes="100=1"),
         made("apps/v1", "DaemonSet", "agent", selecting("agent")),
         made("batch/v1", "CronJob", "tick", {"schedule": "* * * * *"} | minutely),

@@ -41,6 +41,7 @@ MEANINGS = {
     "proportion": "the session plugin, and that of kube-batch v0.5",
     "replica_set": "ReplicaSet: the kind and its controller",
     "replication_controller": "ReplicationController: the kind and its controller",
+    "resource_claim": "ResourceClaim: the kind and its controller",
     "resource_quota": "ResourceQuota: the kind, its admission and its controller",
     "runtime_class": "RuntimeClass: the kind and its admission",
     "service_account": "ServiceAccount: the kind and its controller",

@@ -34,11 +34,11 @@ from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.pod_group_protection import PodGroupProtectionController
 from stowplan.controllers.replication_controller import ReplicationControllerController
+from stowplan.controllers.resource_claim import ResourceClaimController
 from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
-from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
@@ -46,6 +46,7 @@ from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
     StatefulSetController,
 )
+from stowplan.kubelet.device_publisher import DevicePublisher
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
@@ -82,7 +83,7 @@ CONTROLLERS = (
     PersistentVolumeController,
     EphemeralVolumeController,
     PodGroupProtectionController,
-    UnimplementedReporter,
+    ResourceClaimController,
 )
 """Controllers that are made alike."""
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
@@ -232,6 +233,7 @@ class ControllerManager:
                     self.api, self.index, recorder, manager_options.pod_lifecycle, CardAdmission()
                 )
             )
+            self.parts.append(DevicePublisher(self.api, self.index, recorder))
             self.parts.append(NodeHeartbeats(self.api, for_all=manager_options.heartbeats))
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:

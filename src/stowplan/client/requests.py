@@ -17,7 +17,7 @@ import msgspec
 from stowplan.client.resources import NODES, PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.meta import NamespacedObject
+from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
@@ -207,13 +207,20 @@ def _patch_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
 
 
 def update_object(effect: Write) -> ApiRequest:
-    """Patch an object, on condition that its version is unchanged; raises LookupError.
+    """Patch an object, on condition that its version is unchanged; create one without uid and
+    version, delete one with an empty patch. Raises LookupError.
 
     A patch of the status alone goes to the subresource.
     """
     value = effect.value
     resource = resource_of(value)
     meta = value.metadata
+    if not effect.patch:
+        return _delete_object(resource, value)
+    if not meta.uid and not meta.resource_version:
+        head = {"apiVersion": resource.api_version, "kind": resource.kind.__name__}
+        namespace = value.namespace if isinstance(value, NamespacedObject) else ""
+        return _post_request(resource.path(namespace=namespace), head | effect.patch)
     tree = dict(effect.patch)
     given = {"resourceVersion": meta.resource_version, "uid": meta.uid}
     condition = {key: text for key, text in given.items() if text}
@@ -224,6 +231,14 @@ def update_object(effect: Write) -> ApiRequest:
     if effect.patch.keys() == {"status"}:
         path += "/status"
     return ApiRequest("PATCH", path, body=msgspec.json.encode(tree), content_type=MERGE_PATCH)
+
+
+def _delete_object(resource: ApiResource, value: Object) -> ApiRequest:
+    conditions = {"uid": value.metadata.uid} if value.metadata.uid else {}
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
+    namespace = value.namespace if isinstance(value, NamespacedObject) else ""
+    path = resource.path(value.name, namespace)
+    return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
 def _post_request(path: str, body: Any) -> ApiRequest:

@@ -101,7 +101,6 @@ def answer(case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[An
     object_store = case.object_store()
     framework.shared.object_store = object_store
     framework.shared.now = RECORDED_AT
-    framework.shared.creates_claims = True
     gate = framework.run_pre_enqueue(case.pod)
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}

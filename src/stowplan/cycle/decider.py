@@ -21,6 +21,7 @@ from stowplan.cycle.engine.kernel_loading import (
 from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
 from stowplan.framework import Framework, Snapshot
+from stowplan.framework.cycle_state import REFUSED_ALONE
 from stowplan.framework.deciders.decider import Decision, MemberTrial
 from stowplan.messages.extender_api import HTTPExtender
 from stowplan.objects.pod import Pod
@@ -107,6 +108,8 @@ class CycleDecider:
         one.refused = None
         refusal = decision.refusal
         is_refused = refusal is not None and refusal.is_rejected
+        if attempt.state.find(REFUSED_ALONE) is not None:
+            return
         if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
             is_planned = partial(self._engine.is_planned, one, one.made_for)
             n_nodes = attempt.snapshot.nodes.n_nodes

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from stowplan.apis.validation.unimplemented_features import UnimplementedFeatureWarnings
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
@@ -76,16 +75,18 @@ class UpError(Exception):
 class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a cluster. data: None keeps it in memory. port: 0 for any free one.
 
-    nodes: number of hollow nodes. token_file: more clients, in kube-apiserver's form. kubeconfig:
-    where it is written, None: in the data directory, or in the working directory. seed: of
-    generated names; None for random ones. node_lifecycle: how failed nodes are handled.
-    serves_workloads: with scheduling.k8s.io/v1alpha2.
+    nodes: number of hollow nodes. devices: those of each of them, see `node_devices`. token_file:
+    more clients, in kube-apiserver's form. kubeconfig: where it is written, None: in the data
+    directory, or in the working directory. seed: of generated names; None for random ones.
+    node_lifecycle: how failed nodes are handled. serves_workloads: with
+    scheduling.k8s.io/v1alpha2.
     """
 
     data: Path | None = None
     host: str = "127.0.0.1"
     port: int = 0
     nodes: int = 0
+    devices: str = ""
     token_file: Path | None = None
     kubeconfig: Path | None = None
     anonymous: bool = True
@@ -205,7 +206,8 @@ def _load_objects(
     """Create the bootstrap objects, the hollow nodes, and the given objects."""
     now = time.time()
     create_bootstrap_objects(cluster.server, now)
-    load_manifests(cluster.server, [("", node) for node in make_hollow_nodes(settings.nodes)], now)
+    nodes = make_hollow_nodes(settings.nodes, devices=settings.devices)
+    load_manifests(cluster.server, [("", node) for node in nodes], now)
     loading = load_manifests(cluster.server, documents, now)
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
@@ -250,7 +252,7 @@ def _api_server_options(
     return ApiServerOptions(
         registry=built_in_registry(workloads=settings.serves_workloads),
         access=access,
-        admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
+        admission=(*default_admission(), EscalationCheck()),
         pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController()),
         durable=is_durable,

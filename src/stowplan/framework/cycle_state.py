@@ -18,6 +18,11 @@ class MissingState(LookupError):
     """A plugin reads a key that was not written: its earlier extension point did not run."""
 
 
+REFUSED_ALONE = "refused alone"
+"""Key that a plugin writes in PreFilter where objects of the pod itself count: a refusal then says
+nothing about other pods of its template."""
+
+
 class CycleState:
     """Values by key, for one attempt of one pod.
 

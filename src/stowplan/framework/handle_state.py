@@ -120,10 +120,9 @@ class HandleState:
     to_activate: pods to move to the active queue, by uid; emptied when the plugin returns.
     object_store: current objects, for gates and hints, which are called between attempts; during an
     attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
-    creates_claims: True where plugins may decide on claims that have to be created. pod_groups:
-    members of groups; None where pods are scheduled one by one. has_group_defects: True where the
-    defects of kube-scheduler with groups are reproduced. to_write: changes that PostFilter asks
-    for; emptied after each attempt.
+    pod_groups: members of groups; None where pods are scheduled one by one. has_group_defects: True
+    where the defects of kube-scheduler with groups are reproduced. to_write: changes that
+    PostFilter asks for; emptied after each attempt.
     """
 
     def __init__(self) -> None:
@@ -132,7 +131,6 @@ class HandleState:
         self.to_activate: dict[str, Pod] = {}
         self.object_store = ObjectStore()
         self.now: datetime.datetime | None = None
-        self.creates_claims = False
         self.pod_groups: PodGroupStates | None = None
         self.has_group_defects = False
         self.to_write: list[ObjectChange] = []

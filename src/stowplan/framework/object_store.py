@@ -17,6 +17,10 @@ def key_of(value: Object) -> str:
     return value.key if isinstance(value, NamespacedObject) else value.name
 
 
+NOT_OBSERVED = Object()
+"""Stands for an object that the watch has not shown yet."""
+
+
 class ObjectStore:
     """Objects by kind and key, in order of arrival.
 
@@ -35,6 +39,8 @@ class ObjectStore:
         self._observed: dict[tuple[type[Object], str], Object] = {}
         # What ends an assumption that outlasts versions from the watch.
         self._ends: dict[tuple[type[Object], str], Callable[[Any], bool]] = {}
+        # Assumed objects that did not exist: their uids are not known.
+        self._created: set[tuple[type[Object], str]] = set()
         # Changed keys, per kind that a reader follows.
         self._journals: dict[type[Object], dict[str, None]] = {}
         self.version = 0
@@ -59,12 +65,16 @@ class ObjectStore:
     def _outlasts(self, kind: type[Object], key: str, value: Object) -> bool:
         """True where an assumption holds although the watch shows the object."""
         ends = self._ends.get((kind, key))
-        same = ends is not None and self._kinds[kind][key].metadata.uid == value.metadata.uid
+        same = ends is not None and (
+            (kind, key) in self._created
+            or self._kinds[kind][key].metadata.uid == value.metadata.uid
+        )
         return same and ends is not None and not ends(value)
 
     def _forget(self, where: tuple[type[Object], str]) -> None:
         self._observed.pop(where, None)
         self._ends.pop(where, None)
+        self._created.discard(where)
 
     def drop(self, kind: type[Object], key: str) -> None:
         """Remove an object; raises KeyError when it does not exist."""
@@ -93,6 +103,19 @@ class ObjectStore:
             self.version += 1
             self._changed(kind, key)
 
+    def assume_new(self, value: Object, ends: Callable[[Any], bool]) -> None:
+        """Show an object that is being created. ends: as for `assume`; its uid is not known yet."""
+        where = type(value), key_of(value)
+        objects = self._kinds.setdefault(where[0], {})
+        if where[1] in objects:
+            self.assume(value, ends)
+            return
+        self._observed[where], self._ends[where] = NOT_OBSERVED, ends
+        self._created.add(where)
+        objects[where[1]] = value
+        self.version += 1
+        self._changed(*where)
+
     def restore(self, value: Object) -> None:
         """End an assumption, unless the watch has shown a newer version than `value` was made from
         and so ended it. Idempotent."""
@@ -107,7 +130,10 @@ class ObjectStore:
             is_held = observed.metadata.resource_version == version
         if is_held:
             self._forget(where)
-            self._kinds[where[0]][where[1]] = observed
+            if observed is NOT_OBSERVED:
+                del self._kinds[where[0]][where[1]]
+            else:
+                self._kinds[where[0]][where[1]] = observed
             self.version += 1
             self._changed(*where)
 
@@ -131,6 +157,8 @@ class ObjectStore:
     def observed(self, kind: type[T], key: str) -> T | None:
         """The latest version of an object from the watch, ignoring assumptions."""
         value = self._observed.get((kind, key)) if self._observed else None
+        if value is NOT_OBSERVED:
+            return None
         return value if isinstance(value, kind) else self.find(kind, key)
 
     def find(self, kind: type[T], key: str) -> T | None:
@@ -147,7 +175,9 @@ class ObjectStore:
         """All objects, as the watch has shown them, by kind and in order of arrival."""
         for kind, objects in self._kinds.items():
             for key, value in objects.items():
-                yield self._observed.get((kind, key), value)
+                observed = self._observed.get((kind, key), value)
+                if observed is not NOT_OBSERVED:
+                    yield observed
 
 
 def is_same_to_plugins(before: Object, after: Object) -> bool:

@@ -371,11 +371,19 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
     value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
     that Stowplan does not know; a patch of `status` alone goes to the subresource. Of several
-    changes of one object in a row each is applied to the result of the one before.
+    changes of one object in a row each is applied to the result of the one before. A `value`
+    without uid and resource version is created, and `patch` is then all of it but its type. An
+    empty patch deletes the object.
     """
 
     value: Object
     patch: dict[str, Any]
+
+    @property
+    def creates(self) -> bool:
+        """True where the object does not exist yet."""
+        metadata = self.value.metadata
+        return bool(self.patch) and not metadata.uid and not metadata.resource_version
 
 
 class PreBindWait(msgspec.Struct, frozen=True):

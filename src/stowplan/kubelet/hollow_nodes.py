@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.apis.resource.node_devices import DEVICES
 from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.objects.encoding.tree import Tree
 
@@ -12,9 +13,10 @@ VERSION = "v1.36.2-hollow"
 
 
 def make_hollow_nodes(
-    count: int, zones: int = 3, capacity: dict[str, str] | None = None
+    count: int, zones: int = 3, capacity: dict[str, str] | None = None, devices: str = ""
 ) -> Iterator[Tree]:
-    """Nodes to create: `node-1` and on, spread over zones `zone-1` and on."""
+    """Nodes to create: `node-1` and on, spread over zones `zone-1` and on. devices: those of each
+    node, see `node_devices`."""
     for n in range(1, count + 1):
         name = f"node-{n}"
         labels = {
@@ -24,10 +26,13 @@ def make_hollow_nodes(
             "topology.kubernetes.io/zone": f"zone-{(n - 1) % zones + 1}",
         }
         amounts = {**DEFAULT_CAPACITY, **(capacity or {})}
+        meta: Tree = {"name": name, "labels": labels}
+        if devices:
+            meta["annotations"] = {DEVICES: devices}
         yield {
             "kind": "Node",
             "apiVersion": "v1",
-            "metadata": {"name": name, "labels": labels},
+            "metadata": meta,
             "spec": {},
             "status": {
                 "capacity": dict(amounts),

@@ -26,6 +26,13 @@ from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts,
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.kubelet import pod_status_updates
+from stowplan.kubelet.claim_preparation import (
+    REASON,
+    RETRY_SECONDS,
+    has_claims,
+    preparation_fault,
+    unprepare_seconds,
+)
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, DeviceManager, check_admit
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
@@ -42,7 +49,8 @@ BACKOFF_MAX_SECONDS = 300.0
 class _PodWorker:
     """Times of one pod's steps, Unix seconds; 0.0: not yet (or unknown).
 
-    left: the kubelet has removed it as far as it can.
+    prepared: since when its devices are ready. prepare_at: when the next attempt to prepare them
+    ends. attempts: that have failed. left: the kubelet has removed it as far as it can.
     """
 
     uid: str
@@ -52,6 +60,9 @@ class _PodWorker:
     stop_at: float = 0.0
     restart_at: float = 0.0
     crashes: int = 0
+    prepared: float = 0.0
+    prepare_at: float = 0.0
+    attempts: int = 0
     left: bool = False
 
 
@@ -164,9 +175,10 @@ class Kubelets(Controller):
             pod_status_updates.set_deadline_exceeded(pod, now)
             self._write(pod)
             return
-        due = (
-            worker.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
-        )
+        if not worker.began and has_claims(pod) and not self._prepare(pod, worker, plan, key):
+            return
+        first = max(worker.arrived, worker.prepared)
+        due = first + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
         if not worker.began and not worker.restart_at:
             if now >= due:
                 self._begin(pod, worker, plan, node_state)
@@ -177,7 +189,7 @@ class Kubelets(Controller):
                 worker.began, worker.restart_at = now, 0.0
                 pod_status_updates.set_restarted(pod, None, now, plan.ready_s <= 0)
                 self._write(pod)
-        elif now >= worker.began + plan.run_s:
+        elif now >= worker.began + self._run_seconds(pod, worker, plan):
             self._end(pod, worker, plan)
         elif now >= worker.began + plan.ready_s and not self.index.pods[key].ready:
             pod_status_updates.set_ready(pod, now)
@@ -225,6 +237,36 @@ class Kubelets(Controller):
             node["metadata"]["annotations"] = kept
             self.api.update(NODES, node)
 
+    def _prepare(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, key: Key) -> bool:
+        """Have the devices of the pod prepared; False while they are not."""
+        now = self.api.now
+        if worker.prepared or worker.restart_at:
+            return True
+        if not worker.prepare_at:
+            worker.prepare_at = now + plan.prepare_s
+        if now >= worker.prepare_at:
+            fault = preparation_fault(self.api, pod, plan, worker.attempts)
+            if not fault:
+                worker.prepared = now
+                return True
+            worker.attempts += 1
+            worker.prepare_at = now + RETRY_SECONDS + plan.prepare_s
+            text = f"Failed to prepare dynamic resources: {fault}"
+            self.recorder.record(
+                pod, "kubelet", REASON, text, type="Warning",
+                host=worker.node, object_kind="Pod", api_version="v1",
+            )  # fmt: skip
+        self.queue.add(key, worker.prepare_at)
+        return False
+
+    def _run_seconds(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle) -> float:
+        """From the start of the containers to their end; devices are given back before a pod is
+        reported as ended."""
+        policy = pod["spec"].get("restartPolicy", "Always")
+        code = plan.exit_code(worker.crashes)
+        is_last = policy == "Never" or (policy == "OnFailure" and code == 0)
+        return plan.run_s + (unprepare_seconds(pod, plan) if is_last else 0.0)
+
     def _begin(
         self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode
     ) -> None:
@@ -271,7 +313,9 @@ class Kubelets(Controller):
         now = self.api.now
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
         running = bool(worker.began) and not self.index.pods[key].is_finished
-        stop_at = now + (min(plan.stop_s, grace) if running else 0.0)
+        stop_at = now
+        if running:
+            stop_at += min(plan.stop_s, grace) + unprepare_seconds(pod, plan)
         worker.stop_at = min(worker.stop_at, stop_at) if worker.stop_at else stop_at
         if now < worker.stop_at:
             self.queue.add(key, worker.stop_at)
@@ -311,7 +355,12 @@ class Kubelets(Controller):
     ) -> None:
         """Queue the pod for its next timed step."""
         moments = (
-            [due] if not worker.began else [worker.began + plan.ready_s, worker.began + plan.run_s]
+            [due]
+            if not worker.began
+            else [
+                worker.began + plan.ready_s,
+                worker.began + self._run_seconds(pod, worker, plan),
+            ]
         )
         if worker.restart_at:
             moments = [worker.restart_at]

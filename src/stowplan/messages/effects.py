@@ -121,7 +121,8 @@ class Write(Numbered, frozen=True):
     WriteFailed.
 
     value: the object after the write. patch: the change as a JSON merge patch; the driver adds
-    resource version and kind.
+    resource version and kind. A value without uid and resource version is created with `patch` as
+    its content; an empty patch deletes the object.
     """
 
     uid: str

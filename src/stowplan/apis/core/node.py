@@ -16,6 +16,7 @@ from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, selectable_flag
 from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.apis.resource.node_devices import device_problems
 from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
@@ -180,7 +181,8 @@ class NodeStrategy(ResourceStrategy):
             yield "spec.configSource: the feature is removed"
         if obj["spec"].get("externalID"):
             yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
-        for text in node_annotation_problems(obj["metadata"].get("annotations") or {}):
+        notes = obj["metadata"].get("annotations") or {}
+        for text in (*node_annotation_problems(notes), *device_problems(notes)):
             yield f"metadata.annotations: {text}"
 
 

@@ -8,6 +8,10 @@
 | `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever with restartPolicy Always, else the default |
 | `stowplan.dev/exit-code` | exit code; a list `1,1,0` has one code per run, the last for all further runs | 0 |
 | `stowplan.dev/stop-seconds` | how long they take to stop; at most the grace period | 0 |
+| `stowplan.dev/prepare-seconds` | how long the drivers prepare the devices of its claims, before it starts | 0 |
+| `stowplan.dev/prepare-failures` | how many attempts to prepare them fail | 0 |
+| `stowplan.dev/unprepare-seconds` | how long the drivers take to get the devices back, after it stopped | 0 |
+| `stowplan.dev/unprepare-failures` | how many attempts to get them back fail | 0 |
 
 On a node, `stowplan.dev/kubelet: off` stops its kubelet: no heartbeats, no pod starts or ends.
 In a replay `stowplan.dev/kubelet-changes: "60=off, 900=on"` stops it and starts it again.
@@ -27,12 +31,20 @@ READY_SECONDS = "stowplan.dev/ready-seconds"
 RUN_SECONDS = "stowplan.dev/run-seconds"
 EXIT_CODE = "stowplan.dev/exit-code"
 STOP_SECONDS = "stowplan.dev/stop-seconds"
+PREPARE_SECONDS = "stowplan.dev/prepare-seconds"
+PREPARE_FAILURES = "stowplan.dev/prepare-failures"
+UNPREPARE_SECONDS = "stowplan.dev/unprepare-seconds"
+UNPREPARE_FAILURES = "stowplan.dev/unprepare-failures"
 KUBELET = "stowplan.dev/kubelet"
 KUBELET_CHANGES = "stowplan.dev/kubelet-changes"
 FOREVER = math.inf
 _EXIT_CODE_MAX = 255
 _DIGITS_MAX = 3
-_DURATIONS = (START_SECONDS, INIT_SECONDS, READY_SECONDS, RUN_SECONDS, STOP_SECONDS)
+_FAILURES_MAX = 255
+_DURATIONS = (
+    START_SECONDS, INIT_SECONDS, READY_SECONDS, RUN_SECONDS, STOP_SECONDS, PREPARE_SECONDS,
+    UNPREPARE_SECONDS,
+)  # fmt: skip
 _PREFIX = "stowplan.dev/"
 _PRINTED_MAX = 40
 
@@ -58,6 +70,10 @@ class PodLifecycle:
     run_s: float
     stop_s: float
     exit_codes: tuple[int, ...]
+    prepare_s: float = 0.0
+    prepare_failures: int = 0
+    unprepare_s: float = 0.0
+    unprepare_failures: int = 0
 
     def exit_code(self, run: int) -> int:
         """Exit code of a run, numbered from 0."""
@@ -76,6 +92,10 @@ def pod_lifecycle(pod: Tree, defaults: PodLifecycleDefaults) -> PodLifecycle:
         run_s=run_s if defaults.ends else FOREVER,
         stop_s=_duration_or(notes.get(STOP_SECONDS), defaults.stop_s),
         exit_codes=_exit_codes_or_zero(notes.get(EXIT_CODE)),
+        prepare_s=_duration_or(notes.get(PREPARE_SECONDS), 0.0),
+        prepare_failures=_parse_failures(notes.get(PREPARE_FAILURES, "")) or 0,
+        unprepare_s=_duration_or(notes.get(UNPREPARE_SECONDS), 0.0),
+        unprepare_failures=_parse_failures(notes.get(UNPREPARE_FAILURES, "")) or 0,
     )
 
 
@@ -88,6 +108,8 @@ def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
         elif name == EXIT_CODE and _parse_exit_codes(text) is None:
             codes = f'0 to {_EXIT_CODE_MAX}, as in "1,1,0"'
             yield f'{name}: Invalid value: "{printed}": must be {codes}'
+        elif name in (PREPARE_FAILURES, UNPREPARE_FAILURES) and _parse_failures(text) is None:
+            yield f'{name}: Invalid value: "{printed}": must be 0 to {_FAILURES_MAX}'
         elif name.startswith(_PREFIX) and name.endswith("-seconds") and name not in _DURATIONS:
             yield f"{name}: unknown annotation: supported values: {', '.join(_DURATIONS)}"
 
@@ -126,6 +148,13 @@ def _parse_duration(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0.0 <= value < FOREVER else None
+
+
+def _parse_failures(text: str) -> int | None:
+    """A number of failures; None if the text is invalid."""
+    if not text.isdecimal() or len(text) > _DIGITS_MAX or int(text) > _FAILURES_MAX:
+        return None
+    return int(text)
 
 
 def _exit_codes_or_zero(text: str | None) -> tuple[int, ...]:

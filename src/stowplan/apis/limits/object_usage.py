@@ -1,7 +1,8 @@
 """Usage of ResourceQuotas by stored objects: pods, claims, services, and objects by number.
 
 Differs: `requests.storage` and the like of a claim count what is requested, not what was allocated
-by a failed expansion; claims of devices are not counted.
+by a failed expansion; devices of claims do not count as `requests.` of the extended resource that
+their class provides.
 
 Source: Kubernetes v1.36, pkg/quota/v1/evaluator/core and apiserver/pkg/quota/v1/generic.
 """
@@ -17,6 +18,7 @@ from stowplan.apis.limits.resource_amounts import (
     format_quantity,
     to_billionths,
 )
+from stowplan.objects.devices.device_claim import ALL, ALLOCATION_RESULTS_MAX, EXACT_COUNT
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.limits import ResourceQuota
@@ -27,7 +29,9 @@ CLAIMS = "persistentvolumeclaims"
 SERVICES = "services"
 COUNTED_BY_NAME = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")
 """Kinds whose number has a resource name of its own, beside `count/NAME`."""
+DEVICE_CLAIMS = "resource.k8s.io/resourceclaims"
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
+_DEVICES_SUFFIX = ".deviceclass.resource.k8s.io/devices"
 
 
 def usage_of_object(path: str, obj: Tree) -> Amounts:
@@ -42,7 +46,31 @@ def usage_of_object(path: str, obj: Tree) -> Amounts:
         found |= _usage_of_claim(obj)
     elif path == SERVICES:
         found |= _usage_of_service(obj)
+    elif path == DEVICE_CLAIMS:
+        found |= _usage_of_device_claim(obj)
     return found
+
+
+def _usage_of_device_claim(claim: Tree) -> Amounts:
+    """Devices by class: of alternatives the most that one of them may take of a class."""
+    found: dict[str, int] = {}
+    for request in claim["spec"]["devices"].get("requests") or ():
+        most: dict[str, int] = {}
+        for one in request.get("firstAvailable") or (request.get("exactly"),):
+            if one is not None:
+                name = f"{one['deviceClassName']}{_DEVICES_SUFFIX}"
+                most[name] = max(most.get(name, 0), _devices_at_most(one))
+        for name, number in most.items():
+            found[name] = found.get(name, 0) + number
+    return dict(found)
+
+
+def _devices_at_most(request: Tree) -> int:
+    mode = request.get("allocationMode", EXACT_COUNT)
+    if mode == ALL:
+        return ALLOCATION_RESULTS_MAX
+    count: int = request.get("count", 1)
+    return count if mode == EXACT_COUNT else 0
 
 
 def _usage_of_claim(claim: Tree) -> Amounts:
@@ -78,6 +106,8 @@ def paths_counted(hard: Iterable[str]) -> set[str]:
             found.add(f"{group}/{plural}" if group else plural)
         elif name in COUNTED_BY_NAME:
             found.add(name)
+        elif name.endswith(_DEVICES_SUFFIX):
+            found.add(DEVICE_CLAIMS)
         elif name in (CLAIMS, "requests.storage") or _CLASS_SUFFIX in name:
             found.add(CLAIMS)
         elif name.startswith(SERVICES):

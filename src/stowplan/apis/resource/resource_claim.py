@@ -321,8 +321,10 @@ def _admin_access_causes(obj: Tree, call: ApiCall) -> Iterator[Cause]:
     at = next(
         (at for at, one in enumerate(requests) if one.get("exactly", {}).get("adminAccess")), None
     )
+    if at is None:
+        return
     kind = call.objects.registry.find("", "v1", "namespaces")
-    if at is None or kind is None:
+    if kind is None:
         return
     namespace = call.objects.peek(kind, "", call.namespace) or {"metadata": {}}
     if namespace["metadata"].get("labels", {}).get(ADMIN_ACCESS_LABEL) != "true":

@@ -25,6 +25,9 @@ kubectl --kubeconfig stowplan.kubeconfig get nodes
 # Load manifests, and keep the cluster between runs
 stowplan up -f cluster.yaml --data ./cluster
 
+# Nodes with eight cards each, for ResourceClaims
+stowplan up --node-count 3 --devices gpu.example.com=8xH100
+
 # Look at it in a browser; the address is printed
 stowplan up --node-count 50 --web
 
@@ -42,6 +45,20 @@ class _NonEmptyPath(click.Path):
         if value == "":
             self.fail("must not be empty", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def _devices(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str:
+    """The devices of a node as one text. Raises click.BadParameter."""
+    if not given:
+        return ""
+    from stowplan.apis.resource.node_devices import NodeDevicesError, parse_devices
+
+    try:
+        parse_devices("; ".join(given))
+    except NodeDevicesError as fault:
+        must = str(fault).partition('": ')[2]
+        raise click.BadParameter(must, ctx, param) from None
+    return "; ".join(given)
 
 
 _server_options = grouped(
@@ -93,6 +110,14 @@ _cluster_options = grouped(
         help="Number of hollow nodes to create.",
     ),
     flag(
+        "--devices",
+        metavar="DRIVER=COUNTxMODEL[,OPTION...]",
+        multiple=True,
+        callback=_devices,
+        help="Devices of each of these nodes, published as ResourceSlices: gpu.example.com=8xH100. "
+        "Options: NAME=AMOUNT, partitions=N, shared, taint=KEY[=VALUE]:EFFECT. Repeatable.",
+    ),
+    flag(
         "--data",
         metavar="DIR",
         type=_NonEmptyPath(file_okay=False, path_type=Path),
@@ -117,6 +142,7 @@ def command(
     files: tuple[str, ...],
     clusters: tuple[str, ...],
     node_count: int,
+    devices: str,
     data: Path | None,
     port: int,
     bind: str,
@@ -157,6 +183,7 @@ def command(
         host=bind,
         port=port,
         nodes=node_count,
+        devices=devices,
         token_file=token_file,
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,

@@ -87,8 +87,17 @@ class ApiServerRules:
 _NO_USER = User("")
 
 
+class _NoKinds:
+    """A registry in which no kind is found: what depends on other objects is not judged."""
+
+    def find(self, group: str, version: str, plural: str) -> None:
+        """No kind."""
+
+
 class _EmptyClient:
     """As much of `ObjectClient` as validation uses: no objects are stored."""
+
+    registry = _NoKinds()
 
     def list(self, resource: Resource) -> list[Tree]:
         """No objects."""

@@ -34,19 +34,29 @@ from stowplan.plugins.devices.binding_conditions import (
     is_ready_for_binding,
 )
 from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
+from stowplan.plugins.devices.extended_resources import RequestMapping
 
 _WAIT = Status(Code.WAIT)
 NO_CLAIMS: Mapping[str, ResourceClaim] = MappingProxyType({})
 
 
+class SpecialClaim(msgspec.Struct, frozen=True):
+    """The pod that a claim for extended resources is created for, and what its requests are for."""
+
+    pod: Pod
+    mappings: tuple[RequestMapping, ...]
+
+
 class AssumedResourceClaim(msgspec.Struct, frozen=True):
     """A claim before and after the pod has it. is_allocated: by this pod, or by a member of its
-    group in the same cycle, not before. consumer: whom it is reserved for."""
+    group in the same cycle, not before. consumer: whom it is reserved for. special: for a claim
+    that is created for the extended resources of a pod, else None."""
 
     before: ResourceClaim
     after: ResourceClaim
     is_allocated: bool
     consumer: ConsumerReference
+    special: SpecialClaim | None = None
 
 
 class PendingAllocations:
@@ -64,7 +74,10 @@ class PendingAllocations:
             return
         self._shared[after.key] = after, 1
         # The version with the finalizer is shown before the one with the allocation.
-        object_store.assume(after, _has_allocation)
+        if after.metadata.uid or after.metadata.resource_version:
+            object_store.assume(after, _has_allocation)
+        else:
+            object_store.assume_new(after, _has_allocation)
 
     def drop(self, key: str, object_store: ObjectStore) -> None:
         """A pod does not use it any more. It ends with the last one, unless it was written."""
@@ -126,18 +139,83 @@ def _has_allocation(claim: ResourceClaim) -> bool:
 
 def _changes(claim: AssumedResourceClaim, now: datetime.datetime | None) -> list[ObjectChange]:
     after, changes = claim.after, []
+    if claim.special is not None:
+        return _special_changes(claim, claim.special, now)
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(after.status.reserved_for)}
     if claim.is_allocated:
         if CLAIM_FINALIZER not in claim.before.metadata.finalizers:
             patch = {"metadata": {"finalizers": list(after.metadata.finalizers)}}
             with_finalizer = msgspec.structs.replace(after, status=claim.before.status)
             changes.append(ObjectChange(with_finalizer, patch))
-        allocation = after.status.allocation
-        if now is not None and allocation is not None:
-            allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
-        status["allocation"] = msgspec.to_builtins(allocation)
+        status["allocation"] = _allocation_tree(after, now)
     changes.append(ObjectChange(after, {"status": status}))
     return changes
+
+
+def _allocation_tree(after: ResourceClaim, now: datetime.datetime | None) -> Any:
+    allocation = after.status.allocation
+    if now is not None and allocation is not None:
+        allocation = msgspec.structs.replace(allocation, allocation_timestamp=now)
+    return msgspec.to_builtins(allocation)
+
+
+def _special_changes(
+    claim: AssumedResourceClaim, special: SpecialClaim, now: datetime.datetime | None
+) -> list[ObjectChange]:
+    """Create the claim, write its status, and note it in the status of the pod."""
+    after, pod = claim.after, special.pod
+    meta = after.metadata
+    content = {
+        "metadata": {
+            "name": meta.name,
+            "namespace": after.namespace,
+            "annotations": meta.annotations,
+            "ownerReferences": msgspec.to_builtins(meta.owner_references),
+            "finalizers": list(meta.finalizers),
+        },
+        "spec": msgspec.to_builtins(after.spec),
+    }
+    status = {
+        "reservedFor": msgspec.to_builtins(after.status.reserved_for),
+        "allocation": _allocation_tree(after, now),
+    }
+    noted = {
+        "resourceClaimName": meta.name,
+        "requestMappings": msgspec.to_builtins(special.mappings),
+    }
+    # Other writes to the pod's status are no conflict.
+    anyone = msgspec.structs.replace(pod.metadata, resource_version="")
+    without = msgspec.structs.replace(after, status=ResourceClaimStatus())
+    return [
+        ObjectChange(without, content),
+        ObjectChange(after, {"status": status}),
+        ObjectChange(
+            msgspec.structs.replace(pod, metadata=anyone),
+            {"status": {"extendedResourceClaimStatus": noted}},
+        ),
+    ]
+
+
+def deleted_claim(claim: ResourceClaim) -> tuple[ObjectChange, ...]:
+    """The writes that delete a claim: its finalizer keeps it while it is allocated."""
+    left = tuple(one for one in claim.metadata.finalizers if one != CLAIM_FINALIZER)
+    # The two may arrive in any order.
+    metadata = msgspec.structs.replace(claim.metadata, finalizers=left, resource_version="")
+    without = msgspec.structs.replace(claim, metadata=metadata)
+    patch = {"metadata": {"finalizers": list(left) or None}}
+    return ObjectChange(without, patch), ObjectChange(without, {})
+
+
+def special_claim(
+    pod: Pod, made: ResourceClaim, result: AllocationResult, mappings: Sequence[RequestMapping]
+) -> AssumedResourceClaim:
+    """What becomes of a claim that is created for the extended resources of a pod."""
+    own = ConsumerReference("", "pods", pod.name, pod.uid)
+    allocation = _with_share_ids(result, f"{pod.uid}/{made.key}")
+    metadata = msgspec.structs.replace(made.metadata, finalizers=(CLAIM_FINALIZER,))
+    status = ResourceClaimStatus(allocation, (own,))
+    after = msgspec.structs.replace(made, metadata=metadata, status=status)
+    return AssumedResourceClaim(made, after, True, own, SpecialClaim(pod, tuple(mappings)))
 
 
 def assume_claims(

@@ -38,6 +38,7 @@ from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_pools import AllocationError
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
 from stowplan.plugins.devices.device_states import AVAILABLE, PER_NODE, REFUSED, UNKNOWN
+from stowplan.plugins.devices.explanation.claim_explanation import ClaimExplanation
 from stowplan.plugins.devices.extended_resources import (
     IN_MEMORY_CLAIM,
     ExtendedResourceRequests,
@@ -271,6 +272,29 @@ class ClaimSearch:
             return error(f"node {node.name}: timed out trying to allocate devices")
         except AllocationError as fault:
             return error(str(fault))
+
+    def details(self, node: Node, allocatable: Mapping[str, int]) -> list[str]:
+        """Why a node does not serve the claims, see `claim_explanation`."""
+        answer = self.on_node(node, allocatable)
+        lines = [
+            f"claim {self.claims[index].name}: its devices cannot be used on this node"
+            for index in answer.unavailable
+        ]
+        refusal, extended, _ = self._extended_on(allocatable)
+        if refusal is not None:
+            return lines
+        devices = self._devices
+        explanation = ClaimExplanation(
+            node,
+            devices.slices.pools(node),
+            devices.classes,
+            devices.allocated,
+            self._settings.selectors,
+        )
+        for claim in self.to_allocate:
+            made = extended if claim is self.extended else claim
+            lines += [] if made is None else explanation.lines(made)
+        return lines
 
     def score(self, node_name: str) -> int:
         """Preference of alternatives that were chosen: 8 for the first of a request, one less for

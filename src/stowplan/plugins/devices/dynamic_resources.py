@@ -46,6 +46,7 @@ from stowplan.framework.clusterevents import (
     RegisteredEvents,
     on,
 )
+from stowplan.framework.cycle_state import REFUSED_ALONE
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.placements import N_ASSUMED
@@ -62,12 +63,15 @@ from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.claim_binding import (
     AssumedClaims,
+    AssumedResourceClaim,
     PendingAllocations,
     assume_again,
     assume_claims,
     check_claims,
+    deleted_claim,
     is_pending,
     released_claim,
+    special_claim,
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
@@ -82,11 +86,14 @@ from stowplan.plugins.devices.device_states import PER_NODE, REFUSED
 from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
+    is_special_claim_of,
     left_over_claim,
+    named_claim,
 )
 from stowplan.plugins.devices.pod_claims import (
     claim_fault,
     consumers_of,
+    names_claim,
     resource_claims_of,
     usable_anywhere,
 )
@@ -122,11 +129,8 @@ NO_CLAIM_SEARCH = NoClaimSearch()
 
 
 class DynamicResources:
-    """Every extension point from PreEnqueue to PreBind for pods with claims.
-
-    Differs: devices for extended resources are decided in recorded questions only, since the claim
-    that they need is not created yet; elsewhere such resources are read from the nodes.
-    """
+    """Every extension point from PreEnqueue to PreBind for pods with claims, and for pods with
+    extended resources that a DeviceClass provides, for which a claim is created."""
 
     name = "DynamicResources"
     declaration = Plugin(
@@ -173,6 +177,7 @@ class DynamicResources:
         return (
             on(NODE, of_nodes),
             on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(RESOURCE_CLAIM, Action.DELETE, _after_deleted_claim),
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
@@ -182,11 +187,17 @@ class DynamicResources:
         return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+        is_released = (
+            old is not None and old.status.allocation is not None and new.status.allocation is None
+        )
+        # Most claims are of other pods; many pods may wait.
+        if not is_released and not names_claim(pod, new):
+            return QUEUE_SKIP
         claims = self._claims(pod)
         if isinstance(claims, Status):
             return QUEUE_SKIP
         # Devices that another claim releases may serve this pod.
-        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        if is_released:
             return QUEUE_POD
         if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
             return QUEUE_SKIP
@@ -199,11 +210,17 @@ class DynamicResources:
 
     def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and without resources that devices may provide."""
-        return bool(pod.spec.resource_claims) or bool(self._amounts(pod))
+        if pod.spec.resource_claims:
+            return True
+        amounts = self._amounts(pod)
+        if not amounts:
+            return False
+        provided = ClusterDevices.of(self.handle.shared.object_store).by_resource
+        return any(name in provided for name in amounts)
 
     def _amounts(self, pod: Pod) -> dict[str, int]:
         """What the pod requests of resources that a class may provide; {} where that is off."""
-        if not (self.handle.gates.dra_extended_resource and self.handle.shared.creates_claims):
+        if not self.handle.gates.dra_extended_resource:
             return {}
         requests = pod_requests(pod, use_status=False)
         return {name: n for name, n in requests.items() if n and is_device_resource(name)}
@@ -241,6 +258,9 @@ class DynamicResources:
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
+        if extended is not None:
+            # A claim may be left over for one pod of a template and not for another.
+            state.write(REFUSED_ALONE, True)
         shared = self._shared_in_cycle(state)
         for claim in claims:
             if claim.metadata.uid in shared and is_pending(claim.key, object_store):
@@ -320,11 +340,10 @@ class DynamicResources:
     def post_filter(
         self, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Names the claims of which one is to be deallocated, since no node can use it; an error
-        where PreFilter did not run.
+        """Deallocates a claim of the pod that no node can use and no other pod has reserved; an
+        error where PreFilter did not run.
 
-        Differs: without DRAWorkloadResourceClaims recorded answers count the deallocation as done;
-        it is not written to the cluster, so the claim keeps its devices until its user deletes it.
+        Differs: of several such claims the original takes any, this the first.
         """
         if not self._is_enabled:
             return PostFilterResult(self.DISABLED)
@@ -336,12 +355,14 @@ class DynamicResources:
         unused = tuple(self._deallocatable(search, snapshot.nodes, diagnosis))
         state.write(self.UNUSED, unused)
         if unused:
-            if self._shares:
-                self._write(released_claim(unused[0]))
+            self._write(released_claim(unused[0]))
             return PostFilterResult(self.DEALLOCATED)
         if self._shares and self._unreserve_for_group(search.pod, state):
             return PostFilterResult(self.UNRESERVED)
-        return PostFilterResult(self.DELETED if search.has_left_over_claim else self.NOTHING_HELPS)
+        if search.has_left_over_claim and search.extended is not None:
+            self.handle.shared.to_write += deleted_claim(search.extended)
+            return PostFilterResult(self.DELETED)
+        return PostFilterResult(self.NOTHING_HELPS)
 
     def _unreserve_for_group(self, pod: Pod, state: CycleState) -> bool:
         """Take the group out of one of its claims, so that other devices may be found; False where
@@ -443,7 +464,7 @@ class DynamicResources:
             return self.NO_ALLOCATION if search.to_allocate else OK
         if not answer.status.is_success:
             return answer.status
-        reserved = self._assume(pod, search, answer.results, state)
+        reserved = self._assume(pod, search, answer, state)
         reserved.apply(self._pending, object_store)
         state.write(self.RESERVED, reserved)
         return OK
@@ -452,15 +473,25 @@ class DynamicResources:
         self,
         pod: Pod,
         search: ClaimSearch,
-        results: Sequence[AllocationResult],
+        answer: NodeAllocation,
         state: CycleState,
     ) -> AssumedClaims:
-        """The claims as they become, with those that members of the group have allocated."""
+        """The claims as they become, with those that members of the group have allocated, and the
+        one that is created for extended resources."""
+        results: Sequence[AllocationResult] = answer.results
+        claims = tuple(claim for claim in search.claims if claim is not search.extended)
+        special: tuple[AssumedResourceClaim, ...] = ()
+        if search.extended is not None:
+            if answer.extended is not None:
+                made = named_claim(answer.extended, pod, str(search.version))
+                special = (special_claim(pod, made, results[-1], answer.mappings),)
+            # The result of the claim without requests, where the node provides all.
+            results = results[:-1]
         object_store = self.handle.shared.object_store
         in_cycle = self._shared_in_cycle(state)
         shared: dict[str, ResourceClaim] = {}
         pending: dict[str, AllocationResult] = {}
-        for claim in search.claims:
+        for claim in claims:
             observed = object_store.observed(ResourceClaim, claim.key)
             if claim.metadata.uid in in_cycle and is_pending(claim.key, object_store):
                 assumed = object_store.find(ResourceClaim, claim.key)
@@ -475,14 +506,15 @@ class DynamicResources:
         else:
             results = tuple(
                 pending[claim.key] if claim.key in pending else next(left)
-                for claim in search.claims
+                for claim in claims
                 if claim.key in pending or claim.status.allocation is None
             )
         group_key = group_key_of(pod) if self._shares else ""
         group = object_store.find(SchedulingGroup, group_key) if group_key else None
         consumers = consumers_of(pod, group)
         name = group_key.partition("/")[2]
-        reserved = assume_claims(pod, search.claims, results, consumers, shared, name)
+        reserved = assume_claims(pod, claims, results, consumers, shared, name)
+        reserved = AssumedClaims((*reserved.claims, *special), reserved.group)
         if state.group_values is not None:
             taken = {one.after.metadata.uid for one in reserved.claims if one.is_allocated}
             self._shared_in_cycle(state).update(taken)
@@ -529,11 +561,12 @@ class DynamicResources:
         return check_claims(pod, reserved, snapshot.object_store)
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
-        """The claims of the pod."""
+        """Per request of the claims how many devices of the node serve it, and what refuses the
+        others; for an allocated claim, that the node cannot use it."""
         search = state.find(self.name)
         if not isinstance(search, ClaimSearch):
             return []
-        return [f"resource claims: needs {', '.join(claim.name for claim in search.claims)}"]
+        return search.details(node.node, node.allocatable)
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""
@@ -542,3 +575,15 @@ class DynamicResources:
         if not claims:
             return amounts
         return claims, amounts, pod.status.resource_claim_statuses, pod.namespace, pod.uid
+
+
+def _after_deleted_claim(
+    pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
+) -> QueueingHint:
+    """The claim for the pod's extended resources is gone, or one that had devices.
+
+    Differs: the original waits for another event here.
+    """
+    if old is None:
+        return QUEUE_SKIP
+    return queueing_hint(old.status.allocation is not None or is_special_claim_of(old, pod))

@@ -6,6 +6,7 @@ dynamic-resource-allocation, deviceclass/extendedresourcecache.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -27,6 +28,9 @@ from stowplan.objects.quantity import value
 
 IN_MEMORY_CLAIM = "<extended-resources>"
 """Name of the claim until it is created."""
+
+_SUFFIX_LETTERS, _NAME_BASE_MAX = "bcdfghjklmnpqrstvwxz2456789", 58
+"""As the API server generates names."""
 
 ClassesByResource = Mapping[str, DeviceClass]
 
@@ -63,15 +67,17 @@ def is_device_resource(name: str) -> bool:
 
 def left_over_claim(pod: Pod, claims: Iterable[ResourceClaim]) -> ResourceClaim | None:
     """The pod's claim for extended resources of an earlier attempt, if it still exists."""
-    for claim in claims:
-        if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
-            continue
-        if any(
-            owner.controller and owner.name == pod.name and owner.uid == pod.uid
-            for owner in claim.metadata.owner_references
-        ):
-            return claim
-    return None
+    return next((claim for claim in claims if is_special_claim_of(claim, pod)), None)
+
+
+def is_special_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
+    """True for a claim that was created for the extended resources of a pod."""
+    if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
+        return False
+    return any(
+        owner.controller and owner.name == pod.name and owner.uid == pod.uid
+        for owner in claim.metadata.owner_references
+    )
 
 
 def in_memory_claim(pod: Pod) -> ResourceClaim:
@@ -86,6 +92,20 @@ def in_memory_claim(pod: Pod) -> ResourceClaim:
         generate_name=f"{pod.name}-extended-resources-",
     )
     return ResourceClaim(metadata)
+
+
+def named_claim(claim: ResourceClaim, pod: Pod, seed: str) -> ResourceClaim:
+    """The claim under the name by which it is created.
+
+    Differs: the original lets the API server draw the suffix; here it follows from `seed`.
+    """
+    digest = hashlib.sha256(f"{pod.uid}/{seed}".encode()).digest()
+    suffix = "".join(_SUFFIX_LETTERS[one % len(_SUFFIX_LETTERS)] for one in digest[:5])
+    base = claim.metadata.generate_name[:_NAME_BASE_MAX]
+    metadata = msgspec.structs.replace(
+        claim.metadata, name=f"{base}{suffix}", uid="", generate_name=""
+    )
+    return msgspec.structs.replace(claim, metadata=metadata)
 
 
 class RequestMapping(msgspec.Struct, frozen=True, rename="camel"):

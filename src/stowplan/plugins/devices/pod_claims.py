@@ -58,6 +58,13 @@ def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | No
     return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
+def names_claim(pod: Pod, claim: ResourceClaim) -> bool:
+    """True where an entry of the pod is about a claim of this name, its own or not."""
+    return claim.namespace == pod.namespace and any(
+        resource_claim_name_of(pod, use) == claim.name for use in pod.spec.resource_claims
+    )
+
+
 def _is_of_group(owner: OwnerReference | None, name: str) -> bool:
     """True for an owner that is the group of this name."""
     return (

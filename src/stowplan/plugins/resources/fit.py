@@ -332,9 +332,7 @@ class NodeResourcesFit:
 
     def _is_left_to_devices(self, resource: str) -> bool:
         """True for a resource that DynamicResources provides where a node has none."""
-        if not self.handle.shared.creates_claims or not self.handle.gates.dra_extended_resource:
-            return False
-        if not is_device_resource(resource):
+        if not self.handle.gates.dra_extended_resource or not is_device_resource(resource):
             return False
         return resource in ClusterDevices.of(self.handle.shared.object_store).by_resource
 

@@ -52,7 +52,7 @@ class AppliedChange(msgspec.Struct, frozen=True):
         value = self.change.value
         now: Object | None = object_store.observed(type(value), key_of(value))
         if now is None:
-            return True
+            return not self.change.creates
         have = now.metadata.resource_version
         if have.isdecimal() and self.version.isdecimal():
             return int(have) >= int(self.version)
@@ -206,6 +206,8 @@ class PreBindRunner:
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
             self._table.transition(wait.record, PodEvent.WRITE_DONE, (wait, event))
+        else:
+            self._context.requested_write_ended(event)
 
     def written(self, _: PodRecord, answer: tuple[PreBindInProgress, WriteDone]) -> None:
         """A change of a pod in PreBind is written: write the next one, or wait for the result."""
@@ -218,6 +220,7 @@ class PreBindRunner:
         """A change was refused: write no more of them and revert the assumed objects."""
         wait = self._by_write.pop(event.effect, None)
         if wait is None:
+            self._context.requested_write_ended(event)
             return
         retries = self._context.pod_groups is not None and event.code == CONFLICT
         if retries and wait.member.calls["pre_bind_conflict"] is not None:

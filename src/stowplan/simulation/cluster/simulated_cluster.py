@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -135,13 +136,29 @@ class SimulatedCluster:
         """Delete an object of another kind."""
         self._changed(happened.ObjectDeleted(self.objects.pop((kind, key))))
 
-    def write(self, value: Object) -> tuple[int, str]:
-        """Update an object with optimistic concurrency; returns (status, new version)."""
-        stored = self.objects.get((type(value), key_of(value)))
+    def write(self, value: Object, patch: Mapping[str, Any]) -> tuple[int, str]:
+        """Update an object with optimistic concurrency, or create or delete it; returns (status,
+        new version). See `effects.Write`."""
+        if isinstance(value, Pod):
+            # Of a pod's status only what schedulers read is kept.
+            return (OK, "") if value.key in self.pods else (NOT_FOUND, "")
+        place, version = (type(value), key_of(value)), value.metadata.resource_version
+        stored = self.objects.get(place)
         if stored is None:
-            return NOT_FOUND, ""
-        if stored.metadata.resource_version != value.metadata.resource_version:
+            if value.metadata.uid or version or not patch:
+                return NOT_FOUND, ""
+            made = replace(value.metadata, uid=f"{place[0].__name__}/{place[1]}/{self.version}")
+            value = replace(value, metadata=made)
+        elif version and stored.metadata.resource_version != version:
             return CONFLICT, ""
+        elif not patch:
+            self.drop_object(*place)
+            return OK, ""
+        elif not value.metadata.uid and not version:
+            return CONFLICT, ""
+        elif not value.metadata.uid:
+            made = replace(value.metadata, uid=stored.metadata.uid)
+            value = replace(value, metadata=made)
         stored = self.put_object(value)
         self.on_written(stored)
         return OK, stored.metadata.resource_version

@@ -88,7 +88,7 @@ class SimulatedDispatcher(EffectDispatcher):
 
         def request() -> int:
             nonlocal version
-            code, version = self._simulated.write(effect.value)
+            code, version = self._simulated.write(effect.value, effect.patch)
             return code
 
         code = self._send_request(effect, request)

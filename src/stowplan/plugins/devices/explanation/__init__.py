@@ -1,0 +1,1 @@
+"""Why devices do not serve claims, for people."""
