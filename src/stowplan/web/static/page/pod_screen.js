@@ -131,7 +131,7 @@ export class PodScreen {
 
   gang({ gang }) {
     if (!gang) return null;
-    const members = element("a", { href: this.app.address.link("pending", { gang: gang.name }) }, gang.name);
+    const members = element("a", { href: this.app.address.link("pending", { gang: gang.gang }) }, gang.gang);
     return panel("Gang", facts([
       ["Name", members], ["Phase", gang.phase], ["Minimum", countText(gang.min)], ["Running", countText(gang.running)],
       ["Pending", countText(gang.pending)], ["Missing", countText(gang.missing)],
