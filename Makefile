@@ -63,7 +63,7 @@ dist: .venv/.stamp ## build wheel and sdist into dist/
 
 lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of it)
 	$(COMPILE) --group install --output-file requirements.lock pyproject.toml
-	$(COMPILE) --extra testing --group dev --group plots --constraint requirements.lock \
+	$(COMPILE) --extra testing --extra top --group dev --group plots --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
 	$(COMPILE) --group docs --constraint requirements-dev.lock \
 	  --output-file requirements-docs.lock pyproject.toml

@@ -292,7 +292,7 @@ class FakeCluster:
         ]
         rules[0] |= {"need": "8", "have": {"least": "0", "most": "6"}}
         plugins = {"NodeResourcesFit": {"raw": 71, "weight": 1, "final": 71}}
-        gang = {"name": f"ml/{self.hostile}train-7", "phase": "Pending", "min": 8, "running": 4}
+        gang = {"gang": f"ml/{self.hostile}train-7", "phase": "Pending", "min": 8, "running": 4}
         return {
             "pod": pod,
             "state": "pending",
@@ -304,7 +304,7 @@ class FakeCluster:
             "rules": rules,
             "changes": [{"kind": "pod", "text": "request 6 nvidia.com/gpu instead of 8"}],
             "scores": [{"name": name, "total": 71, "plugins": plugins}],
-            "gang": gang | {"pending": 4, "missing": 0},
+            "gang": gang | {"pending": 4, "missing": 0, "queue": f"{self.hostile}research"},
             "queue": f"{self.hostile}research",
             "attempts": [
                 {"time": time.time() * 1000, "outcome": "unschedulable", "message": detail}

@@ -23,7 +23,9 @@ def test_passes():
 """
 
 
-@pytest.mark.parametrize(("required", "found"), [("", "1 passed, 2 skipped"), ("1", "1 failed, 1 passed, 1 skipped")])
+@pytest.mark.parametrize(
+    ("required", "found"), [("", "1 passed, 2 skipped"), ("1", "1 failed, 1 passed, 1 skipped")]
+)
 def test_a_skipped_test_is_a_failure_where_required(
     tmp_path: Path, required: str, found: str
 ) -> None:
@@ -36,5 +38,7 @@ def test_a_skipped_test_is_a_failure_where_required(
     root = Path(__file__).parents[2]
     environment["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "src")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    answer = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert found in answer.stdout.splitlines()[-1], answer.stdout

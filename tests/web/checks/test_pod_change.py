@@ -1,10 +1,8 @@
-"""Check 8: the pod screen is small at any size, and the smallest change it names gets the pod bound."""
+"""Check 8: the smallest change that the pod screen names gets the pod bound."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,7 +27,7 @@ PATHS = {"Pod": PODS, "Node": "/api/v1/nodes"}
 
 
 def trees(n_nodes: int) -> Iterator[Tree]:
-    """Nodes of two cores, of which the last one has what is asked for but for a label or a taint."""
+    """Nodes of two cores, and a larger one with a taint."""
     for number in range(n_nodes):
         yield node(f"n{number}", "2")
     yield node("tainted", "16", taints=[{"key": "team", "value": "ml", "effect": "NoSchedule"}])
@@ -77,7 +75,9 @@ def do(cluster: ServedCluster, change: Tree, name: str) -> None:
 def apply(tree: Tree, operation: Tree) -> None:
     """A JSON patch operation of those that changes of pods have."""
     place: object = tree
-    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+    *parents, last = [
+        part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+    ]
     for part in parents:
         place = place[int(part)] if isinstance(place, list) else place[part]  # type: ignore[index]
     key = int(last) if isinstance(place, list) and last != "-" else last
@@ -93,12 +93,16 @@ def apply(tree: Tree, operation: Tree) -> None:
 
 
 @pytest.mark.parametrize("name", ["wants-taint", "wants-label", "too-large"])
-def test_the_smallest_change_gets_the_pod_bound(page: Browser, cluster: ServedCluster, name: str) -> None:
+def test_the_smallest_change_gets_the_pod_bound(
+    page: Browser, cluster: ServedCluster, name: str
+) -> None:
     assert cluster.until(lambda: refused(cluster, name))
     _, change = shown_change(page, cluster, name)
     do(cluster, change, name)
     bound = cluster.until(lambda: cluster.pod(name)["spec"].get("nodeName", ""))
-    page.until("return document.querySelector('h2.title small').textContent.includes(arguments[0])", bound)
+    page.until(
+        "return document.querySelector('h2.title small').textContent.includes(arguments[0])", bound
+    )
 
 
 def refused(cluster: ServedCluster, name: str) -> bool:

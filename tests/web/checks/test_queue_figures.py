@@ -15,7 +15,13 @@ from click.testing import CliRunner
 
 from stowplan.cli.main import cli
 from stowplan.examples.demo_cluster import demo_deciders
-from stowplan.examples.demo_manifests import BATCH, CONFIGURATION, GROUP_API, GROUP_NAME, initial_objects
+from stowplan.examples.demo_manifests import (
+    BATCH,
+    CONFIGURATION,
+    GROUP_API,
+    GROUP_NAME,
+    initial_objects,
+)
 from stowplan.web.serving.live_source import LiveSource
 from tests.web.browser import Browser
 from tests.web.checks.served_cluster import PODS, ServedCluster, Tree, pod, served_cluster
@@ -24,23 +30,39 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 COLUMNS = ("deserved", "allocated", "borrowed", "lent")
 TABLE = """
+const texts = (row) => [...row.cells].map((cell) => cell.textContent);
 return [...document.querySelectorAll('table')].filter((one) => one.ariaLabel === arguments[0])
-  .flatMap((one) => [...one.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)));
+  .flatMap((one) => [...one.tBodies[0].rows].map(texts));
 """
 CHART = "return document.querySelector('.line-chart svg')?.getAttribute('aria-label')"
+CLICKED = """
+return [...document.querySelectorAll(arguments[0])].find(
+  (one) => one.textContent.includes(arguments[1]));
+"""
+READ = """
+const text = document.querySelector('main').innerText;
+return arguments[0].every((one) => text.includes(one));
+"""
 CLICKS_MAX = 3
 HOUR_POINTS = 360
 
 
 def group(name: str, queue: str, size: int) -> Tree:
     return {
-        "apiVersion": GROUP_API, "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"},
+        "apiVersion": GROUP_API,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"minMember": size, "queue": queue},
-    }  # fmt: skip
+    }
 
 
 def queue(name: str, weight: int) -> Tree:
-    return {"apiVersion": GROUP_API, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": weight}}
+    return {
+        "apiVersion": GROUP_API,
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": weight},
+    }
 
 
 def member(gang: str, number: int, cpu: str) -> Tree:
@@ -148,16 +170,13 @@ class Walk:
         self.page, self.n_clicks = page, 0
 
     def click(self, selector: str, text: str) -> None:
-        script = "return [...document.querySelectorAll(arguments[0])].find((one) => one.textContent.includes(arguments[1]))"
-        self.page.until(script, selector, text)
-        # Where a person clicks: in the middle of what is seen.
-        self.page.run(script, selector, text).click()
+        # A person clicks in the middle of what is seen.
+        self.page.until(CLICKED, selector, text).click()
         self.n_clicks += 1
         assert self.n_clicks <= CLICKS_MAX
 
     def reads(self, *texts: str) -> None:
-        script = "const text = document.querySelector('main').innerText; return arguments[0].every((one) => text.includes(one))"
-        self.page.until(script, texts)
+        self.page.until(READ, texts)
 
 
 def test_on_call_finds_why_train_7_waits(page: Browser, cluster: ServedCluster) -> None:

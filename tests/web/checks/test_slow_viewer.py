@@ -1,4 +1,4 @@
-"""Check 6: a viewer at 20 kB/s costs the server nothing, and has in the end what a fresh one has."""
+"""Check 6: a viewer at 20 kB/s costs the server nothing, and ends with what a fresh one has."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 RATE = 20_000
 N_NODES = 5_000
 STATE = """
-return JSON.stringify([...document.querySelectorAll('.overview .meter')].map((one) => one.title).concat(
-  [...document.querySelectorAll('.rows tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent).join())));
+const all = (selector, text) => [...document.querySelectorAll(selector)].map(text);
+const row = (one) => [...one.cells].map((cell) => cell.textContent).join();
+const sums = all('.overview .meter', (one) => one.title);
+return JSON.stringify(sums.concat(all('.rows tbody tr', row)));
 """
 """The visible rows, and the sums over all nodes."""
 ROWS = "return document.querySelectorAll('.rows tbody tr').length > 5"
@@ -53,7 +55,9 @@ class ChangingState(msgspec.Struct, frozen=True):
 
 class StatusState(msgspec.Struct, frozen=True):
     def snapshot(self) -> FrameBody:
-        return FrameBody({"healthy": True, "nodes": N_NODES, "pending": {}, "why": [], "changed": []})
+        return FrameBody(
+            {"healthy": True, "nodes": N_NODES, "pending": {}, "why": [], "changed": []}
+        )
 
     def update_since(self, before: StatusState) -> FrameBody | None:
         return self.snapshot()
@@ -71,7 +75,10 @@ class ChangingSource:
     async def look(self, last: Mapping[Topic, TopicState | None]) -> dict[Topic, TopicState]:
         self.number += not self.is_still
         self.waiting = max([self.waiting, *(one.n_waiting for one in self.viewers)])
-        states: dict[Topic, Any] = {Topic.NODES: ChangingState(self.number), Topic.STATUS: StatusState()}
+        states: dict[Topic, Any] = {
+            Topic.NODES: ChangingState(self.number),
+            Topic.STATUS: StatusState(),
+        }
         return {one: states[one] for one in last if one in states and states[one] != last[one]}
 
     @property

@@ -43,8 +43,8 @@ MESSAGE_MAX = 4096
 """Largest message of a viewer, in bytes."""
 COMPRESSED_MIN = 2000
 SEND_BUFFER = 1 << 17
-"""Bytes that the system keeps for one viewer; by itself it would keep megabytes for a slow one, which
-would see them minutes later."""
+"""Bytes that the system keeps for one viewer. By itself it would keep megabytes for a slow one,
+which would see them minutes later."""
 REVIEW_S = 30.0
 """How often the token of an open connection is reviewed again."""
 STARTING = "the scheduler has not started yet"
