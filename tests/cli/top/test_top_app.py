@@ -183,10 +183,7 @@ def test_a_small_map_says_how_many_nodes_are_left_out() -> None:
         state = terminal.app.client.state
         text = str(node_map(state, "cpu", 20, 1))
         shown = sum(one in "·▁▂▃▄▅▆▇█x!" for one in text.splitlines()[0][13:])
-        assert (
-            f"and {40 - text.count('more') * 0 - shown:,} more nodes" in text
-            or "more nodes" in text
-        )
+        assert f"and {40 - shown} more nodes" in text
         rows = list(TABLES["nodes"].rows(state, "cpu"))
         assert matching(rows, "READY eu-1a")
         assert matching(rows, "nowhere") == []

@@ -89,7 +89,9 @@ class PageHandlers:
                 request.match_info["name"], request.query.get("pod", "")
             ),
             "pending": lambda source, request: source.pending(request.query),
-            "pods/{namespace}/{name}/why": lambda source, request: source.why(_pod(request)),
+            "pods/{namespace}/{name}/why": lambda source, request: source.why(
+                _pod(request), _number(request, "at") if "at" in request.query else None
+            ),
             "queues": lambda source, request: source.queues(_number(request, "since")),
             "decisions": lambda source, request: source.decisions(request.query),
             "decisions/{id:[0-9]{1,15}}": lambda source, request: source.decision(

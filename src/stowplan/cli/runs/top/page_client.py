@@ -23,6 +23,14 @@ class PageUnreachable(RuntimeError):
     """The page does not answer, or not as a page does; the text is for the user."""
 
 
+class PageRefusal(PageUnreachable):
+    """The page answers with an error. status: of HTTP."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 class PageClient:
     """Follows a page. state: what it has sent. problem: why nothing is received, "" while all is
     well. n_connected: times that it has connected."""
@@ -43,7 +51,7 @@ class PageClient:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def get(self, path: str, **query: str) -> Tree:
-        """An answer of the API. Raises PageUnreachable."""
+        """An answer of the API. Raises PageUnreachable, and PageRefusal of it."""
         try:
             async with self._opened().get(
                 f"{self.url}{API}/{path}", params=query, ssl=self._context
@@ -56,7 +64,7 @@ class PageClient:
         except msgspec.MsgspecError:
             raise PageUnreachable(f"{self.url}: unexpected response; is it a page?") from None
         if answer.status != 200:
-            raise PageUnreachable(str(tree.get("error", answer.status)))
+            raise PageRefusal(str(tree.get("error", answer.status)), answer.status)
         return tree
 
     async def subscribe(self, *topics: str) -> None:

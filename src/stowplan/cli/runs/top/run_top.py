@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from stowplan.cli.errors import CommandFailed, reported
-from stowplan.cli.runs.top.page_client import PageClient, PageUnreachable
+from stowplan.cli.runs.top.page_client import PageClient, PageRefusal, PageUnreachable
 from stowplan.driver.client.credentials import CredentialError
 
 MISSING = "stowplan top needs Textual: pip install 'stowplan[top]'"
@@ -47,5 +47,9 @@ async def _tried(url: str, token: str, ca_file: str) -> None:
     client = PageClient(url, token, ca_file)
     try:
         await client.get("cluster")
+    except PageRefusal as refusal:
+        # The scheduler is starting.
+        if refusal.status != 503:
+            raise
     finally:
         await client.close()

@@ -49,7 +49,7 @@ class TopApp(App[None]):
     n_drawn: how often it was drawn."""
 
     CSS = """
-    #status { height: 1; padding: 0 1; }
+    #status { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
     #title { height: 1; padding: 0 1; background: $panel; }
     #map { height: auto; max-height: 9; padding: 0 1; }
     #table { height: 1fr; }

@@ -211,8 +211,6 @@ def status_text(state: PageState, problem: str, url: str) -> Text:
     is_good = status.get("healthy", True)
     found = Text()
     found.append("healthy" if is_good else "not ready", style="green" if is_good else "bold red")
-    if status.get("holder"):
-        found.append(f"  leader {status['holder']}")
     found.append(f"  {status.get('boundPerSecond') or 0:.1f} bound/s  {pending:,} pending")
     if status.get("gpusWaiting"):
         found.append(f", {status['gpusWaiting']:g} GPUs")
@@ -221,6 +219,8 @@ def status_text(state: PageState, problem: str, url: str) -> Text:
     if longest:
         waited = age_text((state.time - longest["since"]) / 1000)
         found.append(f"  longest wait {waited}: {longest['pod']}")
+    if status.get("holder"):
+        found.append(f"  leader {status['holder']}", style="dim")
     return found
 
 
