@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def moments(run: RecordedRun, count: int) -> list[float]:
     """Times between two changes, so that no order within one matters."""
     times = sorted({t for one in run.run.pods for t in (one.created, one.bound, one.ended)})
     known = [t for t in times if t <= run.run.end]
-    middles = [(one + other) / 2 for one, other in zip(known, known[1:], strict=False)]
+    middles = [(one + other) / 2 for one, other in pairwise(known)]
     chosen = np.random.default_rng(2).choice(len(middles), count, replace=False)
     return sorted(middles[place] for place in chosen)
 

@@ -56,9 +56,9 @@ def command(
     FILE.1, FILE.2 and so on are read with FILE. With --verify the exit code is 1 if a decision is
     not the recorded one. With --config the pods, nodes and objects of the recording come and go as
     recorded, once with its configuration and once with the other one; the exit code is 1 if a pod
-    is placed elsewhere or not at all. With --web a page shows any moment of it, until Ctrl-C. Plugin
-    files of the recording are read where they were, unless --plugin names them; with --config,
-    --plugin names those of the other configuration.
+    is placed elsewhere or not at all. With --web a page shows any moment of it. Plugin files of the
+    recording are read where they were, unless --plugin names them; with --config, --plugin names
+    those of the other configuration.
     """
     if verify and (until or config_files):
         raise click.UsageError("--verify cannot be used with --until or --config")

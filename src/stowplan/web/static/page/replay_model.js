@@ -62,6 +62,20 @@ export class ReplayModel extends ClusterModel {
     return Math.min(this.data.end, this.data.start + found * this.unit);
   }
 
+  // How many pods wait, at this many times from start to end: where a run is congested.
+  waitingOver(steps = 240) {
+    const { created, bound, ended } = this.intervals;
+    const whole = (this.data.end - this.data.start) / this.unit || 1;
+    const counts = new Float64Array(steps + 2);
+    const place = (at) => Math.min(steps + 1, Math.max(0, Math.ceil((at / whole) * steps)));
+    for (let pod = 0; pod < created.length; pod += 1) {
+      counts[place(created[pod])] += 1;
+      counts[place(Math.min(bound[pod], ended[pod]))] -= 1;
+    }
+    for (let k = 1; k <= steps; k += 1) counts[k] += counts[k - 1];
+    return counts.slice(0, steps + 1);
+  }
+
   // time: ms, between `bounds`.
   seek(time) {
     const at = (time - this.data.start) / this.unit;
