@@ -285,6 +285,7 @@ class LiveSource:
                 "preemptions": True,
                 "experiments": True,
                 "replay": False,
+                "whyAt": False,
             },
         }
 
