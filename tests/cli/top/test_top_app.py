@@ -130,14 +130,14 @@ def test_changes_come_pause_keeps_them_and_a_gap_is_repaired() -> None:
 
         await terminal.until(is_true)
         await terminal.pilot.press("space")
-        n_drawn = app.n_drawn
+        n_updates = app.n_updates
         terminal.server.is_paused = False
         ticks = cluster.ticks
         await terminal.until(lambda: cluster.ticks > ticks + 8)
-        assert app.n_drawn == n_drawn
+        assert app.n_updates == n_updates
         assert "paused" in terminal.text("#title")
         await terminal.pilot.press("space")
-        await terminal.until(lambda: app.n_drawn > n_drawn)
+        await terminal.until(lambda: app.n_updates > n_updates)
 
     run(steps)
 
@@ -161,7 +161,7 @@ def test_names_are_no_markup() -> None:
     run(steps, hostile=HOSTILE)
 
 
-def test_a_server_that_goes_is_said() -> None:
+def test_a_lost_connection_is_made_again() -> None:
     server = FakePageServer(FakeCluster(5, 5), hz=10)
 
     async def steps() -> None:
@@ -178,12 +178,12 @@ def test_a_server_that_goes_is_said() -> None:
     asyncio.run(asyncio.wait_for(steps(), 60))
 
 
-def test_a_small_map_says_how_many_nodes_are_left_out() -> None:
+def test_a_small_map_counts_what_is_left_out() -> None:
     async def steps(terminal: Terminal) -> None:
         state = terminal.app.client.state
         text = str(node_map(state, "cpu", 20, 1))
-        shown = sum(one in "·▁▂▃▄▅▆▇█x!" for one in text.splitlines()[0][13:])
-        assert f"and {40 - shown} more nodes" in text
+        listed = sum(one in "·▁▂▃▄▅▆▇█x!" for one in text.splitlines()[0][13:])
+        assert f"and {40 - listed} more nodes" in text
         rows = list(TABLES["nodes"].rows(state, "cpu"))
         assert matching(rows, "READY eu-1a")
         assert matching(rows, "nowhere") == []

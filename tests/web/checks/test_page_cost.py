@@ -205,7 +205,7 @@ def measured(
         page.command("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
 
 
-def test_every_change_of_5000_nodes_is_drawn_once(page: Browser) -> None:
+def test_every_change_of_5000_nodes_is_painted_once(page: Browser) -> None:
     with measured(page, 5_000, 2_000) as server:
         page.until("return window.measured.ticks > 12")
         server.is_paused = True

@@ -81,14 +81,14 @@ def test_from_the_page_to_a_picture_of_the_congestion(page: Browser, tmp_path: P
         assert n_clicks <= CLICKS_MAX
         # A link to this moment shows the same.
         address = page.run("return location.href")
-        shown = """
+        texts_script = """
         const all = (selector) => [...document.querySelectorAll(selector)];
         const texts = (selector) => all(selector).map((one) => one.textContent);
         return [texts('#time output')[0], texts('.badge')[1]];
         """
-        before = page.run(shown)
+        before = page.run(texts_script)
         page.visit(address)
-        same = f"return JSON.stringify((() => {{{shown}}})()) === arguments[0]"
+        same = f"return JSON.stringify((() => {{{texts_script}}})()) === arguments[0]"
         page.until(same, json.dumps(before, separators=(",", ":")))
     finally:
         server.stop()

@@ -120,7 +120,7 @@ def wait_for(page: Browser, holds: Any) -> None:
     raise AssertionError("the condition did not become true")
 
 
-def shown(page: Browser, source: ChangingSource) -> str:
+def state_of(page: Browser, source: ChangingSource) -> str:
     """The page's state, once it has the sum over all nodes of the last change."""
     milli = int(ChangingState(source.number).requested().sum())
     title = "return document.querySelector('.overview .meter')?.title.startsWith(arguments[0])"
@@ -135,14 +135,14 @@ def test_a_slow_viewer_is_dropped_from_and_then_has_all(page: Browser) -> None:
         assert source.waiting <= WAITING_MAX
         source.is_still = True
         link.rate = None
-        after = shown(page, source)
+        after = state_of(page, source)
         page.visit(f"{url}/#/nodes")
         page.until(ROWS)
-        assert shown(page, source) == after
+        assert state_of(page, source) == after
         assert page.logged() == []
         # Planted: a page that has missed a change.
         source.number += 1
-        assert shown(page, source) != after
+        assert state_of(page, source) != after
 
 
 def test_without_the_limit_frames_pile_up(page: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from collections.abc import Coroutine
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -46,7 +47,7 @@ q            quit
 
 class TopApp(App[None]):
     """One screen at a time. screen_name: which. filter_text, sort_column, is_down: of its table.
-    n_drawn: how often it was drawn."""
+    n_updates: how often the tables were updated."""
 
     CSS = """
     #status { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -82,12 +83,12 @@ class TopApp(App[None]):
         self.is_down = False
         self.resource = ""
         self.is_paused = False
-        self.n_drawn = 0
+        self.n_updates = 0
         self._entered = ""
         self._is_due = True
         self._columns_of = ""
         self._rows: list[TopRow] = []
-        self._shown: list[TopRow] = []
+        self._listed: list[TopRow] = []
         self._paged: list[TopRow] | None = None
         self._background: set[asyncio.Task[None]] = set()
 
@@ -118,8 +119,8 @@ class TopApp(App[None]):
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.client.close()
 
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
@@ -159,7 +160,7 @@ class TopApp(App[None]):
     def draw(self) -> None:
         """Draw all of the current state."""
         state, name = self.client.state, self.screen_name
-        self.n_drawn += 1
+        self.n_updates += 1
         if self.resource not in state.resources and state.resources:
             self.resource = "cpu" if "cpu" in state.resources else state.resources[0]
         resource = self.resource or "cpu"
@@ -201,15 +202,15 @@ class TopApp(App[None]):
     def _draw_table(self) -> None:
         table = self.query_one("#table", DataTable)
         columns = TABLES[self.screen_name].columns
-        shown, before = self._rows[:ROWS_MAX], self._shown
+        listed, before = self._rows[:ROWS_MAX], self._listed
         kept = self.selected
         if self._columns_of != self.screen_name:
             table.clear(columns=True)
             table.add_columns(*(title for title, _ in columns))
             self._columns_of = self.screen_name
             before = []
-        if [one.key for one in shown] == [one.key for one in before]:
-            for place, (row, old) in enumerate(zip(shown, before, strict=True)):
+        if [one.key for one in listed] == [one.key for one in before]:
+            for place, (row, old) in enumerate(zip(listed, before, strict=True)):
                 for column, text in enumerate(row.cells):
                     if text != old.cells[column]:
                         table.update_cell_at(
@@ -217,18 +218,18 @@ class TopApp(App[None]):
                         )
         else:
             table.clear()
-            for row in shown:
+            for row in listed:
                 table.add_row(*map(_cell, row.cells, columns))
-            place = next((k for k, row in enumerate(shown) if row.key == kept), 0)
+            place = next((k for k, row in enumerate(listed) if row.key == kept), 0)
             table.cursor_coordinate = Coordinate(place, 0)
-        self._shown = shown
+        self._listed = listed
 
     @property
     def selected(self) -> str:
         """What the cursor is on, "" for nothing."""
         row = self.query_one("#table", DataTable).cursor_row
-        is_there = self._columns_of == self.screen_name and 0 <= row < len(self._shown)
-        return self._shown[row].key if is_there else ""
+        is_there = self._columns_of == self.screen_name and 0 <= row < len(self._listed)
+        return self._listed[row].key if is_there else ""
 
     # Keys.
 
@@ -296,7 +297,7 @@ class TopApp(App[None]):
         self._is_due = True
         self._draw_title(self.resource or "cpu")
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """Close the line, the detail, or remove the filter."""
         if self._entered:
             self._leave_entry()

@@ -167,24 +167,24 @@ def node_map(state: PageState, resource: str, width: int, height: int) -> Text:
     out."""
     shares, flags = state.share(resource), state.nodes.get("flags", np.zeros(len(state.names)))
     zones, zone = state.groups.get(ZONE, [""]), state.nodes.get(f"group:{ZONE}")
-    found, lines, n_shown = Text(), 0, 0
+    found, lines, n_listed = Text(), 0, 0
     for number, title in sorted(enumerate(zones), key=lambda one: one[1]):
         rows = np.arange(len(shares)) if zone is None else np.flatnonzero(zone == number)
         if not len(rows):
             continue
         label = f"{title or 'nodes'} ({len(rows)}) "[: width // 2]
         room = max(0, height - lines) * width - len(label)
-        shown = rows[: max(0, room)]
-        if not len(shown):
+        listed = rows[: max(0, room)]
+        if not len(listed):
             break
         found.append(label, style="dim")
-        for row in shown:
+        for row in listed:
             found.append(*_cell(float(shares[row]), int(flags[row])))
         found.append("\n")
-        n_shown += len(shown)
-        lines += -(-(len(label) + len(shown)) // width)
-    if n_shown < len(state.names):
-        found.append(f"and {len(state.names) - n_shown:,} more nodes", style="dim")
+        n_listed += len(listed)
+        lines += -(-(len(label) + len(listed)) // width)
+    if n_listed < len(state.names):
+        found.append(f"and {len(state.names) - n_listed:,} more nodes", style="dim")
     return found
 
 
