@@ -27,7 +27,7 @@ class FakeCluster:
     def __init__(self, n_nodes: int, n_pending: int, hostile: str = "", seed: int = 1) -> None:
         self.rng = rng = np.random.default_rng(seed)
         # NumPy takes a hundred times as long for one value.
-        self.dice = random.Random(seed)
+        self.quick_rng = random.Random(seed)
         self.hostile = hostile
         self.names = [f"{hostile}node-{k:05d}" for k in range(n_nodes)]
         self.zones = ["", *(f"{hostile}eu-1{letter}" for letter in "abc")]
@@ -64,17 +64,17 @@ class FakeCluster:
         }
 
     def _pod(self, k: int) -> list[Any]:
-        dice, now = self.dice, time.time() * 1000
+        quick, now = self.quick_rng, time.time() * 1000
         gang = f"ml/{self.hostile}train-{k % 40}" if k % 3 == 0 else ""
-        place = dice.choice(["unschedulable", "unschedulable", "backoff", "active"])
-        (reason,) = dice.choices(range(len(REASONS)), [0.55, 0.25, 0.15, 0.05])
-        gpus = dice.choice([0, 1, 2, 8]) if reason == 0 else 0
+        place = quick.choice(["unschedulable", "unschedulable", "backoff", "active"])
+        (reason,) = quick.choices(range(len(REASONS)), [0.55, 0.25, 0.15, 0.05])
+        gpus = quick.choice([0, 1, 2, 8]) if reason == 0 else 0
         name = f"ml/{self.hostile}train-{k % 40}-{k}" if gang else f"batch/{self.hostile}job-{k}"
         queue = f"{self.hostile}research" if gang else "batch"
         position = k if place == "active" else None
-        times = [now - dice.gammavariate(2, 900_000), now + dice.randrange(60_000)]
-        tries = dice.randrange(1, 9)
-        head = [k, name, place, position, dice.choice([0, 100, 1000]), tries, *times]
+        times = [now - quick.gammavariate(2, 900_000), now + quick.randrange(60_000)]
+        tries = quick.randrange(1, 9)
+        head = [k, name, place, position, quick.choice([0, 100, 1000]), tries, *times]
         return [*head, reason, gang, queue, gpus, "stowplan", ""]
 
     def _decision(self, k: int) -> Tree:
@@ -110,7 +110,7 @@ class FakeCluster:
         self.share[rows] = np.clip(self.share[rows] + drift, 0.02, 1.0)
         for row in rows[:20]:
             for card in range(self.first[row], self.first[row + 1]):
-                self.card_used[card] = self.dice.choice([0, 500, 1000, 1000])
+                self.card_used[card] = self.quick_rng.choice([0, 500, 1000, 1000])
         count = min(40, len(self.pending) // 10)
         removed = [pod[0] for pod in self.pending[:count]]
         added = [self._pod(self.next_id + k) for k in range(count)]
