@@ -23,7 +23,7 @@ pytestmark = [
 @pytest.mark.parametrize(
     "screens",
     [
-        ["nodes", "pod?pod=ml/train-7-7"],
+        ["nodes"],
         # Firefox takes its time: the others in `make soak`.
         pytest.param(list(SCREENS), marks=pytest.mark.soak),
     ],
