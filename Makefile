@@ -49,8 +49,8 @@ bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS=
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py
 
-demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
-	$(BIN)/stowplan demo
+demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption, a node that dies; then demo.html
+	$(BIN)/stowplan demo --report demo.html
 
 docs: .venv/.docs  ## build the documentation into site/; nothing is fetched (read it: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
@@ -63,13 +63,13 @@ dist: .venv/.stamp ## build wheel and sdist into dist/
 
 lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of it)
 	$(COMPILE) --group install --output-file requirements.lock pyproject.toml
-	$(COMPILE) --extra testing --group dev --group plots --constraint requirements.lock \
+	$(COMPILE) --extra testing --extra top --group dev --group plots --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
 	$(COMPILE) --group docs --constraint requirements-dev.lock \
 	  --output-file requirements-docs.lock pyproject.toml
 
 clean:             ## remove the environment, caches and builds
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
+	rm -rf demo.html .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What is checked by reading and what is compiled have a processor each.

@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 OVERFLOW = "return document.documentElement.scrollWidth - window.innerWidth"
 EMPTY_CHARTS = """
 return [...document.querySelectorAll("[data-chart]")].filter((place) => {
-  const drawn = place.querySelector("svg, canvas");
-  return !drawn || drawn.getBoundingClientRect().height < 40;
+  const drawn = [...place.querySelectorAll("svg, canvas")];
+  return !drawn.some((one) => one.getBoundingClientRect().height >= 40);
 }).length;
 """
 CUT_TEXTS = """

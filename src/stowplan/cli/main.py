@@ -18,6 +18,10 @@ from stowplan.driver.gc_settings import freeze_at_exit
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
     "status": ("stowplan.cli.commands.status", "Show the status of a running scheduler."),
+    "top": (
+        "stowplan.cli.commands.terminal.top_command",
+        "Watch a running scheduler in the terminal.",
+    ),
     "diagnose": (
         "stowplan.cli.commands.recordings.diagnose_command",
         "Find repeated preemption, starving queues and long pending pods.",

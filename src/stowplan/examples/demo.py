@@ -23,7 +23,7 @@ from stowplan.examples.demo_cluster import (
     running_demo_cluster,
 )
 from stowplan.examples.demo_manifests import BATCH
-from stowplan.examples.demo_state import quantile
+from stowplan.examples.demo_state import ObservedCluster, quantile
 from stowplan.examples.demo_steps import DEMO_STEPS, DemoStep
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
@@ -42,7 +42,8 @@ class SchedulingLatency(msgspec.Struct, frozen=True):
 class DemoResult(msgspec.Struct, frozen=True):
     """Result of the demo. snapshot: the cluster when both queues wanted more than it has.
 
-    warnings: those logged meanwhile.
+    warnings: those logged meanwhile. view: all that was there, deleted pods included; its times
+    begin at began, ns of a monotonic clock.
     """
 
     checks: list[DemoCheck]
@@ -51,6 +52,8 @@ class DemoResult(msgspec.Struct, frozen=True):
     snapshot: ClusterListing
     took_s: float
     warnings: list[str]
+    view: ObservedCluster = msgspec.field(default_factory=ObservedCluster)
+    began: int = 0
 
     @property
     def is_as_expected(self) -> bool:
@@ -112,7 +115,8 @@ async def _run_demo(
             ]
             took_s = (monotonic_ns() - begun) / 1e9
             lines = complained.lines
-            result = DemoResult(made.checks, made.placements, waits, made.snapshot, took_s, lines)
+            results = made.checks, made.placements, waits, made.snapshot
+            result = DemoResult(*results, took_s, lines, made.view, begun)
             if keeping is not None:
                 keeping.on_result(result)
                 await _until_stopped()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.web.charts import ReplayArray, ReplayMap
+from stowplan.web.model.page_frames import FrameBody
 from stowplan.web.report_data import RunResults
 
 NEVER = 4_294_967_295
@@ -51,6 +52,15 @@ def replay_maps(run: RunResults) -> list[ReplayMap]:
         "A pod counts from its binding to its end." if is_timed else "Pods in the order of tries."
     )
     return [ReplayMap("Nodes at a time", data, arrays, pods.tolist(), note)]
+
+
+def map_of_frame(body: FrameBody, title: str, note: str) -> ReplayMap:
+    """The map of a frame of `GET replay`."""
+    columns = {name: values.astype(np.float64) for name, values in body.arrays.items()}
+    arrays = [ReplayArray(name, *packed(values)) for name, values in columns.items()]
+    rows = body.arrays["node"].astype(np.int64)
+    pods = np.bincount(rows[rows >= 0], minlength=len(body.tree["names"]))
+    return ReplayMap(title, body.tree, arrays, pods.tolist(), note)
 
 
 def interval_columns(run: RunResults) -> dict[str, NDArray[np.float64]]:

@@ -27,9 +27,9 @@ NEXT_STEPS = (
 )
 
 
-def run_demo_command(*, fast: bool, keep: bool = False) -> int:
+def run_demo_command(*, fast: bool, keep: bool = False, report: str | None = None) -> int:
     """Run the demonstration and print its results; the exit code. keep: serve the page, and go on
-    until a signal."""
+    until a signal. report: the file of `--report`. Raises InputError."""
     console = stdout_console()
     console.print(
         "Six nodes of 8 cores in three zones, and one scheduler that decides in two ways:\n"
@@ -37,13 +37,26 @@ def run_demo_command(*, fast: bool, keep: bool = False) -> int:
     )
     display = LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
     if keep:
-        return _run_and_keep(display, fast=fast)
+        return _run_and_keep(display, fast=fast, report=report)
     with reported(DemoError, by=CommandFailed), display:
         outcome = run_demo(display, fast=fast)
-    return _print_outcome(outcome)
+    code = _print_outcome(outcome)
+    _write_report(outcome, report)
+    return code
 
 
-def _run_and_keep(display: LiveDisplay | PlainDisplay, *, fast: bool) -> int:
+def _write_report(outcome: DemoResult, report: str | None) -> None:
+    if report is None:
+        return
+    # Imported here: as below.
+    from stowplan.examples.demo_report import demo_report
+    from stowplan.web.page import write_page
+
+    write_page(demo_report(outcome), report)
+    click.echo(f"Written: {report}")
+
+
+def _run_and_keep(display: LiveDisplay | PlainDisplay, *, fast: bool, report: str | None) -> int:
     # Imported here: the page's modules are of this option only.
     from stowplan.cli.runs.pages.serve_page import print_address, serving_page
 
@@ -59,6 +72,7 @@ def _run_and_keep(display: LiveDisplay | PlainDisplay, *, fast: bool) -> int:
             # Nothing is printed above a display that is still drawn.
             displayed.close()
             _print_outcome(outcome)
+            _write_report(outcome, report)
             print_address(page)
             click.echo("Stop with Ctrl-C.")
 

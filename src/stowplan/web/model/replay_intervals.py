@@ -5,7 +5,7 @@ The browser adds up the state of any time; 12 bytes a pod say what frames would 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -79,8 +79,8 @@ def run_intervals(
     return RunIntervals(nodes, found, objects, axis, max(times, default=0.0))
 
 
-def replay_body(run: RunIntervals) -> FrameBody:
-    """The frame of `GET replay`."""
+def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> FrameBody:
+    """The frame of `GET replay`. more: further arrays."""
     rows = {node.name: row for row, node in enumerate(run.nodes)}
     queues = {one.key: one.spec.queue for one in run.objects if isinstance(one, PodGroup)}
     templates: dict[str, int] = {}
@@ -118,4 +118,4 @@ def replay_body(run: RunIntervals) -> FrameBody:
         "pods": [one.pod.key for one in run.pods],
         "templates": trees,
     }
-    return FrameBody(head, arrays)
+    return FrameBody(head, arrays | dict(more or {}))

@@ -285,6 +285,7 @@ class LiveSource:
                 "preemptions": True,
                 "experiments": True,
                 "replay": False,
+                "whyAt": False,
             },
         }
 
@@ -325,7 +326,7 @@ class LiveSource:
         except ValueError as problem:
             raise BadRequest(str(problem)) from None
 
-    async def why(self, pod: str) -> Tree:
+    async def why(self, pod: str, at: float | None = None) -> Tree:
         """See `PageSource`."""
         objects = self._objects()
         tree = await self.questions.why(pod, objects)

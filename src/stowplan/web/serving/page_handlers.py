@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket as sockets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ BAD_MESSAGE, NOT_ALLOWED = 4400, 4401
 MESSAGE_MAX = 4096
 """Largest message of a viewer, in bytes."""
 COMPRESSED_MIN = 2000
+SEND_BUFFER = 1 << 17
+"""Bytes that the system keeps for one viewer. By itself it would keep megabytes for a slow one,
+which would see them minutes later."""
 REVIEW_S = 30.0
 """How often the token of an open connection is reviewed again."""
 STARTING = "the scheduler has not started yet"
@@ -74,7 +78,7 @@ class PageHandlers:
         self._access = access
         self._static = static
         self._experiments = experiments
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._sockets: dict[web.WebSocketResponse, asyncio.Transport | None] = {}
 
     def routes(self) -> list[web.RouteDef]:
         """All paths."""
@@ -85,7 +89,9 @@ class PageHandlers:
                 request.match_info["name"], request.query.get("pod", "")
             ),
             "pending": lambda source, request: source.pending(request.query),
-            "pods/{namespace}/{name}/why": lambda source, request: source.why(_pod(request)),
+            "pods/{namespace}/{name}/why": lambda source, request: source.why(
+                _pod(request), _number(request, "at") if "at" in request.query else None
+            ),
             "queues": lambda source, request: source.queues(_number(request, "since")),
             "decisions": lambda source, request: source.decisions(request.query),
             "decisions/{id:[0-9]{1,15}}": lambda source, request: source.decision(
@@ -112,6 +118,10 @@ class PageHandlers:
         closing = [socket.close(code=1001, message=b"stopping") for socket in self._sockets]
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), 2.0)
+        for transport in list(self._sockets.values()):
+            # A slow viewer would have to receive first what is on its way.
+            if transport is not None:
+                transport.abort()
 
     @property
     def _source(self) -> PageSource:
@@ -211,13 +221,14 @@ class PageHandlers:
     async def _live(self, request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False, timeout=2.0)
         await socket.prepare(request)
+        _limit_send_buffer(request)
         names = [name for name in request.query.get("topics", "").split(",") if name]
         topics = topics_of(names)
         if topics is None:
             await socket.close(code=BAD_MESSAGE, message=_unknown(names))
             return socket
         viewer = Viewer(topics)
-        self._sockets.add(socket)
+        self._sockets[socket] = request.transport
         self._viewers.add(viewer)
         sending = asyncio.create_task(_send(socket, viewer))
         reviewing = asyncio.create_task(self._review(socket, token_of(request)))
@@ -225,7 +236,7 @@ class PageHandlers:
             await _receive(socket, viewer)
         finally:
             self._viewers.remove(viewer)
-            self._sockets.discard(socket)
+            self._sockets.pop(socket, None)
             for task in (sending, reviewing):
                 task.cancel()
             await asyncio.gather(sending, reviewing, return_exceptions=True)
@@ -237,6 +248,14 @@ class PageHandlers:
             await asyncio.sleep(REVIEW_S)
             if await self._access.review(token, f"{API}/live"):
                 await socket.close(code=NOT_ALLOWED, message=b"the token is no longer allowed")
+
+
+def _limit_send_buffer(request: web.Request) -> None:
+    """Let a slow viewer be seen early."""
+    transport = request.transport
+    found = None if transport is None else transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, SEND_BUFFER)
 
 
 async def _send(socket: web.WebSocketResponse, viewer: Viewer) -> None:

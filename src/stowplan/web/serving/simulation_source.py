@@ -1,10 +1,11 @@
-"""SimulationSource: the page of a finished simulation, as it was at its end, with its replay."""
+"""The page of what is finished, as it was at its end, with its replay: a simulation."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from stowplan._version import __version__
@@ -40,6 +41,7 @@ from stowplan.web.model.pending_rows import (
     page_of,
     whole,
 )
+from stowplan.web.model.preemption_loops import preemption_trees
 from stowplan.web.model.replay_intervals import (
     TIME,
     PodInterval,
@@ -55,30 +57,32 @@ from stowplan.web.serving.topic_states import DecisionsState, NodesState, WholeS
 MS = 1000.0
 
 
-class SimulationSource:
-    """See `PageSource`. result: with its objects."""
+class FinishedRun(msgspec.Struct, frozen=True):
+    """What has been run, and where it ended. waiting: pods without a node then."""
 
-    def __init__(self, result: Simulation, deciders: Deciders, epoch: int) -> None:
+    run: RunIntervals
+    ring: DecisionRing
+    at_end: ObjectsAtOnce
+    waiting: list[QueuedCopy]
+
+
+class FinishedSource:
+    """See `PageSource`. has_evictions: whether preemptions are known."""
+
+    has_evictions = False
+
+    def __init__(self, finished: FinishedRun, deciders: Deciders, epoch: int) -> None:
         self.epoch = epoch
-        objects = result.objects
-        if objects is None:
-            raise ValueError("simulation: objects: Required value: it was read from files")
-        self.run = run_intervals(
-            objects.nodes, objects.bound, objects.pods, result.placements, objects.objects
-        )
-        self.ring = DecisionRing()
-        self.ring.extend(_decisions(self.run))
+        self.run, self.ring = finished.run, finished.ring
         self._questions = ClusterQuestions(deciders)
         self._table = FollowedTable()
-        pods = [_at_end(one, self.run.end) for one in self.run.pods]
-        self._at_end = ObjectsAtOnce(list(objects.nodes), pods, list(objects.objects))
-        table = self._table.follow(self._at_end.nodes, pods)
+        self._at_end = finished.at_end
+        table = self._table.follow(self._at_end.nodes, self._at_end.pods)
         shares_cards = has_gpu_share(deciders.configuration)
         columns = copy_columns(table, None, shares_cards=shares_cards)
         assert columns is not None, "there is no copy yet"
         self._view: NodeView = view_of(columns, None)
-        self._pending: PendingState = PendingRows().state(_waiting(self.run, pods), self._gangs())
-        self._summary = result.summary
+        self._pending: PendingState = PendingRows().state(finished.waiting, self._gangs())
 
     async def look(self, last: Mapping[Topic, TopicState | None]) -> dict[Topic, TopicState]:
         """See `PageSource`: nothing changes any more."""
@@ -166,9 +170,10 @@ class SimulationSource:
                 "why": True,
                 "queues": self._questions.deciders.batch is not None,
                 "decisions": True,
-                "preemptions": False,
+                "preemptions": self.has_evictions,
                 "experiments": True,
                 "replay": True,
+                "whyAt": False,
             },
         }
 
@@ -199,7 +204,7 @@ class SimulationSource:
         except ValueError as problem:
             raise BadRequest(str(problem)) from None
 
-    async def why(self, pod: str) -> Tree:
+    async def why(self, pod: str, at: float | None = None) -> Tree:
         """See `PageSource`."""
         tree = await self._questions.why(pod, self._at_end)
         return {**tree, "time": time.time() * MS, "attempts": []}
@@ -229,7 +234,10 @@ class SimulationSource:
 
     async def preemptions(self) -> Tree:
         """See `PageSource`."""
-        return {"preemptions": [], "loops": []}
+        if not self.has_evictions:
+            return {"preemptions": [], "loops": []}
+        decisions = reversed(list(self.ring.newest_first()))
+        return preemption_trees(list(self.ring.evictions), decisions, {})
 
     async def what_if(self, asked: Tree) -> Tree:
         """See `PageSource`."""
@@ -245,6 +253,28 @@ class SimulationSource:
             for one in self.run.objects
             if isinstance(one, PodGroup)
         }
+
+
+class SimulationSource(FinishedSource):
+    """The page of a simulation. result: with its objects."""
+
+    def __init__(self, result: Simulation, deciders: Deciders, epoch: int) -> None:
+        super().__init__(finished_simulation(result), deciders, epoch)
+
+
+def finished_simulation(result: Simulation) -> FinishedRun:
+    """A simulation at its end. Raises ValueError for one that was read from files."""
+    objects = result.objects
+    if objects is None:
+        raise ValueError("simulation: objects: Required value: it was read from files")
+    run = run_intervals(
+        objects.nodes, objects.bound, objects.pods, result.placements, objects.objects
+    )
+    ring = DecisionRing()
+    ring.extend(_decisions(run))
+    pods = [_at_end(one, run.end) for one in run.pods]
+    at_end = ObjectsAtOnce(list(objects.nodes), pods, list(objects.objects))
+    return FinishedRun(run, ring, at_end, _waiting(run, pods))
 
 
 def _at_end(one: PodInterval, end: float) -> Pod:

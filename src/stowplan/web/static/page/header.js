@@ -36,7 +36,11 @@ export class Header {
   show({ screen }) {
     for (const [name, { link }] of this.links) {
       const isHere = name === screen || (name === "pending" && screen === "pod");
-      if (isHere) link.setAttribute("aria-current", "page");
+      if (isHere) {
+        link.setAttribute("aria-current", "page");
+        // On a narrow screen the row of links scrolls.
+        link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 60;
+      }
       else link.removeAttribute("aria-current");
       link.setAttribute("href", this.app.address.link(name));
     }

@@ -6,7 +6,8 @@ import { choice, field, panel } from "./controls.js";
 import { Histogram } from "./histogram.js";
 import { NodeMap } from "./node_map.js";
 import { NodePanel } from "./node_panel.js";
-import { Overview } from "./overview.js";
+import { savePicture } from "./picture.js";
+import { Overview, pendingCount } from "./overview.js";
 import { countText, percentText, shortQuantity } from "./quantities.js";
 import { barCell, linkCell, RowTable } from "./row_table.js";
 
@@ -36,7 +37,9 @@ export class NodesScreen {
 
   lay() {
     const scale = element("span", { class: "scale" }, "0%", this.scale, "100%");
-    const tools = element("div", { class: "toolbar" }, this.resource.element, this.measure.element, this.group.element, this.filter.element);
+    const picture = element("button", { type: "button", title: "Save the map as a PNG file" }, "Picture");
+    picture.addEventListener("click", () => this.savePicture());
+    const tools = element("div", { class: "toolbar" }, this.resource.element, this.measure.element, this.group.element, this.filter.element, picture);
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const paint = () => paintScale(this.scale, 120, dark.matches);
     dark.addEventListener("change", paint);
@@ -50,6 +53,14 @@ export class NodesScreen {
     const spread = panel("Nodes by share", this.histogram.element);
     const right = element("div", { class: "column" }, this.node.element, spread, this.groups);
     return element("section", { class: "screen", "aria-label": "Nodes" }, this.overview.element, element("div", { class: "split" }, left, right));
+  }
+
+  savePicture() {
+    const { model } = this.app;
+    const time = this.app.timeText(model.time);
+    const { status } = model;
+    const placed = status ? `${countText(status.pods)} pods on nodes, ${countText(pendingCount(status))} waiting` : "";
+    savePicture(this.map.canvas, `nodes-${this.shown?.resource}-${time}`, [`${this.counted.textContent} · ${time}`, placed]);
   }
 
   makeTable() {

@@ -71,7 +71,7 @@ export class PageApp {
     this.replay = new ReplayModel(frame.data, frame.arrays, (topic) => this.changed(topic));
     this.model = this.replay;
     this.timeBar = new TimeBar(document.getElementById("time"), {
-      bounds: this.replay.bounds, unit: this.replay.unit, moved: (time) => this.seek(time), textOf: (time) => this.replay.timeText(time),
+      bounds: this.replay.bounds, unit: this.replay.unit, profile: this.replay.waitingOver(), moved: (time) => this.seek(time), textOf: (time) => this.replay.timeText(time),
     });
     const at = Number(this.address.now.values.at);
     const { start, end } = this.replay.bounds;

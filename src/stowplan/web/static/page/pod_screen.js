@@ -37,10 +37,15 @@ export class PodScreen {
     const then = this.app.replay?.podAt(pod);
     if (then) this.draw(then);
     // Of a finished run the server answers for its end.
-    if (then && (then.state !== "pending" || !this.app.can("why"))) return;
+    const hasMoments = then && this.app.cluster?.can?.whyAt;
+    if (then && !hasMoments && (then.state !== "pending" || !this.app.can("why"))) return;
+    if (hasMoments && !["pending", "running"].includes(then.state)) return;
+    const at = hasMoments ? (this.app.replay.time - this.app.replay.data.start) / this.app.replay.unit : null;
     try {
-      const found = await this.app.requests.get(`pods/${podPath(pod)}/why`);
-      if (this.pod === pod) this.draw(then ? { ...found, ...then, notes: ["rules and scores are of the end of the run"] } : found);
+      const found = await this.app.requests.get(`pods/${podPath(pod)}/why${hasMoments ? `?at=${at}` : ""}`);
+      if (this.pod !== pod || (hasMoments && then.at !== this.app.replay.time)) return;
+      const notes = hasMoments ? found.notes : ["rules and scores are of the end of the run"];
+      this.draw(then ? { ...found, ...then, notes } : found);
     } catch (problem) {
       if (this.pod !== pod) return;
       this.key = "";
@@ -131,7 +136,7 @@ export class PodScreen {
 
   gang({ gang }) {
     if (!gang) return null;
-    const members = element("a", { href: this.app.address.link("pending", { gang: gang.name }) }, gang.name);
+    const members = element("a", { href: this.app.address.link("pending", { gang: gang.gang }) }, gang.gang);
     return panel("Gang", facts([
       ["Name", members], ["Phase", gang.phase], ["Minimum", countText(gang.min)], ["Running", countText(gang.running)],
       ["Pending", countText(gang.pending)], ["Missing", countText(gang.missing)],

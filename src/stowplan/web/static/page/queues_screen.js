@@ -67,7 +67,10 @@ export class QueuesScreen {
     this.drawnAt = performance.now();
     const schedulers = (queues.schedulers || []).filter((one) => one.queues?.length);
     const names = resourcesOf(schedulers);
+    const before = this.shown;
     this.shown = names.includes(this.values?.resource) ? this.values.resource : names[0] || "cpu";
+    // The history may have come before the resources were known.
+    if (before !== this.shown) this.drawHistory();
     this.resource.offer(names.map((name) => [name, name]), this.shown);
     const key = JSON.stringify([schedulers, queues.gangs, this.shown, this.values?.queue]);
     if (key === this.key || this.element.contains(document.activeElement) && document.activeElement.closest("table")) return;

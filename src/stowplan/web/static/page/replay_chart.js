@@ -3,6 +3,7 @@
 import { paintScale } from "../colour_scale.js";
 import { element } from "../elements.js";
 import { NodeMap } from "./node_map.js";
+import { savePicture } from "./picture.js";
 import { countText, percentText, shortQuantity } from "./quantities.js";
 import { NEVER, ReplayModel } from "./replay_model.js";
 import { TimeBar } from "./time_bar.js";
@@ -28,8 +29,10 @@ export function drawReplay(place, chart) {
     show();
   });
   const bar = element("div", { class: "time-bar", role: "group", "aria-label": "Time" });
-  const time = new TimeBar(bar, { bounds: model.bounds, unit: model.unit, textOf: (at) => model.timeText(at), moved: (at) => { model.seek(at); show(); } });
-  const controls = element("div", { class: "controls" }, element("label", {}, "Show ", select));
+  const time = new TimeBar(bar, { bounds: model.bounds, unit: model.unit, textOf: (at) => model.timeText(at), profile: model.waitingOver(), moved: (at) => { model.seek(at); show(); } });
+  const picture = element("button", { type: "button", class: "picture", title: "Save the map as a PNG file" }, "Picture");
+  picture.addEventListener("click", () => savePicture(map.canvas, `${chart.title}-${model.timeText(time.time)}`, [`${chart.title} · ${model.timeText(time.time)}`, text.textContent]));
+  const controls = element("div", { class: "controls" }, element("label", {}, "Show ", select), picture);
   place.append(controls, bar, map.element, text, scaleOf());
   const rows = Array.from({ length: nodes.count }, (_, row) => row);
   time.show(model.busiest);

@@ -28,6 +28,8 @@ export class ReplayModel extends ClusterModel {
     this.amounts = names.map((name) => Float64Array.from(data.templates, (one) => one.requests[name] || 0));
     this.used = names.map((name) => this.nodes.columns.get(`requested:${name}`));
     this.pods = this.nodes.columns.get("requested:pods");
+    // Nodes may come and go.
+    this.offered = arrays.nodeAdded ? [...this.nodes.columns].filter(([name]) => name.startsWith("allocatable:")).map(([, column]) => [column, Float64Array.from(column)]) : [];
     this.pending.columns = COLUMNS;
     this.pending.places = new Map(COLUMNS.map((name, place) => [name, place]));
     this.pending.reasons = [["", "no node at this time"]];
@@ -60,12 +62,27 @@ export class ReplayModel extends ClusterModel {
     return Math.min(this.data.end, this.data.start + found * this.unit);
   }
 
+  // How many pods wait, at this many times from start to end: where a run is congested.
+  waitingOver(steps = 240) {
+    const { created, bound, ended } = this.intervals;
+    const whole = (this.data.end - this.data.start) / this.unit || 1;
+    const counts = new Float64Array(steps + 2);
+    const place = (at) => Math.min(steps + 1, Math.max(0, Math.ceil((at / whole) * steps)));
+    for (let pod = 0; pod < created.length; pod += 1) {
+      counts[place(created[pod])] += 1;
+      counts[place(Math.min(bound[pod], ended[pod]))] -= 1;
+    }
+    for (let k = 1; k <= steps; k += 1) counts[k] += counts[k - 1];
+    return counts.slice(0, steps + 1);
+  }
+
   // time: ms, between `bounds`.
   seek(time) {
     const at = (time - this.data.start) / this.unit;
     const { node, created, bound, ended, template } = this.intervals;
     for (const column of this.used) column.fill(0);
     this.pods.fill(0);
+    this.seekNodes(at);
     const waiting = [];
     let [placed, gpus, longest] = [0, 0, -1];
     for (let pod = 0; pod < node.length; pod += 1) {
@@ -82,6 +99,19 @@ export class ReplayModel extends ClusterModel {
     this.finish(time, { waiting, placed, gpus, longest });
   }
 
+  // A node that is not there has nothing to offer.
+  seekNodes(at) {
+    const { nodeAdded, nodeRemoved } = this.intervals;
+    this.present = this.nodes.count;
+    if (!nodeAdded) return;
+    this.present = 0;
+    for (let row = 0; row < this.nodes.count; row += 1) {
+      const isThere = nodeAdded[row] <= at && at < nodeRemoved[row];
+      this.present += Number(isThere);
+      for (const [column, values] of this.offered) column[row] = isThere ? values[row] : 0;
+    }
+  }
+
   finish(time, { waiting, placed, gpus, longest }) {
     const { start } = this.data;
     this.time = time;
@@ -90,7 +120,7 @@ export class ReplayModel extends ClusterModel {
     const since = longest < 0 ? null : start + this.intervals.created[longest] * this.unit;
     const reasons = waiting.length ? [{ rule: "", reason: "no node at this time", pods: waiting.length, gpus }] : [];
     this.status = {
-      healthy: true, unready: [], bound: placed, pods: placed, nodes: this.nodes.count, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
+      healthy: true, unready: [], bound: placed, pods: placed, nodes: this.present, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
       longestWait: longest < 0 ? null : { pod: this.data.pods[longest], since }, boundPerSecond: null,
     };
     const groups = waiting.length ? [{ reason: 0, pods: waiting.length, gpus, since }] : [];
@@ -106,9 +136,19 @@ export class ReplayModel extends ClusterModel {
     return this.madeRows;
   }
 
+  // Of several pods with one name, one after the other, the one of this time.
+  podNamed(name) {
+    const at = (this.time - this.data.start) / this.unit;
+    let found = this.data.pods.indexOf(name);
+    for (let pod = found + 1; found >= 0 && pod < this.data.pods.length; pod += 1) {
+      if (this.data.pods[pod] === name && this.intervals.created[pod] <= at) found = pod;
+    }
+    return found;
+  }
+
   // What the pod screen shows of a pod in a replay.
   podAt(name) {
-    const pod = this.data.pods.indexOf(name);
+    const pod = this.podNamed(name);
     if (pod < 0) return { pod: name, state: "unknown", message: `pods "${name}" not found` };
     const { node, created, bound, ended, template } = this.intervals;
     const at = (this.time - this.data.start) / this.unit;
@@ -118,7 +158,7 @@ export class ReplayModel extends ClusterModel {
     const wait = bound[pod] >= NEVER || !this.hasTime ? "" : ageText(bound[pod] - created[pod]);
     const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, quantityOf(key, amount)]);
     return {
-      pod: name, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
+      pod: name, at: this.time, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
       more: [["Created", time(created[pod])], ["Bound", time(bound[pod])], ["Ended", time(ended[pod])], ["Waited", wait], ...requests],
     };
   }

@@ -1,16 +1,18 @@
 // The time: live and paused, or a moment of a replay that is scrubbed and played.
 
-import { element } from "../elements.js";
+import { element, shape } from "../elements.js";
+import { countText } from "./quantities.js";
 
 const SPEEDS = [1, 10, 60, 600, 3600, 21600, 86400, 604800];
 const STEPS = 1000;
 const WHOLE_IN = 40;
 
+// profile: of a replay, how many pods wait at equal steps of time, drawn over the slider.
 // bounds: null for live, else {start, end}. unit: of the times in a second of play at speed 1, 1000
 // for ms. textOf(time). moved(time): of a replay; paused(isPaused): live.
 export class TimeBar {
-  constructor(place, { bounds, moved, paused, unit = 1000, textOf }) {
-    Object.assign(this, { bounds, moved, paused, unit, textOf, isRunning: !bounds, time: bounds ? bounds.end : 0 });
+  constructor(place, { bounds, moved, paused, unit = 1000, textOf, profile = null }) {
+    Object.assign(this, { bounds, moved, paused, unit, textOf, profile, isRunning: !bounds, time: bounds ? bounds.end : 0 });
     this.play = element("button", { type: "button" }, "");
     this.play.addEventListener("click", () => this.toggle());
     this.output = element("output", {});
@@ -26,8 +28,21 @@ export class TimeBar {
     this.speed.append(...SPEEDS.map((one) => element("option", { value: String(one) }, `${one.toLocaleString("en-US")}×`)));
     const whole = (this.bounds.end - this.bounds.start) / this.unit;
     this.speed.value = String(SPEEDS.find((one) => whole / one <= WHOLE_IN) ?? SPEEDS.at(-1));
-    place.append(this.range, this.output, this.speed);
+    place.append(element("span", { class: "scrub" }, this.curve(), this.range), this.output, this.speed);
     this.show(this.time);
+  }
+
+  // Where many pods wait.
+  curve() {
+    const { profile } = this;
+    const most = profile ? Math.max(...profile) : 0;
+    if (!most) return "";
+    const peak = profile.indexOf(most);
+    const points = Array.from(profile, (count, k) => `${k},${(10 - (10 * count) / most).toFixed(2)}`);
+    const at = this.textOf(this.bounds.start + ((this.bounds.end - this.bounds.start) * peak) / (profile.length - 1));
+    const label = `Pods waiting over the run: at most ${countText(most)}, at ${at}`;
+    const area = shape("polygon", { points: `0,10 ${points.join(" ")} ${profile.length - 1},10` });
+    return shape("svg", { viewBox: `0 0 ${profile.length - 1} 10`, preserveAspectRatio: "none", role: "img", "aria-label": label, "data-peak": String(peak / (profile.length - 1)) }, area);
   }
 
   timeAt(step) {

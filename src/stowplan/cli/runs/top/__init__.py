@@ -1,0 +1,1 @@
+"""`stowplan top`: the page's data in a terminal."""
