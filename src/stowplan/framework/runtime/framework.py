@@ -48,6 +48,7 @@ from stowplan.framework.runtime.outcomes import (
 )
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
+from stowplan.framework.runtime.row_verdicts import RowVerdicts
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, SKIP, Code, Status, error
 from stowplan.objects.pod import Pod
@@ -199,6 +200,22 @@ class Framework:
         self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
     ) -> NodeToStatus:
         """The first rejection of every row (default: all), with nominated pods counted."""
+        nodes, nominations = snapshot.nodes, snapshot.nominations
+        if rows is None and not nominations.is_empty and not self.profile.checks_all_filters:
+            key = self.row_key(pod, state)
+            if key is not None:
+                return RowVerdicts.of(nodes, key).follow(
+                    snapshot,
+                    nodes.row(nominations.node_of(pod.uid)),
+                    [m.name for m in self._filters(state)],
+                    lambda: self._run_filters(pod, snapshot, state, None),
+                    lambda row: self.filter_with_nominated(pod, nodes.info(row), snapshot, state),
+                )
+        return self._run_filters(pod, snapshot, state, rows)
+
+    def _run_filters(
+        self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None
+    ) -> NodeToStatus:
         nodes = snapshot.nodes
         everything = np.arange(nodes.n_nodes) if rows is None else rows
         members = self._filters(state)
