@@ -75,6 +75,9 @@ class CycleDecider:
         one = None
         if self._engine is not None and snapshot.nominations.is_empty:
             one = self._engine.class_of(pod, framework)
+            if one is not None and one.claims is not None:
+                # Claims of another pod of the class may be in use on other nodes.
+                one = None
         known = None if one is None else one.refusal_in(snapshot)
         draw = draw_tie_break(rng)
         if known is not None:

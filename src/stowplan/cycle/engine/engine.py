@@ -187,6 +187,9 @@ class Engine:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
+        n_same = min(n_same, _n_within_limits(run.classes[start : start + n_same], snapshot))
+        if n_same == 0:
+            return [], False
         end = start + n_same
         nominated: NominatedRows | None = None
         if not snapshot.nominations.is_empty:
@@ -259,7 +262,9 @@ class Engine:
         if framework not in self._uses:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
-                # Only these are evaluated for a plan.
+                # Only these are evaluated for a plan. What is read of claims is in their signature.
+                if use.reads_claims:
+                    continue
                 if use.kernel_terms is not None or use.member.node_only:
                     reads = use.member.declaration.reads
                     self._reads_any |= reads is None
@@ -296,3 +301,17 @@ class Engine:
             if one.terms and one.counted_at != self._external_generation:
                 one.counted_at = self._external_generation
                 self._planner.recount(one)
+
+
+def _n_within_limits(classes: Sequence[EnginePodClass], snapshot: Snapshot) -> int:
+    """How many of the first pods the limits of runs allow; where a class has any, the run is of
+    that class."""
+    if not any(one.run_limits for one in classes):
+        return len(classes)
+    first = classes[0]
+    if not first.run_limits:
+        return next(place for place, one in enumerate(classes) if one.run_limits)
+    if not snapshot.nominations.is_empty:
+        return 0
+    n_alike = next((place for place, one in enumerate(classes) if one is not first), len(classes))
+    return min(n_alike, *(limit.pods(snapshot) for limit in first.run_limits))

@@ -135,6 +135,10 @@ class Framework:
             self._idle_when_skipped = frozenset(m.name for m in between)
         keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
         self._annotation_keys = tuple(sorted(keys))
+        self._claims_signature = next(
+            (one.calls["claims_signature"] for one in self.members.values()
+             if one.calls["claims_signature"] is not None), None
+        )
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
@@ -350,6 +354,14 @@ class Framework:
             total += final[member.name]
         return Scores(rows, raw, final, total)
 
+    def claims_signature(self, pod: Pod) -> Hashable | None:
+        """Equal for pods of one template whose claims are alike; None where claims have to be looked
+        at pod by pod."""
+        if self._claims_signature is None:
+            return None
+        found: Hashable | None = self._claims_signature(pod, self.shared.object_store)
+        return found
+
     # After a node was chosen.
 
     def annotations_of(self, pod: Pod) -> tuple[str | None, ...]:
@@ -505,7 +517,8 @@ class Framework:
         if not self._columns or any(m.name not in state.skip_filter for m in extended):
             return None
         members = self._filters(state)
-        return members if all(m.row_local for m in members) else None
+        own = state.row_signatures
+        return members if all(m.row_local or m.name in own for m in members) else None
 
     def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
         """Cache key: equal for pods that get the same verdict on every row, with nominated pods
@@ -513,7 +526,12 @@ class Framework:
         members = self.filters_by_row(state)
         if members is None:
             return None
-        return (self, pod.priority, *((m.name, m.call("signature", pod)) for m in members))
+        own = state.row_signatures
+        return (
+            self,
+            pod.priority,
+            *((m.name, own[m.name] if m.name in own else m.call("signature", pod)) for m in members),
+        )
 
     def _check_range(
         self, member: RegisteredPlugin, scores: Ints, pod: Pod, nodes: NodeTable, rows: Ints
