@@ -59,7 +59,7 @@ class Preemptions:
 
     def _pod(self, priority: int, cpu: str, on: str = "") -> Event:
         name = f"p{len(self.pods)}"
-        pod = builders.pod(name, uid=name, cpu=cpu, priority=priority, on=on or None)
+        pod = builders.pod(name, uid=name, cpu=cpu, priority=priority, on=on)
         self.pods[name] = pod
         return happened.PodAdded(pod)
 
