@@ -53,8 +53,10 @@ class Preemptions:
             added.append(
                 happened.NodeAdded(builders.node(name, cpu=pick(self.rng, ("2", "4")), pods=pods))
             )
-            for _ in range(random_int(self.rng, 0, 4)):
-                added.append(self._pod(pick(self.rng, (-10, 0, 5)), "900m", name))
+            added += [
+                self._pod(pick(self.rng, (-10, 0, 5)), "900m", name)
+                for _ in range(random_int(self.rng, 0, 4))
+            ]
         self._handle(added)
 
     def _pod(self, priority: int, cpu: str, on: str = "") -> Event:

@@ -31,9 +31,9 @@ class CycleState:
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
     of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
     send none of these. group_values: what the plugins keep for the cycle of a group; None for a pod
-    that is attempted alone, and once the member is to be bound. row_signatures: written by PreFilter
-    where the Filter of the plugin reads nodes only for this pod: plugin -> signature; pods with equal
-    ones get the same verdicts.
+    that is attempted alone, and once the member is to be bound. row_signatures: plugin ->
+    signature, written by PreFilter where the plugin's Filter reads nodes only for this pod; pods
+    with equal ones get the same verdicts.
     """
 
     __slots__ = (

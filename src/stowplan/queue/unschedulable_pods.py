@@ -51,7 +51,16 @@ class UnschedulablePods:
     every entry added or removed.
     """
 
-    __slots__ = ("_arrivals", "_by_plugin", "_closed", "_mixed", "_n_put", "entries", "since", "watcher")
+    __slots__ = (
+        "_arrivals",
+        "_by_plugin",
+        "_closed",
+        "_mixed",
+        "_n_put",
+        "entries",
+        "since",
+        "watcher",
+    )
 
     def __init__(self) -> None:
         self.entries: dict[str, PodRecord] = {}

@@ -210,8 +210,8 @@ class Engine:
             run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
         else:
             rows = np.empty(end - start, dtype=np.int64)
-            with nullcontext() if nominated is None else nominated.are_closed(
-                snapshot, class_arrays
+            with (
+                nullcontext() if nominated is None else nominated.are_closed(snapshot, class_arrays)
             ):
                 n_placed = self.kernels.run(
                     *class_arrays.arguments(),

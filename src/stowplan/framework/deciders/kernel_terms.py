@@ -164,7 +164,15 @@ class RunLimit(msgspec.Struct, frozen=True):
     pods: Callable[[Any], int]
 
 
-KernelTerm = ResourceFit | ResourceScore | BalancedAllocation | TopologyTerms | CardTerms | NodeRules | RunLimit
+KernelTerm = (
+    ResourceFit
+    | ResourceScore
+    | BalancedAllocation
+    | TopologyTerms
+    | CardTerms
+    | NodeRules
+    | RunLimit
+)
 
 
 class PeerAffinityTerms(Protocol):

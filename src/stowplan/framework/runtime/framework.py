@@ -136,8 +136,12 @@ class Framework:
         keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
         self._annotation_keys = tuple(sorted(keys))
         self._claims_signature = next(
-            (one.calls["claims_signature"] for one in self.members.values()
-             if one.calls["claims_signature"] is not None), None
+            (
+                one.calls["claims_signature"]
+                for one in self.members.values()
+                if one.calls["claims_signature"] is not None
+            ),
+            None,
         )
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
@@ -355,8 +359,8 @@ class Framework:
         return Scores(rows, raw, final, total)
 
     def claims_signature(self, pod: Pod) -> Hashable | None:
-        """Equal for pods of one template whose claims are alike; None where claims have to be looked
-        at pod by pod."""
+        """Equal for pods of one template whose claims are alike; None where claims are looked at
+        pod by pod."""
         if self._claims_signature is None:
             return None
         found: Hashable | None = self._claims_signature(pod, self.shared.object_store)
@@ -530,7 +534,10 @@ class Framework:
         return (
             self,
             pod.priority,
-            *((m.name, own[m.name] if m.name in own else m.call("signature", pod)) for m in members),
+            *(
+                (m.name, own[m.name] if m.name in own else m.call("signature", pod))
+                for m in members
+            ),
         )
 
     def _check_range(

@@ -1,4 +1,4 @@
-"""Verdicts of one class of pods on every row, with nominated pods counted, kept until a row changes.
+"""Verdicts of one class of pods on every row, nominated pods counted, kept until a row changes.
 
 Preemptors come one after the other, and each of them changes a row or two: the one it is nominated
 to, and the one of its victims. For row-local filters the verdicts on all other rows stand.

@@ -120,10 +120,10 @@ class NodeVolumeLimits:
         if not volume_uses_of(pod.spec).attachable:
             return SKIP
         state.write(self.name, NodeVolumeLimitsState(pod, snapshot.object_store))
-        if not self._asks_for_driver and not VolumeIndex.of(snapshot.object_store).limits:
-            if bound_claims(pod, snapshot.object_store) is not None:
-                # Success everywhere.
-                state.row_signatures[self.name] = ()
+        has_limits = self._asks_for_driver or VolumeIndex.of(snapshot.object_store).limits
+        if not has_limits and bound_claims(pod, snapshot.object_store) is not None:
+            # Success everywhere.
+            state.row_signatures[self.name] = ()
         return OK
 
     # The rule, over the volumes of one node.
