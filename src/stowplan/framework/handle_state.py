@@ -123,10 +123,10 @@ class PreemptingPods(set[str]):
         super().__init__()
         self.on_discard: Callable[[str], None] | None = None
 
-    def discard(self, uid: str) -> None:
+    def discard(self, uid: object) -> None:
         """Remove a uid, if it is there."""
         super().discard(uid)
-        if self.on_discard is not None:
+        if self.on_discard is not None and isinstance(uid, str):
             self.on_discard(uid)
 
 

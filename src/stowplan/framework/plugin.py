@@ -23,7 +23,7 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -35,6 +35,7 @@ from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.kernel_terms import KernelTerm, PeerAffinityTerms
 from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
@@ -525,6 +526,19 @@ class KernelTermsPlugin(Protocol):
         peers: pods that may be placed beside it. Called once per class of pods and revision of the
         other objects, not per attempt. Values in a term must not change; only `TopologyTerm.counts`
         is read again. Misuse: terms that differ from `filter` or `score` for some node.
+        """
+
+
+@runtime_checkable
+class ClaimsSignaturePlugin(Protocol):
+    """Tells which pods of a template have claims that are alike."""
+
+    def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
+        """Equal for pods whose claims all plugins of the profile treat alike; None where the claims
+        of the pod have to be looked at by name. One plugin of a profile has this method.
+
+        Called for every pod with claims that may be placed by kernels. All that is read of claims
+        and other objects must be part of it: terms of the class are not made anew when they change.
         """
 
 

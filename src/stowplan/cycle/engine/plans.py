@@ -138,7 +138,7 @@ class ClassTerms:
                 _single_part(self.resource_score, part, len(part.resources)),
                 weight,
             )
-        else:
+        elif isinstance(part, BalancedAllocation):
             self.balanced, self.even_weight = (
                 _single_part(self.balanced, part, len(part.resources)),
                 weight,
