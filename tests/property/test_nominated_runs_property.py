@@ -102,7 +102,7 @@ def same_effects(seed: int, kernels: Any = compiled, n_steps: int = N_STEPS) -> 
 
 @pytest.mark.parametrize("kernels", [compiled, numpy_kernels], ids=["compiled", "numpy"])
 def test_runs_beside_nominated_pods_are_those_of_the_walk(kernels: Any) -> None:
-    @settings(max_examples=examples(40), deadline=None)
+    @settings(max_examples=examples(15), deadline=None)
     @given(SEEDS)
     def check(seed: int) -> None:
         same_effects(seed, kernels)

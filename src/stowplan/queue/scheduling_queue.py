@@ -114,8 +114,7 @@ class SchedulingQueue:
         self.gates = gates
         gates.preempting.on_discard = self.unschedulable_pods.victims_gone
         self._uses_hints = self.options.hints
-        self.cycle = 0
-        self.move_request_cycle = -1
+        self.cycle, self.move_request_cycle = 0, -1
         self.discarded: list[PodRecord] = []
         self.unschedulable_index: UnschedulableIndex | None = None
         self._cause: ArrivalCause = ""
@@ -569,8 +568,7 @@ class SchedulingQueue:
 
     def _add_unschedulable(self, entry: PodRecord) -> None:
         entry.state = _GATED if entry.gated_by else _UNSCHEDULABLE
-        waits = bool(entry.gated_by) and self.gates.waits_for_victims(entry)
-        self.unschedulable_pods.put(entry, waits_for_victims=waits)
+        self.unschedulable_pods.put(entry, waits_for_victims=self.gates.waits_for_victims(entry))
         self._counts[_TO_UNSCHEDULABLE] += 1
 
     def _activate(self, entry: PodRecord, now: int, *, ask_gates: bool = True) -> bool:

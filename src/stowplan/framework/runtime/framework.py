@@ -135,14 +135,8 @@ class Framework:
             self._idle_when_skipped = frozenset(m.name for m in between)
         keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
         self._annotation_keys = tuple(sorted(keys))
-        self._claims_signature = next(
-            (
-                one.calls["claims_signature"]
-                for one in self.members.values()
-                if one.calls["claims_signature"] is not None
-            ),
-            None,
-        )
+        signatures = (one.calls["claims_signature"] for one in self.members.values())
+        self._claims_signature = next(filter(None, signatures), None)
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
@@ -361,9 +355,8 @@ class Framework:
     def claims_signature(self, pod: Pod) -> Hashable | None:
         """Equal for pods of one template whose claims are alike; None where claims are looked at
         pod by pod."""
-        if self._claims_signature is None:
-            return None
-        found: Hashable | None = self._claims_signature(pod, self.shared.object_store)
+        ask = self._claims_signature
+        found: Hashable | None = None if ask is None else ask(pod, self.shared.object_store)
         return found
 
     # After a node was chosen.
@@ -521,8 +514,7 @@ class Framework:
         if not self._columns or any(m.name not in state.skip_filter for m in extended):
             return None
         members = self._filters(state)
-        own = state.row_signatures
-        return members if all(m.row_local or m.name in own for m in members) else None
+        return members if all(m.reads_row_only(state) for m in members) else None
 
     def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
         """Cache key: equal for pods that get the same verdict on every row, with nominated pods
@@ -530,15 +522,7 @@ class Framework:
         members = self.filters_by_row(state)
         if members is None:
             return None
-        own = state.row_signatures
-        return (
-            self,
-            pod.priority,
-            *(
-                (m.name, own[m.name] if m.name in own else m.call("signature", pod))
-                for m in members
-            ),
-        )
+        return (self, pod.priority, *((m.name, m.row_signature(pod, state)) for m in members))
 
     def _check_range(
         self, member: RegisteredPlugin, scores: Ints, pod: Pod, nodes: NodeTable, rows: Ints
@@ -614,29 +598,3 @@ PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
     """A slice of all rows when `rows` are all rows ascending, so that columns are views."""
     return nodes.all_rows if rows.shape[0] == nodes.n_nodes else rows
-
-
-def build_frameworks(
-    profiles: Mapping[str, Profile],
-    registry: Registry,
-    gates: FeatureGates,
-    made: Callable[..., Framework] = Framework,
-    in_use: Mapping[str, Framework] | None = None,
-) -> dict[str, Framework]:
-    """Build a framework per scheduler name; raises ContractError unless all have the same queue
-    sort. in_use: frameworks of a running scheduler; those of unchanged profiles are kept."""
-    known = in_use or {}
-    shared = next((one.shared for one in known.values()), None) or HandleState()
-    built: dict[str, Framework] = {}
-    for name, profile in profiles.items():
-        before = known.get(name)
-        if before is not None and before.profile == profile:
-            built[name] = before
-        else:
-            built[name] = made(profile, registry, gates, shared, before=before)
-    sorts = {f.at("queueSort")[0].name for f in built.values()}
-    if len(sorts) > 1:
-        raise ContractError(
-            f"profiles sort the queue by {sorted(sorts)}; expected one and the same"
-        )
-    return built
