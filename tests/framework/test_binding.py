@@ -22,7 +22,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.plugin_calls import parameters_of
-from stowplan.framework.runtime.framework import build_frameworks
+from stowplan.framework.runtime.framework_building import build_frameworks
 from stowplan.objects.pod import Pod
 from tests.framework.stage import POD, Sort, framework_of, plugin, snapshot
 

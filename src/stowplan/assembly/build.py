@@ -27,7 +27,7 @@ from stowplan.framework import (
 from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
-from stowplan.framework.runtime.framework import build_frameworks
+from stowplan.framework.runtime.framework_building import build_frameworks
 from stowplan.framework.runtime.timed_framework import TimedFramework
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles

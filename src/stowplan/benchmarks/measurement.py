@@ -24,6 +24,7 @@ from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
 from stowplan.benchmarks.playback import Playback
 from stowplan.benchmarks.stage_times import stage_times, watch_stages
+from stowplan.cycle import CycleDecider
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.scheduler import Scheduler
 
@@ -58,7 +59,8 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     done: pods that ended within the measurement; all, unless the cluster is too small. pods_per_s:
     median of `runs` (events, if the unit says so). p50_ms, p99_ms: of the median run, from the call
     that delivered a pod to the end of the call that bound or rejected it. memory_mb: peak of the
-    process. floor, factor: kube-scheduler's rate, and our rate divided by it. decode_per_s: pods
+    process. walked: attempts of the median run that no kernel and no cached refusal has answered.
+    floor, factor: kube-scheduler's rate, and our rate divided by it. decode_per_s: pods
     decoded from JSON. confirm_per_s: bindings confirmed by the watch. stages_us: per pod. seconds:
     times of `start`. recording: its cost. old_pods_per_s, ratio: rate of an earlier run, and our
     rate divided by it.
@@ -74,6 +76,7 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     p50_ms: float | None = None
     p99_ms: float | None = None
     memory_mb: float | None = None
+    walked: int | None = None
     floor: float | None = None
     floor_source: str = ""
     factor: float | None = None
@@ -108,7 +111,7 @@ def prepare_run(
 
 
 class BenchmarkRun(msgspec.Struct, frozen=True):
-    """Figures of one run."""
+    """Figures of one run. walked: see `BenchmarkResult`."""
 
     done: int
     rate: float
@@ -116,16 +119,25 @@ class BenchmarkRun(msgspec.Struct, frozen=True):
     p99_ms: float
     decode_per_s: float
     confirm_per_s: float
+    walked: int = 0
+
+
+def n_walked(machine: Scheduler) -> int:
+    """Attempts so far that no kernel and no cached refusal has answered."""
+    decider = machine.pod_lane.decider
+    return decider.n_walked if isinstance(decider, CycleDecider) else 0
 
 
 def run_once(shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None) -> BenchmarkRun:
     """Run a case on a new scheduler."""
     play, client = prepare_run(shape, sizes, engine)
     decode_per_s = client.decoded / client.seconds if client.decoded else 0.0
+    before = n_walked(play.scheduler)
     try:
         play.run()
     finally:
         gc.unfreeze()
+    walked = n_walked(play.scheduler) - before
     if play.workload.awaited:
         done, waits = len(play.waits), list(play.waits.values())
     else:
@@ -133,7 +145,7 @@ def run_once(shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = No
         waits = [took for took, n_events in play.calls for _ in range(n_events)]
     p50, p99 = np.percentile(waits, (50, 99)) * 1e3 if waits else (0.0, 0.0)
     rate = done / play.seconds if play.seconds else 0.0
-    return BenchmarkRun(done, rate, float(p50), float(p99), decode_per_s, play.confirm())
+    return BenchmarkRun(done, rate, float(p50), float(p99), decode_per_s, play.confirm(), walked)
 
 
 def measure(
@@ -166,6 +178,7 @@ def measure(
         p50_ms=round(median.p50_ms, 3),
         p99_ms=round(median.p99_ms, 3),
         memory_mb=memory_mb,
+        walked=median.walked,
         floor=None if floor is None else floor.pods_per_s,
         floor_source="" if floor is None else floor.source,
         factor=None if floor is None else round(rate / floor.pods_per_s, 2),

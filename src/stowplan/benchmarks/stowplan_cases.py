@@ -12,6 +12,7 @@ from stowplan.benchmarks.benchmark_objects import (
     ZONE,
     BenchmarkClient,
     Tree,
+    make_object,
     node_tree,
     nodes,
     pod_tree,
@@ -28,11 +29,13 @@ from stowplan.benchmarks.benchmark_workload import (
     arriving_pods,
     event_workload,
     nodes_added,
+    objects_added,
     pods_added,
 )
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import PodDisruptionBudget
 
 REQUESTS = {"cpu": "100m", "memory": "200Mi"}
 NODE_ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -41,6 +44,8 @@ N_GROUPS = 50
 N_POOLS = 10
 INFEASIBLE_TEMPLATES = 20
 VICTIMS_PER_NODE = 4
+N_BUDGETS = 20
+LOW_PRIORITIES = (-10, -5, 0)
 UPDATES_IN_5 = 4
 """Pod updates among five events; the others are node heartbeats."""
 
@@ -169,6 +174,43 @@ def preemption(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorklo
     return arriving_pods(before, client.pods(high))
 
 
+def preemption_with_budgets(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+    """Nodes full of pods of twenty templates under disruption budgets and of three priorities, and
+    pods of twenty templates that each preempt one."""
+    share = {"cpu": "4", "memory": "16Gi"}
+    low = (
+        pod_tree(
+            f"low-{i}",
+            share,
+            {"app": f"low-{i % N_BUDGETS}"},
+            priority=LOW_PRIORITIES[i % len(LOW_PRIORITIES)],
+            nodeName=f"node-{i // VICTIMS_PER_NODE}",
+        )
+        for i in range(sizes.nodes * VICTIMS_PER_NODE)
+    )
+    budgets = (
+        make_object(
+            PodDisruptionBudget,
+            f"budget-{i}",
+            "default",
+            spec={"selector": {"matchLabels": {"app": f"low-{i}"}}},
+            status={"disruptionsAllowed": i % 3},
+        )
+        for i in range(N_BUDGETS)
+    )
+    before = cluster(sizes) + objects_added(budgets) + pods_added(client.pods(low))
+    high = (
+        pod_tree(
+            f"high-{i}",
+            {"cpu": f"{4000 - 50 * (i % N_BUDGETS)}m", "memory": "16Gi"},
+            {"app": f"high-{i % N_BUDGETS}"},
+            priority=100 * (1 + i % 3),
+        )
+        for i in range(sizes.pods)
+    )
+    return arriving_pods(before, client.pods(high))
+
+
 def _placed(
     client: BenchmarkClient, sizes: WorkloadSizes, n_pods: int, version: int = 0
 ) -> list[Pod]:
@@ -227,6 +269,13 @@ STOWPLAN_CASES = (
         "unfit", "pods of 20 templates that fit nowhere; until refused", 5000, 10_000, unfit
     ),
     BenchmarkCase("preemption", "nodes full of low-priority pods", 5000, 1000, preemption),
+    BenchmarkCase(
+        "preemption-pdb",
+        "nodes full of pods under disruption budgets, 20 templates, three priorities",
+        5000,
+        1000,
+        preemption_with_budgets,
+    ),
     BenchmarkCase(
         "events", "four pod updates to a node's heartbeat", 5000, 50_000, events, "events"
     ),

@@ -14,6 +14,7 @@ from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
 from stowplan.columns.node_order import NodeOrder
 from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, wrapped
+from stowplan.columns.pods.pod_places import PodPlaces
 from stowplan.columns.pods.podinfo import PodInfo, Port, is_same_to_rules
 from stowplan.columns.ports import PortIndex
 from stowplan.columns.vocabulary import Vocabulary
@@ -79,6 +80,7 @@ class NodeTable:
         self.node_order = NodeOrder()
         self._row_of: dict[str, int] = {}
         self._home: dict[str, str] = {}
+        self._places = PodPlaces()
         self._absent: dict[str, dict[str, PodInfo]] = {}
         self._watchers: list[PodWatcher] = []
         self._infos: dict[int, NodeInfo] = {}
@@ -361,7 +363,7 @@ class NodeTable:
             if not self._absent[home]:
                 del self._absent[home]
             return info
-        info = self.pods[row][_index_of(self.pods[row], uid)]
+        info = self.pods[row][self._place_of(row, uid)]
         self._detach(row, info)
         self._touch(row)
         return info
@@ -376,11 +378,12 @@ class NodeTable:
         row = self._row_of.get(home, -1) if home == pod.spec.node_name else -1
         if row >= 0:
             pods = self.pods[row]
-            index = _index_of(pods, uid)
+            index = self._place_of(row, uid)
             info = pods[index]
             if is_same_to_rules(info.pod, pod):
                 # It moves to the end of the list, and the last pod to its position.
                 pods[index] = pods[-1]
+                self._places.moved(row, pods[-1].uid, index)
                 pods[-1] = fresh = PodInfo(pod, info.footprint)
                 for watcher in self._watchers:
                     if not getattr(watcher, "counts_alike", False):
@@ -512,12 +515,19 @@ class NodeTable:
 
     def _detach(self, row: int, info: PodInfo) -> None:
         pods = self.pods[row]
-        index = next(i for i, other in enumerate(pods) if other is info)
+        index = self._place_of(row, info.uid)
         last = pods.pop()
         if last is not info:
             pods[index] = last
+            self._places.moved(row, last.uid, index)
         self._uncount(row, info)
         self.ports.remove(row, info.footprint.ports)
+
+    def _place_of(self, row: int, uid: str) -> int:
+        place = self._places.find(row, self.pods[row], uid)
+        if place < 0:
+            raise TableError(f"pod {uid} is not on the node that the table has for it")
+        return place
 
     def _uncount(self, row: int, info: PodInfo) -> None:
         self._count(row, info, -1)
@@ -564,15 +574,6 @@ class NodeTable:
             watcher.row_dropped(last)
         self._infos.pop(last, None)
         self._moved(row)
-
-
-def _index_of(pods: Sequence[PodInfo], uid: str) -> int:
-    if pods and pods[-1].pod.metadata.uid == uid:  # The pod that was bound last.
-        return len(pods) - 1
-    for index, info in enumerate(pods):
-        if (info.pod.metadata.uid or info.pod.key) == uid:
-            return index
-    raise TableError(f"pod {uid} is not on the node that the table has for it")
 
 
 def differences(before: Node, after: Node) -> tuple[bool, bool]:

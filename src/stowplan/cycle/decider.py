@@ -32,7 +32,7 @@ class CycleDecider:
 
     Runs of pods go to the engine, which has NumPy kernels until compiling others pays off. A
     refused pod is refused again from the cache while nothing that the decision depends on has
-    changed.
+    changed. n_walked: attempts of single pods that no cached refusal has answered.
     """
 
     def __init__(self, mode: EngineMode = EngineMode.AUTO) -> None:
@@ -40,6 +40,7 @@ class CycleDecider:
         self._mode = mode
         self._engine: Engine | None = None
         self._n_evaluated = 0
+        self.n_walked = 0
         self._is_numba_missing = False
         self._refusals = RefusalCache()
         self._repeatable_profiles: dict[Framework, bool] = {}
@@ -76,10 +77,14 @@ class CycleDecider:
         one = None
         if self._engine is not None and snapshot.nominations.is_empty:
             one = self._engine.class_of(pod, framework)
+            if one is not None and one.claims is not None:
+                # Claims of another pod of the class may be in use on other nodes.
+                one = None
         known = None if one is None else one.refusal_in(snapshot)
         draw = draw_tie_break(rng)
         if known is not None:
             return known
+        self.n_walked += 1
         self._n_evaluated += snapshot.nodes.n_nodes
         attempt = filter_pod(pod, snapshot, framework)
         decision = conclude(attempt, draw, self._sampling)

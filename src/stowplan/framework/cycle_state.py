@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -36,7 +36,9 @@ class CycleState:
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
     of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
     send none of these. group_values: what the plugins keep for the cycle of a group; None for a pod
-    that is attempted alone, and once the member is to be bound.
+    that is attempted alone, and once the member is to be bound. row_signatures: plugin ->
+    signature, written by PreFilter where the plugin's Filter reads nodes only for this pod; pods
+    with equal ones get the same verdicts.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class CycleState:
         "binding_lock",
         "binding_times",
         "group_values",
+        "row_signatures",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -61,6 +64,7 @@ class CycleState:
         self.binding_times: Mapping[str, str] = NO_TIMES
         self.binding_lock: NodeLock | None = None
         self.group_values: dict[str, Any] | None = None
+        self.row_signatures: dict[str, Hashable] = {}
 
     @property
     def is_group_cycle(self) -> bool:
@@ -105,4 +109,5 @@ class CycleState:
         copy.binding_times = self.binding_times
         copy.binding_lock = self.binding_lock
         copy.group_values = self.group_values
+        copy.row_signatures = self.row_signatures
         return copy

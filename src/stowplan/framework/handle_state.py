@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from stowplan._deprecated import deprecated_property
 from stowplan.framework.object_store import ObjectStore
@@ -113,6 +113,23 @@ class WaitingPods:
         return settled
 
 
+class PreemptingPods(set[str]):
+    """Uids of pods, or of their groups, that are held back until their victims are gone.
+
+    on_discard: called with each uid that leaves.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_discard: Callable[[str], None] | None = None
+
+    def discard(self, uid: object) -> None:
+        """Remove a uid, if it is there."""
+        super().discard(uid)
+        if self.on_discard is not None and isinstance(uid, str):
+            self.on_discard(uid)
+
+
 class HandleState:
     """State shared by the plugins of all profiles.
 
@@ -127,7 +144,7 @@ class HandleState:
 
     def __init__(self) -> None:
         self.waiting = WaitingPods()
-        self.preempting: set[str] = set()
+        self.preempting = PreemptingPods()
         self.to_activate: dict[str, Pod] = {}
         self.object_store = ObjectStore()
         self.now: datetime.datetime | None = None

@@ -64,6 +64,27 @@ class NodeToStatus:
         verdicts.overrule_all(everywhere, everywhere, statuses)
         return verdicts
 
+    @classmethod
+    def numbered(
+        cls, numbers: NDArray[np.int32], statuses: Sequence[Status], plugins: Sequence[str]
+    ) -> NodeToStatus:
+        """Verdicts of all rows. numbers: int32 (n_rows,), indexes into `statuses`, of which the
+        first is OK; copied."""
+        n_rows = numbers.shape[0]
+        verdicts = cls(np.arange(n_rows), plugins)
+        verdicts._overruled = np.ones(n_rows, dtype=np.bool_)
+        verdicts._given = {status: number for number, status in enumerate(statuses)}
+        counts = np.bincount(numbers, minlength=len(statuses)).tolist()
+        used = [number for number, count in enumerate(counts) if count]
+        refusers = np.full(len(statuses), PASSED, dtype=np.int16)
+        refusers[used] = [verdicts._refuser(statuses[number]) for number in used]
+        verdicts.by = refusers[numbers]
+        verdicts.codes = numbers.astype(np.int64)
+        verdicts._refusals = [
+            (statuses[number], np.flatnonzero(numbers == number)) for number in used if number
+        ]
+        return verdicts
+
     def record(self, plugin: int, verdicts: PluginVerdicts, places: Ints) -> None:
         """Record a plugin's answers for `places` (positions in `rows`); earlier rejections stay."""
         refused = verdicts.codes != 0

@@ -23,7 +23,7 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -35,6 +35,7 @@ from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.kernel_terms import KernelTerm, PeerAffinityTerms
 from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
@@ -93,6 +94,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    gates_preempting: of pods without a group, its PreEnqueue keeps out those whose uid is in
+    `handle.shared.preempting`, and no others.
     reads_annotations: keys of a pod's annotations that its answers depend on. Pods that differ in
     one of them are not taken for equal; other annotations are not compared.
     """
@@ -116,6 +119,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: float | None = None
     perform_in_parallel: bool = False
     simulated_s: float | None = None
+    gates_preempting: bool = False
     reads_annotations: tuple[str, ...] = ()
 
     def __set_name__(self, owner: type[Any], _: str) -> None:
@@ -554,6 +558,19 @@ class NodeUpdatePlugin(Protocol):
         """Called for each changed version of a known node, with the pods on it; none of them is
         evicted. Misuse: an answer for changes that concern no pod, since it is asked at each
         heartbeat of a node."""
+
+
+@runtime_checkable
+class ClaimsSignaturePlugin(Protocol):
+    """Tells which pods of a template have claims that are alike."""
+
+    def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
+        """Equal for pods whose claims all plugins of the profile treat alike; None where the claims
+        of the pod have to be looked at by name. One plugin of a profile has this method.
+
+        Called for every pod with claims that may be placed by kernels. All that is read of claims
+        and other objects must be part of it: terms of the class are not made anew when they change.
+        """
 
 
 @runtime_checkable

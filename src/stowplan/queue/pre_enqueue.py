@@ -5,8 +5,9 @@ Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go runPreEnqueuePlu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from stowplan.framework.handle_state import PreemptingPods
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
@@ -32,9 +33,15 @@ class PreEnqueueGates:
         self,
         by_profile: Mapping[str, Sequence[tuple[str, PreEnqueueCheck]]],
         applies_to: Mapping[str, Callable[[Pod], bool]] | None = None,
+        preempting: PreemptingPods | None = None,
+        preempting_gates: Collection[tuple[str, str]] = (),
     ) -> None:
         """by_profile: scheduler name -> (plugin, its `pre_enqueue`). applies_to: plugin -> function
-        that tells whether the plugin applies to a pod, for plugins that have one."""
+        that tells whether the plugin applies to a pod, for plugins that have one. preempting: pods
+        that wait for their victims. preempting_gates: (scheduler name, plugin) of those that
+        declare `gates_preempting`."""
+        self.preempting = PreemptingPods() if preempting is None else preempting
+        self._preempting_gates = frozenset(preempting_gates)
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
         self.faults: list[tuple[Pod, str]] = []
         self._by_name = {
@@ -53,14 +60,19 @@ class PreEnqueueGates:
         """The PreEnqueue plugins of the profiles."""
         found: dict[str, list[tuple[str, PreEnqueueCheck]]] = {name: [] for name in frameworks}
         applies_to: dict[str, Callable[[Pod], bool]] = {}
+        preempting: PreemptingPods | None = None
+        preempting_gates: set[tuple[str, str]] = set()
         for name, framework in frameworks.items():
             for member in framework.at("preEnqueue"):
                 call = member.calls["pre_enqueue"]
                 if call is not None:
                     found[name].append((member.name, call))
+                    if member.declaration.gates_preempting:
+                        preempting = framework.shared.preempting
+                        preempting_gates.add((name, member.name))
                     if member.calls["applies_to"] is not None:
                         applies_to[member.name] = member.calls["applies_to"]
-        return cls(found, applies_to)
+        return cls(found, applies_to, preempting, preempting_gates)
 
     def _about(self, pod: Pod) -> NamedChecks:
         """The gates that concern a pod."""
@@ -92,6 +104,16 @@ class PreEnqueueGates:
             # The gate is called again, with its status recorded, when the pod is about to enter.
             return False
         return status is not OK and not status.is_success
+
+    def waits_for_victims(self, entry: PodRecord) -> bool:
+        """True when the gate that keeps the entry out opens as soon as its uid leaves `preempting`,
+        and not before."""
+        pod = entry.pod
+        return (
+            pod.uid in self.preempting
+            and (pod.spec.scheduler_name, entry.gated_by) in self._preempting_gates
+            and pod.spec.scheduling_group is None
+        )
 
     def admits(self, entry: PodRecord) -> bool:
         """Call the gates and set `gated_by` of the entry; True when none keeps it out.

@@ -35,6 +35,8 @@ def use_profiles(
     gates.faults += queue.gates.faults
     queue.hints = hints if options.hints else hints.always()
     queue.gates = gates
+    queue.unschedulable_pods.open_all()
+    gates.preempting.on_discard = queue.unschedulable_pods.victims_gone
     queue.options = options
     rank = by_arrival if options.by_arrival else queue_sort_key(next(iter(frameworks.values())))
     queue.active.use_rank(rank)

@@ -112,9 +112,9 @@ class SchedulingQueue:
         self.nominator = Nominator(listed)
         self.hints = hints if self.options.hints else hints.always()
         self.gates = gates
+        gates.preempting.on_discard = self.unschedulable_pods.victims_gone
         self._uses_hints = self.options.hints
-        self.cycle = 0
-        self.move_request_cycle = -1
+        self.cycle, self.move_request_cycle = 0, -1
         self.discarded: list[PodRecord] = []
         self.unschedulable_index: UnschedulableIndex | None = None
         self._cause: ArrivalCause = ""
@@ -568,7 +568,7 @@ class SchedulingQueue:
 
     def _add_unschedulable(self, entry: PodRecord) -> None:
         entry.state = _GATED if entry.gated_by else _UNSCHEDULABLE
-        self.unschedulable_pods.put(entry)
+        self.unschedulable_pods.put(entry, waits_for_victims=self.gates.waits_for_victims(entry))
         self._counts[_TO_UNSCHEDULABLE] += 1
 
     def _activate(self, entry: PodRecord, now: int, *, ask_gates: bool = True) -> bool:

@@ -51,11 +51,26 @@ class UnschedulablePods:
     every entry added or removed.
     """
 
-    __slots__ = ("_by_plugin", "entries", "since", "watcher")
+    __slots__ = (
+        "_arrivals",
+        "_by_plugin",
+        "_closed",
+        "_mixed",
+        "_n_put",
+        "entries",
+        "since",
+        "watcher",
+    )
 
     def __init__(self) -> None:
         self.entries: dict[str, PodRecord] = {}
         self._by_plugin: dict[str, dict[str, PodRecord]] = {}
+        # Entries that wait for their victims, by uid, with their place in the order of arrival.
+        self._closed: dict[str, tuple[PodRecord, int]] = {}
+        self._arrivals: dict[str, int] = {}
+        self._n_put = 0
+        # Plugins whose entries are no longer in order of arrival.
+        self._mixed: set[str] = set()
         self.since: int | None = None
         self.watcher: UnschedulablePodsListener | None = None
 
@@ -68,16 +83,40 @@ class UnschedulablePods:
     def __iter__(self) -> Iterator[PodRecord]:
         return iter(self.entries.values())
 
-    def put(self, entry: PodRecord) -> None:
-        """Add an entry; replaces one with the same key."""
+    def put(self, entry: PodRecord, *, waits_for_victims: bool = False) -> None:
+        """Add an entry; replaces one with the same key. waits_for_victims: no event moves it before
+        `victims_gone`."""
         self.take(entry.key)
         self.entries[entry.key] = entry
+        self._n_put += 1
         if self.since is None or entry.added_at < self.since:
             self.since = int(entry.added_at)
-        for plugin in entry.refusers:
-            self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+        if waits_for_victims:
+            self._closed[entry.uid] = entry, self._n_put
+        else:
+            self._arrivals[entry.key] = self._n_put
+            for plugin in entry.refusers:
+                self._by_plugin.setdefault(plugin, {})[entry.key] = entry
         if self.watcher is not None:
             self.watcher.entered(entry)
+
+    def victims_gone(self, uid: str) -> None:
+        """The victims of a pod are gone: events may move it again."""
+        closed = self._closed.pop(uid, None)
+        if closed is None:
+            return
+        entry, arrival = closed
+        self._arrivals[entry.key] = arrival
+        for plugin in entry.refusers:
+            entries = self._by_plugin.setdefault(plugin, {})
+            if entries:
+                self._mixed.add(plugin)
+            entries[entry.key] = entry
+
+    def open_all(self) -> None:
+        """Let events move every entry."""
+        for uid in tuple(self._closed):
+            self.victims_gone(uid)
 
     def get(self, key: str) -> PodRecord | None:
         """The entry of a key."""
@@ -87,8 +126,13 @@ class UnschedulablePods:
         """Remove the entry of a key and return it."""
         entry = self.entries.pop(key, None)
         if entry is not None:
-            for plugin in entry.refusers:
-                del self._by_plugin[plugin][key]
+            closed = self._closed.get(entry.uid) if self._closed else None
+            if closed is not None and closed[0] is entry:
+                del self._closed[entry.uid]
+            else:
+                del self._arrivals[key]
+                for plugin in entry.refusers:
+                    del self._by_plugin[plugin][key]
             if self.watcher is not None:
                 self.watcher.left(entry)
         return entry
@@ -96,20 +140,33 @@ class UnschedulablePods:
     def reorder(self, keys: Iterable[str]) -> None:
         """Set the order of arrival; keys: those of all entries."""
         self.entries = {key: self.entries[key] for key in keys}
-        self._by_plugin = {}
+        self._by_plugin, self._arrivals, self._mixed = {}, {}, set()
         for key, entry in self.entries.items():
+            self._n_put += 1
+            if entry.uid in self._closed:
+                self._closed[entry.uid] = entry, self._n_put
+                continue
+            self._arrivals[key] = self._n_put
             for plugin in entry.refusers:
                 self._by_plugin.setdefault(plugin, {})[key] = entry
 
     def has_any(self, plugins: Iterable[str]) -> bool:
         """True when any of `plugins` rejected an entry."""
-        return any(self._by_plugin.get(plugin) for plugin in plugins)
+        names = tuple(plugins)
+        if any(self._by_plugin.get(plugin) for plugin in names):
+            return True
+        return any(not entry.refusers.isdisjoint(names) for entry, _ in self._closed.values())
 
     def refused_by(self, plugins: Iterable[str]) -> list[PodRecord]:
-        """The entries that any of `plugins` rejected, each once."""
+        """The entries that any of `plugins` rejected and that an event may move, each once."""
         found: dict[str, PodRecord] = {}
         for plugin in plugins:
-            found |= self._by_plugin.get(plugin, {})
+            entries = self._by_plugin.get(plugin, {})
+            if plugin in self._mixed:
+                self._mixed.discard(plugin)
+                by_arrival = sorted(entries, key=self._arrivals.__getitem__)
+                entries = self._by_plugin[plugin] = {key: entries[key] for key in by_arrival}
+            found |= entries
         return list(found.values())
 
     def older_than(self, moment: int) -> list[PodRecord]:

@@ -69,6 +69,8 @@ class Evictions:
         # Preemptions that gate their preemptor, by its uid; preemptions by pending effect.
         self._gating: dict[str, Preemption] = {}
         self._by_effect: dict[int, Preemption] = {}
+        # Those whose last victim is evicted, by its uid and the preemptor's.
+        self._by_last: dict[str, dict[str, Preemption]] = {}
 
     def __len__(self) -> int:
         return len(self._gating)
@@ -114,6 +116,9 @@ class Evictions:
             return
         *others, last = going
         preemption = Preemption(preemptor, node_name, last, {})
+        earlier = self._gating.get(preemptor.uid)
+        if earlier is not None:
+            self._end_wait(earlier)
         self._gating[preemptor.uid] = preemption
         if self._context.gates.scheduler_async_preemption:
             self._context.shared.preempting.add(preemptor.uid)
@@ -160,13 +165,20 @@ class Evictions:
             self._end(preemption)
         else:
             preemption.last_is_evicted = True
+            waiting = self._by_last.setdefault(preemption.last.uid, {})
+            waiting[preemption.preemptor.uid] = preemption
             self._evict(preemption, preemption.last)
 
     def victim_terminating(self, uid: str) -> None:
         """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""
-        for preemption in tuple(self._gating.values()):
-            if preemption.last_is_evicted and preemption.last.uid == uid:
-                self._end(preemption)
+        waiting = self._by_last.get(uid)
+        if not waiting:
+            return
+        ending = list(waiting.values())
+        if len(ending) > 1:
+            ending = [one for one in self._gating.values() if one.preemptor.uid in waiting]
+        for preemption in ending:
+            self._end(preemption)
 
     def preemptor_gone(self, uid: str) -> None:
         """The preemptor was deleted or bound: evict no more victims for it."""
@@ -193,7 +205,16 @@ class Evictions:
         """Ungate the preemptor."""
         uid = preemption.preemptor.uid
         del self._gating[uid]
+        self._end_wait(preemption)
         self._context.shared.preempting.discard(uid)
+
+    def _end_wait(self, preemption: Preemption) -> None:
+        last, uid = preemption.last.uid, preemption.preemptor.uid
+        waiting = self._by_last.get(last, {})
+        if waiting.get(uid) is preemption:
+            del waiting[uid]
+            if not waiting:
+                del self._by_last[last]
 
     def _activate(self, preemptor: EvictionPreemptor) -> None:
         known = self._context.pods

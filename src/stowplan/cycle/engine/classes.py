@@ -8,17 +8,20 @@ of their specs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.columns.pods.podcounts import LabelIndex, anchor
 from stowplan.columns.pods.podinfo import Footprint, PodInfo, reports_resources
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.deciders.kernel_terms import RunLimit
 from stowplan.objects.pod import Pod, PodSchedulingGroup, PodSpec
+from stowplan.objects.volume import Volume
 
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
@@ -41,35 +44,43 @@ class EnginePodClass:
     number: index in the kernel arrays, -1 for none. made_for: static revision for which its plan
     was made, -1 for none. is_fast: whether it has a plan. was_placed: whether a pod of it has been
     placed before. state: cycle state that the plugins leave behind. counted_at: journal generation
-    up to which the terms' counts are valid. refused: the last refused attempt.
+    up to which the terms' counts are valid. refused: the last refused attempt. claims: see
+    `Framework.claims_signature`; None where each pod's claims are its own. run_limits: of the
+    length of runs. mark: the spec under which it is kept from being forgotten.
     """
 
     __slots__ = (
         "annotations",
+        "claims",
         "counted_at",
         "footprint",
         "framework",
         "is_fast",
         "labels",
         "made_for",
+        "mark",
         "namespace",
         "number",
         "owners",
         "pod",
         "refused",
+        "run_limits",
         "state",
         "terms",
         "was_placed",
     )
 
-    def __init__(self, pod: Pod, framework: Framework) -> None:
+    def __init__(self, pod: Pod, framework: Framework, claims: Hashable | None = None) -> None:
         self.pod = pod
+        self.claims = claims
+        self.run_limits: tuple[RunLimit, ...] = ()
         self.framework = framework
         self.labels = pod.metadata.labels
         self.namespace = pod.metadata.namespace
         self.owners = pod.metadata.owner_references
         self.annotations = framework.annotations_of(pod)
         self.footprint: Footprint = PodInfo.of(pod).footprint
+        self.mark = pod.spec
         self.number = -1
         self.made_for = -1
         self.counted_at = -1
@@ -142,7 +153,7 @@ class PodClassIndex:
         # holds those not used since the last call of `forget_idle`.
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
-        self._by_content: dict[bytes, list[EnginePodClass]] = {}
+        self._by_content: dict[Hashable, list[EnginePodClass]] = {}
 
     def __iter__(self) -> Iterator[EnginePodClass]:
         return iter(self.all)
@@ -156,6 +167,10 @@ class PodClassIndex:
         if status.resources or status.allocated_resources or status.init_container_statuses:
             return None
         spec = pod.spec
+        if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
+            claims = framework.claims_signature(pod)
+            if claims is not None:
+                return self._of_claims(pod, framework, claims)
         known = self._by_spec.get(id(spec)) or self._reactivated(spec)
         if known is None:
             if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
@@ -170,6 +185,24 @@ class PodClassIndex:
                     classes.insert(0, classes.pop(place))
                 return one
         return self._start(pod, framework, classes)
+
+    def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
+        """The class of a pod whose claims are alike those of others of its template."""
+        spec = replace(pod.spec, volumes=tuple(map(_unnamed, pod.spec.volumes)))
+        content = _encoder.encode(spec)
+        classes = self._by_content.setdefault((content, claims), [])
+        one = next((c for c in classes if c.framework is framework and c.holds(pod)), None)
+        if one is None:
+            one = EnginePodClass(pod, framework, claims)
+            # No pod has this spec, so nothing else is found by it.
+            one.mark = spec
+            self.learn(terms_of(pod).all)
+            self.all.append(one)
+            classes.append(one)
+        # Plans are made of its latest pod: claims of an earlier one may be gone.
+        one.pod = pod
+        self._by_spec[id(one.mark)] = one.mark, classes
+        return one
 
     def learn(self, terms: Iterable[WeightedTerm]) -> None:
         """Add terms of existing pods or of pods that may be placed."""
@@ -224,6 +257,14 @@ class PodClassIndex:
         self.all.append(fresh)
         classes.append(fresh)
         return fresh
+
+
+def _unnamed(volume: Volume) -> Volume:
+    """The volume without the name of its claim."""
+    source = volume.persistent_volume_claim
+    if source is None:
+        return volume
+    return replace(volume, persistent_volume_claim=replace(source, claim_name=""))
 
 
 def has_own_claims(spec: PodSpec) -> bool:

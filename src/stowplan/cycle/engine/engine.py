@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from types import ModuleType
 
 import numpy as np
@@ -20,6 +21,7 @@ from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
+from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
@@ -46,6 +48,8 @@ class PodRun:
         self.draws = draws
         self.scores: NDArray[np.int64] = np.zeros(len(pods), dtype=np.int64)
         self.annotations: dict[int, dict[str, str]] = {}
+        # Classes of which a pod found no row while pods were nominated.
+        self.walked_beside_nominated: set[EnginePodClass] = set()
         self.epoch = -1
         self.heads: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -183,7 +187,20 @@ class Engine:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
+        n_same = min(n_same, _n_within_limits(run.classes[start : start + n_same], snapshot))
+        if n_same == 0:
+            return [], False
         end = start + n_same
+        nominated: NominatedRows | None = None
+        if not snapshot.nominations.is_empty:
+            if group is not None or run.classes[start] in run.walked_beside_nominated:
+                return [], False
+            nominated = NominatedRows.of(
+                run.pods[start:end], run.classes[start:end], snapshot, class_arrays
+            )
+            if nominated.n_pods == 0:
+                return [], False
+            end = start + nominated.n_pods
         self._catch_up(run.classes[start:end], nodes, has_trees=group is None)
         heads, draws = run.heads[start:end], run.draws[start:end]
         if group is not None and card_kernels is not None:
@@ -192,22 +209,27 @@ class Engine:
             )
             run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
         else:
-            rows = np.empty(n_same, dtype=np.int64)
-            n_placed = self.kernels.run(
-                *class_arrays.arguments(),
-                heads,
-                draws,
-                rows,
-                run.scores[start:end],
-                class_arrays.n_log,
-            )
-            class_arrays.n_log += n_placed
+            rows = np.empty(end - start, dtype=np.int64)
+            with (
+                nullcontext() if nominated is None else nominated.are_closed(snapshot, class_arrays)
+            ):
+                n_placed = self.kernels.run(
+                    *class_arrays.arguments(),
+                    heads,
+                    draws,
+                    rows,
+                    run.scores[start:end],
+                    class_arrays.n_log,
+                )
+                class_arrays.n_log += n_placed
             placed = rows[:n_placed].tolist()
+            if nominated is not None and n_placed < end - start:
+                run.walked_beside_nominated.add(run.classes[start + n_placed])
         self.n_evaluated += len(placed) * nodes.n_nodes
         those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
         self._generation = nodes.journal.generation
-        return placed, len(placed) == n_same
+        return placed, len(placed) == end - start
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Rebuild all plans if anything but pods and amounts has changed."""
@@ -240,7 +262,9 @@ class Engine:
         if framework not in self._uses:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
-                # Only these are evaluated for a plan.
+                # Only these are evaluated for a plan. What is read of claims is in their signature.
+                if use.reads_claims:
+                    continue
                 if use.kernel_terms is not None or use.member.node_only:
                     reads = use.member.declaration.reads
                     self._reads_any |= reads is None
@@ -277,3 +301,17 @@ class Engine:
             if one.terms and one.counted_at != self._external_generation:
                 one.counted_at = self._external_generation
                 self._planner.recount(one)
+
+
+def _n_within_limits(classes: Sequence[EnginePodClass], snapshot: Snapshot) -> int:
+    """How many of the first pods the limits of runs allow; where a class has any, the run is of
+    that class."""
+    if not any(one.run_limits for one in classes):
+        return len(classes)
+    first = classes[0]
+    if not first.run_limits:
+        return next(place for place, one in enumerate(classes) if one.run_limits)
+    if not snapshot.nominations.is_empty:
+        return 0
+    n_alike = next((place for place, one in enumerate(classes) if one is not first), len(classes))
+    return min(n_alike, *(limit.pods(snapshot) for limit in first.run_limits))

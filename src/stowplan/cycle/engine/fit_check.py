@@ -76,7 +76,9 @@ def fit_check_of(
     snapshot: Snapshot,
 ) -> ClassFitCheck | None:
     """Build the fit check of these classes; None if a class has no plan with resource needs."""
-    if not classes or not all(one.is_fast and not one.terms for one in classes):
+    if not classes or not all(
+        one.is_fast and not one.terms and one.claims is None for one in classes
+    ):
         return None
     if not class_arrays.classes[[one.number for one in classes], at.HAS_ROOM].all():
         return None

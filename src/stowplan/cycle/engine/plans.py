@@ -20,9 +20,11 @@ from stowplan.framework.deciders.kernel_terms import (
     BalancedAllocation,
     CardTerms,
     KernelTerm,
+    NodeRules,
     PeerAffinityTerms,
     ResourceFit,
     ResourceScore,
+    RunLimit,
     ScoredResource,
     ScoringStrategyType,
     TopologyTerm,
@@ -33,6 +35,7 @@ from stowplan.framework.node_to_status import PluginVerdicts
 from stowplan.framework.plugin_calls import takes_parameter
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.node import HOSTNAME_LABEL
+from stowplan.objects.storage import PersistentVolumeClaim
 
 P = TypeVar("P")
 
@@ -71,6 +74,9 @@ class PluginPoints:
         calls = member.calls
         self.applies_to, self.kernel_terms = calls["applies_to"], calls["kernel_terms"]
         self.signature = calls["signature"]
+        # Plugins of claims: their terms are for classes by `claims_signature`.
+        reads = member.declaration.reads or ()
+        self.reads_claims = self.kernel_terms is not None and PersistentVolumeClaim in reads
         # A plugin whose preparation is disabled at one extension point fails at the next.
         self.is_whole = not (
             (self.filters and calls["pre_filter"] and not self.prepares_filter)
@@ -132,7 +138,7 @@ class ClassTerms:
                 _single_part(self.resource_score, part, len(part.resources)),
                 weight,
             )
-        else:
+        elif isinstance(part, BalancedAllocation):
             self.balanced, self.even_weight = (
                 _single_part(self.balanced, part, len(part.resources)),
                 weight,
@@ -199,7 +205,8 @@ class Planner:
         """Assign a class its number and write its arrays. Raises NoPlan."""
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
-        one.state = CycleState()
+        unreserved: set[str] = set()
+        one.state, one.run_limits = CycleState(), ()
         skipped = one.state.skip_filter
         for use in uses:
             if use.applies_to is not None and not use.applies_to(one.pod):
@@ -208,14 +215,21 @@ class Planner:
             found = self._kernel_terms(use, one)
             if found is None:
                 about_nodes.append(use)
-            elif found:
-                terms += [(use, term) for term in found]
+                continue
+            for term in found:
+                if isinstance(term, NodeRules):
+                    about_nodes.append(use)
+                    unreserved.add(use.member.name)
+                elif isinstance(term, RunLimit):
+                    one.run_limits += (term,)
+                else:
+                    terms.append((use, term))
         if len(one.footprint.requested) > at.AMOUNTS_MAX or one.footprint.ports:
             raise NoPlan
         class_terms = ClassTerms(terms)
         static = self._static(one, about_nodes)
         one.state.skip_filter |= static.skips
-        reserved = class_terms.reserve(one.state)
+        reserved = class_terms.reserve(one.state) | unreserved
         if not one.framework.binds_directly(one.state, reserved):
             raise NoPlan
         if reserved and static.normalised:
@@ -245,6 +259,13 @@ class Planner:
         terms: tuple[KernelTerm, ...] | None
         terms = use.kernel_terms(one.pod, self._snapshot, self._peers)
         if terms is None:
+            raise NoPlan
+        of_claims = any(isinstance(term, NodeRules | RunLimit) for term in terms)
+        if of_claims and (
+            one.claims is None
+            or self._snapshot.object_store is not one.framework.shared.object_store
+        ):
+            # Only for such classes the terms are made anew when the objects change.
             raise NoPlan
         return terms
 

@@ -173,5 +173,5 @@ class KernelRun(Protocol):
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.
 
         Returns the rows of the placed pods. Fewer rows than pods: the next pod fits nowhere, or
-        must be decided alone. The snapshot must have no nominations.
+        must be decided alone.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -146,7 +146,33 @@ class CardTerms(msgspec.Struct, frozen=True):
     state: object = None
 
 
-KernelTerm = ResourceFit | ResourceScore | BalancedAllocation | TopologyTerms | CardTerms
+class NodeRules(msgspec.Struct, frozen=True):
+    """For pods with these claims the plugin's Filter reads nothing but nodes: it is evaluated once
+    for the class, as that of a plugin that declares `node_only`. Reserve has nothing to do.
+
+    Only for classes by `claims_signature`.
+    """
+
+
+class RunLimit(msgspec.Struct, frozen=True):
+    """Filter: passes on every row as long as a kernel places at most `pods(snapshot)` pods of the
+    class at once; 0: the next pod is walked.
+
+    Only for classes by `claims_signature`.
+    """
+
+    pods: Callable[[Any], int]
+
+
+KernelTerm = (
+    ResourceFit
+    | ResourceScore
+    | BalancedAllocation
+    | TopologyTerms
+    | CardTerms
+    | NodeRules
+    | RunLimit
+)
 
 
 class PeerAffinityTerms(Protocol):

@@ -11,7 +11,7 @@ _OLD_NAMES = {
     "PERMIT_TIMEOUT_S_MAX": "stowplan.framework.runtime.framework:PERMIT_TIMEOUT_S_MAX",
     "PreFilterOutcome": "stowplan.framework.runtime.outcomes:PreFilterOutcome",
     "Scores": "stowplan.framework.runtime.framework:Scores",
-    "frameworks": "stowplan.framework.runtime.framework:build_frameworks",
+    "frameworks": "stowplan.framework.runtime.framework_building:build_frameworks",
 }
 if not TYPE_CHECKING:
     __getattr__ = deprecated_names(__name__, _OLD_NAMES)

@@ -48,6 +48,7 @@ from stowplan.framework.runtime.outcomes import (
 )
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
+from stowplan.framework.runtime.row_verdicts import RowVerdicts
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, SKIP, Code, Status, error
 from stowplan.objects.pod import Pod
@@ -134,6 +135,8 @@ class Framework:
             self._idle_when_skipped = frozenset(m.name for m in between)
         keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
         self._annotation_keys = tuple(sorted(keys))
+        signatures = (one.calls["claims_signature"] for one in self.members.values())
+        self._claims_signature = next(filter(None, signatures), None)
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
@@ -199,6 +202,22 @@ class Framework:
         self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
     ) -> NodeToStatus:
         """The first rejection of every row (default: all), with nominated pods counted."""
+        nodes, nominations = snapshot.nodes, snapshot.nominations
+        if rows is None and not nominations.is_empty and not self.profile.checks_all_filters:
+            key = self.row_key(pod, state)
+            if key is not None:
+                return RowVerdicts.of(nodes, key).follow(
+                    snapshot,
+                    nodes.row(nominations.node_of(pod.uid)),
+                    [m.name for m in self._filters(state)],
+                    lambda: self._run_filters(pod, snapshot, state, None),
+                    lambda row: self.filter_with_nominated(pod, nodes.info(row), snapshot, state),
+                )
+        return self._run_filters(pod, snapshot, state, rows)
+
+    def _run_filters(
+        self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None
+    ) -> NodeToStatus:
         nodes = snapshot.nodes
         everything = np.arange(nodes.n_nodes) if rows is None else rows
         members = self._filters(state)
@@ -332,6 +351,13 @@ class Framework:
             final[member.name] = normal * member.weight
             total += final[member.name]
         return Scores(rows, raw, final, total)
+
+    def claims_signature(self, pod: Pod) -> Hashable | None:
+        """Equal for pods of one template whose claims are alike; None where claims are looked at
+        pod by pod."""
+        ask = self._claims_signature
+        found: Hashable | None = None if ask is None else ask(pod, self.shared.object_store)
+        return found
 
     # After a node was chosen.
 
@@ -488,7 +514,7 @@ class Framework:
         if not self._columns or any(m.name not in state.skip_filter for m in extended):
             return None
         members = self._filters(state)
-        return members if all(m.row_local for m in members) else None
+        return members if all(m.reads_row_only(state) for m in members) else None
 
     def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
         """Cache key: equal for pods that get the same verdict on every row, with nominated pods
@@ -496,7 +522,7 @@ class Framework:
         members = self.filters_by_row(state)
         if members is None:
             return None
-        return (self, pod.priority, *((m.name, m.call("signature", pod)) for m in members))
+        return (self, pod.priority, *((m.name, m.row_signature(pod, state)) for m in members))
 
     def _check_range(
         self, member: RegisteredPlugin, scores: Ints, pod: Pod, nodes: NodeTable, rows: Ints
@@ -572,29 +598,3 @@ PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
     """A slice of all rows when `rows` are all rows ascending, so that columns are views."""
     return nodes.all_rows if rows.shape[0] == nodes.n_nodes else rows
-
-
-def build_frameworks(
-    profiles: Mapping[str, Profile],
-    registry: Registry,
-    gates: FeatureGates,
-    made: Callable[..., Framework] = Framework,
-    in_use: Mapping[str, Framework] | None = None,
-) -> dict[str, Framework]:
-    """Build a framework per scheduler name; raises ContractError unless all have the same queue
-    sort. in_use: frameworks of a running scheduler; those of unchanged profiles are kept."""
-    known = in_use or {}
-    shared = next((one.shared for one in known.values()), None) or HandleState()
-    built: dict[str, Framework] = {}
-    for name, profile in profiles.items():
-        before = known.get(name)
-        if before is not None and before.profile == profile:
-            built[name] = before
-        else:
-            built[name] = made(profile, registry, gates, shared, before=before)
-    sorts = {f.at("queueSort")[0].name for f in built.values()}
-    if len(sorts) > 1:
-        raise ContractError(
-            f"profiles sort the queue by {sorted(sorts)}; expected one and the same"
-        )
-    return built

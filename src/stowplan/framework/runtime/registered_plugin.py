@@ -118,6 +118,15 @@ class RegisteredPlugin:
         """True when the plugin has no work for the pod after its node was chosen."""
         return self.rests_when_skipped and self.name in state.skip_filter
 
+    def reads_row_only(self, state: CycleState) -> bool:
+        """True when Filter reads nothing but the row, for every pod or for this one."""
+        return self.row_local or self.name in state.row_signatures
+
+    def row_signature(self, pod: Pod, state: CycleState) -> Any:
+        """Equal for pods that get the same verdict on every row, where `reads_row_only`."""
+        own = state.row_signatures
+        return own[self.name] if self.name in own else self.call("signature", pod)
+
     def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
         """Result of Filter for `rows`."""
         if self.calls["filter_column"] is None:

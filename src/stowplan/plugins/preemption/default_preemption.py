@@ -167,7 +167,9 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
     """PostFilter: make room by evicting pods of lower priority."""
 
     name = "DefaultPreemption"
-    declaration = Plugin(name=name, reads=(PodDisruptionBudget,), repeatable=True)
+    declaration = Plugin(
+        name=name, reads=(PodDisruptionBudget,), repeatable=True, gates_preempting=True
+    )
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:

@@ -207,7 +207,7 @@ class VectorDryRun:
                 every = slice(0, rows.shape[0])
                 codes = member.call("filter_column", self._pod, room, every, self._state)
                 verdicts.record(index, PluginVerdicts(codes, self._refusal), places)
-            elif member.node_only:
+            elif member.node_only or member.name in self._state.row_signatures:
                 answers = member.verdicts(self._pod, nodes, rows, self._state)
                 verdicts.record(index, answers, places)
         return verdicts

@@ -95,7 +95,8 @@ class VictimSelector:
         self.snapshot = snapshot
         self.state = state
         self.filters = framework.filters_by_row(state)
-        others = [m for m in self.filters or () if not m.node_only]
+        own = state.row_signatures
+        others = [m for m in self.filters or () if not m.node_only and m.name not in own]
         kinds = {type(m.plugin) for m in others}
         self.fit: RegisteredPlugin | None = None
         if kinds <= {NodeResourcesFit, NodePorts}:

@@ -28,6 +28,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import RegisteredEvents
+from stowplan.framework.deciders.kernel_terms import KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -49,6 +50,7 @@ from stowplan.plugins.volumes.attached_volumes import (
     csi_volumes_of_pod,
     node_volumes,
 )
+from stowplan.plugins.volumes.bound_claims import bound_claims, volume_run_limit
 from stowplan.plugins.volumes.hints import node_volume_limits_events
 from stowplan.plugins.volumes.volume_claims import (
     NO_STATE,
@@ -118,6 +120,10 @@ class NodeVolumeLimits:
         if not volume_uses_of(pod.spec).attachable:
             return SKIP
         state.write(self.name, NodeVolumeLimitsState(pod, snapshot.object_store))
+        has_limits = self._asks_for_driver or VolumeIndex.of(snapshot.object_store).limits
+        if not has_limits and bound_claims(pod, snapshot.object_store) is not None:
+            # Success everywhere.
+            state.row_signatures[self.name] = ()
         return OK
 
     # The rule, over the volumes of one node.
@@ -248,6 +254,13 @@ class NodeVolumeLimits:
     def events_to_register(self) -> RegisteredEvents:
         """Volumes are or may be detached, limits grow, or a claim of the pod is added."""
         return node_volume_limits_events()
+
+    def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
+        """A limit of the length of runs, for claims that are bound; no rule without CSI volumes."""
+        claims = bound_claims(pod, snapshot.object_store)
+        if claims is None or self._asks_for_driver:
+            return None
+        return (volume_run_limit(claims),) if claims.drivers else ()
 
     def signature(self, pod: Pod) -> object:
         """The claims, and the migrated in-tree volumes."""

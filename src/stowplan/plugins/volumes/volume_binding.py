@@ -9,7 +9,7 @@ Source: kube-scheduler v1.36, plugins/volumebinding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import RegisteredEvents
+from stowplan.framework.deciders.kernel_terms import KernelTerm, NodeRules
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
@@ -53,6 +54,7 @@ from stowplan.plugins.utilization_shape import (
     piecewise_linear_scores,
     shape_problems,
 )
+from stowplan.plugins.volumes.bound_claims import bound_claims
 from stowplan.plugins.volumes.hints import volume_binding_events
 from stowplan.plugins.volumes.volume_claims import (
     NO_STATE,
@@ -199,6 +201,10 @@ class VolumeBinding:
         except QuantityError as fault:
             return error(str(fault))
         state.write(self.name, VolumeBindingState(search, snapshot.nodes))
+        if not unbound:
+            alike = bound_claims(pod, object_store)
+            if alike is not None:
+                state.row_signatures[self.name] = alike
         return OK
 
     # One node.
@@ -334,6 +340,15 @@ class VolumeBinding:
     def signature(self, pod: Pod) -> object:
         """The claims."""
         return claims_signature(pod)
+
+    def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
+        """Equal for pods with claims that are bound to volumes of the same kinds."""
+        return bound_claims(pod, object_store)
+
+    def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
+        """A rule about nodes where all claims are bound; None where they have to be."""
+        is_bound = bound_claims(pod, snapshot.object_store) is not None and not self._scores
+        return (NodeRules(),) if is_bound else None
 
 
 def pod_claims(pod: Pod, object_store: ObjectStore) -> tuple[list[PersistentVolumeClaim], str]:

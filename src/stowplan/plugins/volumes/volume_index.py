@@ -66,6 +66,8 @@ class VolumeIndex:
         self._seen: set[type[Object]] = set()
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
         self._migrated: dict[str, Bools] = {}
+        # By name of a volume: the version that was read, and what `bound_claims` makes of it.
+        self.kinds: dict[str, tuple[PersistentVolume, Any]] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
     def all(self, kind: type[T]) -> Sequence[T]:

@@ -26,6 +26,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import RegisteredEvents
+from stowplan.framework.deciders.kernel_terms import KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
@@ -170,6 +171,10 @@ class VolumeRestrictions:
     def events_to_register(self) -> RegisteredEvents:
         """A pod frees a disk or a claim, or a node or a claim of the pod is added."""
         return volume_restrictions_events(self.conflicts_with_pod)
+
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+        """No rule where no disk may be in use; claims by `claims_signature` may be used by many."""
+        return None if volume_uses_of(pod.spec).disks else ()
 
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names, and its disks."""

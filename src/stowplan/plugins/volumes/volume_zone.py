@@ -23,6 +23,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import RegisteredEvents
+from stowplan.framework.deciders.kernel_terms import KernelTerm, NodeRules
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -97,6 +98,7 @@ class VolumeZone:
         if not found:
             return SKIP
         state.write(self.name, tuple(found))
+        state.row_signatures[self.name] = tuple((one.key, one.values) for one in found)
         return OK
 
     def _topologies_of_claim(
@@ -179,6 +181,10 @@ class VolumeZone:
         """Claims, volumes, classes that wait for the first consumer, or nodes are added or
         changed."""
         return volume_zone_events(topology_labels_of)
+
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...]:
+        """A rule about nodes, for claims that are bound."""
+        return (NodeRules(),)
 
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names."""

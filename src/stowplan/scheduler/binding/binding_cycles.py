@@ -139,6 +139,8 @@ class BindingCycles:
         uids = [pod.metadata.uid or pod.key for pod in pods]
         nodes = [names[row] for row in rows]
         context.cache.note_assumed(uids)
+        for uid in uids if len(context.queue.nominator) else ():
+            context.queue.nominator.drop(uid)
         self._records.update(zip(uids, run, strict=True))
         for lane in context.lanes.listeners(PodAssumed):
             for pod, node in zip(pods, nodes, strict=True):

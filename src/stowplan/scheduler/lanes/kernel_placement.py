@@ -99,13 +99,13 @@ class KernelPlacement:
             now, refusal = snapshot(), None
             if now.nominations.is_empty:
                 refusal = classes[start].refusal_in(now)
-                if refusal is None:
-                    rows = run.place(start, now)
-                    scores = run.scores[start : start + len(rows)].tolist()
-                    self._bindings.begin_run(entries, classes, start, rows, scores, run.annotations)
-                    start += len(rows)
-                    if start == n_pods:
-                        break
+            if refusal is None:
+                rows = run.place(start, now)
+                scores = run.scores[start : start + len(rows)].tolist()
+                self._bindings.begin_run(entries, classes, start, rows, scores, run.annotations)
+                start += len(rows)
+                if start == n_pods:
+                    break
             revision = queue.revision
             if refusal is None:
                 self._attempt(entries[start], tie_breaks.of(start))

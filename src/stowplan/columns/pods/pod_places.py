@@ -1,0 +1,37 @@
+"""Places of pods in the lists of their rows: found at once in long lists too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stowplan.columns.pods.podinfo import PodInfo
+
+LONG = 256
+"""Lists of this length and more are indexed when a pod is looked for."""
+
+
+class PodPlaces:
+    """Places by row and uid, of long lists only. A place is checked when it is read."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, dict[str, int]] = {}
+
+    def find(self, row: int, pods: Sequence[PodInfo], uid: str) -> int:
+        """The place of a pod, -1 where there is none. pods: those of the row."""
+        n_pods = len(pods)
+        if n_pods and pods[-1].uid == uid:  # The pod that was bound last.
+            return n_pods - 1
+        if n_pods < LONG:
+            self._places.pop(row, None)
+            return next((place for place, info in enumerate(pods) if info.uid == uid), -1)
+        place = self._places.get(row, {}).get(uid, n_pods)
+        if place >= n_pods or pods[place].uid != uid:
+            places = self._places[row] = {info.uid: place for place, info in enumerate(pods)}
+            place = places.get(uid, -1)
+        return place
+
+    def moved(self, row: int, uid: str, place: int) -> None:
+        """A pod of a row has another place now."""
+        places = self._places.get(row)
+        if places is not None:
+            places[uid] = place

@@ -1,0 +1,34 @@
+"""How many pods of each benchmark case are walked: a path that falls back silently is noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.benchmarks.benchmark_workload import WorkloadSizes
+from stowplan.benchmarks.catalog import CASES
+from stowplan.benchmarks.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
+from stowplan.benchmarks.measurement import ENGINES, run_once
+
+SIZES = WorkloadSizes(nodes=40, pods=30)
+WALKED = {
+    # A pod of each template; the others are refused as that one was.
+    "unfit": 20,
+    # The attempt that preempts, and the one on the nominated node.
+    "preemption": 60,
+    "preemption-pdb": 60,
+    "PreemptionBasic": 60,
+    "PreemptionPVs": 60,
+    # The pod that fits nowhere.
+    "SchedulingWithMixedChurn": 1,
+}
+OTHERS = {case.name for case in (*DEVICE_CLAIM_CASES, *GPU_SHARE_CASES)}
+"""Cards are placed by kernels that are compiled later, pods with resource claims are walked."""
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in OTHERS])
+def test_no_more_pods_of_a_shape_are_walked_than_are_known_to_be(name: str) -> None:
+    assert run_once(CASES[name], SIZES).walked == WALKED.get(name, 0)
+
+
+def test_control_the_walk_is_counted() -> None:
+    assert run_once(CASES["basic"], SIZES, ENGINES[-1]).walked == SIZES.pods

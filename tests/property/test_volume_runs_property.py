@@ -1,0 +1,256 @@
+"""Runs of pods with bound claims placed by kernels: effects equal the walk's.
+
+Each wrong variant leaves out one thing that the volume plugins read of a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.benchmarks.benchmark_objects import ZONE, Tree, make_object
+from stowplan.columns.engine import kernels as compiled
+from stowplan.columns.engine import numpy_kernels
+from stowplan.cycle.engine import engine
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.pod import Pod
+from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
+from stowplan.plugins.volumes import bound_claims
+from stowplan.scheduler import SchedulerOptions
+from stowplan.testing import builders
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
+from tests.property.engine_random_walk import Pair, scheduler
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+SEEDS = st.integers(0, 2**32 - 1)
+N_STEPS = 4
+EBS = "ebs.csi.aws.com"
+DRIVERS = (EBS, "files.example.com")
+BOUND = {"pv.kubernetes.io/bind-completed": "true"}
+IN_ZONE = {"key": ZONE, "operator": "In"}
+
+
+class Volumes:
+    """Nodes with limits, and pods of few templates with claims of their own or shared ones."""
+
+    def __init__(self, seed: int, kernels: Any) -> None:
+        self.rng: RandomSource = np.random.default_rng(seed)
+        seed_of_ties = seed if chance(self.rng, 2) else None
+        self.pair = Pair(kernels, lambda: scheduler(seed_of_ties, SchedulerOptions()))
+        self.pods: dict[str, Pod] = {}
+        self.claims: list[str] = []
+        self.names = [f"n{i}" for i in range(random_int(self.rng, 1, 6))]
+        self._templates = [self._template() for _ in range(random_int(self.rng, 1, 3))]
+        self._kinds = [self._kind() for _ in range(random_int(self.rng, 1, 3))]
+        events: list[Event] = []
+        for name in self.names:
+            zone = pick(self.rng, ("a", "b", ""))
+            events.append(happened.NodeAdded(builders.node(name, cpu="4", pods=12, zone=zone)))
+            if not chance(self.rng, 4):
+                events.append(happened.ObjectAdded(self._csi_node(name)))
+        self.handle(events)
+
+    def _template(self) -> Tree:
+        return {"cpu": pick(self.rng, ("100m", "500m", "1")), "n_claims": pick(self.rng, (1, 1, 2))}
+
+    def _kind(self) -> Tree:
+        """What volumes are like."""
+        rng = self.rng
+        sources: tuple[Tree, ...] = (
+            {"csi": {"driver": pick(rng, DRIVERS)}},
+            {"awsElasticBlockStore": {}},
+            {"nfs": {"server": "s", "path": "/"}},
+        )
+        spec: Tree = dict(pick(rng, sources))
+        if chance(rng, 3):
+            term = {"matchExpressions": [{**IN_ZONE, "values": [pick(rng, ("a", "b"))]}]}
+            spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+        return {"spec": spec, "labels": {ZONE: pick(rng, ("a", "b"))} if chance(rng, 4) else {}}
+
+    def _csi_node(self, name: str) -> CSINode:
+        rng = self.rng
+        drivers = []
+        for driver in DRIVERS:
+            limit = {"count": pick(rng, (1, 2, 3, 7, 39))}
+            drivers.append(
+                {"name": driver, "nodeID": name}
+                | ({} if chance(rng, 5) else {"allocatable": limit})
+            )
+        migrated = "storage.alpha.kubernetes.io/migrated-plugins"
+        annotations = {migrated: "kubernetes.io/aws-ebs"} if chance(rng, 2) else {}
+        return make_object(CSINode, name, annotations=annotations, spec={"drivers": drivers})
+
+    def _claim(self, kind: Tree) -> tuple[str, list[Event]]:
+        """A claim and its volume; most are bound."""
+        rng, name = self.rng, f"c{len(self.claims)}"
+        if self.claims and chance(rng, 8):
+            return pick(rng, tuple(self.claims)), []
+        self.claims.append(name)
+        spec = msgspec.json.decode(msgspec.json.encode(kind["spec"]))
+        if "csi" in spec:
+            spec["csi"]["volumeHandle"] = f"h{pick(rng, (name, name, name, 'same'))}"
+        elif "awsElasticBlockStore" in spec:
+            spec["awsElasticBlockStore"]["volumeID"] = f"h{name}"
+        modes = {"accessModes": [pick(rng, ("ReadOnlyMany",) * 7 + ("ReadWriteOncePod",))]}
+        size = {"storage": "1Gi"}
+        is_bound = not chance(rng, 12)
+        volume = make_object(
+            PersistentVolume,
+            f"v-{name}",
+            labels=kind["labels"],
+            spec={
+                **modes,
+                **spec,
+                "capacity": size,
+                "claimRef": {"namespace": "default", "name": name},
+            },
+            status={"phase": "Bound"},
+        )
+        claim = make_object(
+            PersistentVolumeClaim,
+            name,
+            "default",
+            annotations=BOUND if is_bound else {},
+            spec={**modes, "resources": {"requests": size}, "volumeName": f"v-{name}"},
+            status={"phase": "Bound"},
+        )
+        found: list[Event] = [happened.ObjectAdded(claim)]
+        return name, found if chance(rng, 20) else [happened.ObjectAdded(volume), *found]
+
+    def _pod(self) -> list[Event]:
+        template, name = pick(self.rng, tuple(self._templates)), f"p{len(self.pods)}"
+        events: list[Event] = []
+        volumes: list[Tree] = []
+        for place in range(template["n_claims"]):
+            claim, more = self._claim(pick(self.rng, tuple(self._kinds)))
+            events += more
+            source = {"claimName": claim}
+            volumes.append({"name": f"d{place}", "persistentVolumeClaim": source})
+        requests = {"cpu": template["cpu"]}
+        tree = {
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {
+                "containers": [{"name": "c", "resources": {"requests": requests}}],
+                "volumes": volumes,
+            },
+        }
+        pod = self.pods[name] = convert(tree, Pod)
+        return [*events, happened.PodAdded(pod)]
+
+    def step(self) -> None:
+        """Pods come, and some that are bound go."""
+        events: list[Event] = []
+        for _ in range(random_int(self.rng, 1, 12)):
+            events += self._pod()
+        if chance(self.rng, 3):
+            events.append(happened.ObjectUpdated(self._csi_node(pick(self.rng, tuple(self.names)))))
+        self.handle(events)
+
+    def handle(self, events: list[Event]) -> None:
+        """Send events to both, and confirm what they bind."""
+        for _ in range(20):
+            events = self._bound(self.pair.handle(events, 0))
+            if not events:
+                return
+
+    def _bound(self, effects: list[Effect]) -> list[Event]:
+        found: list[Event] = []
+        for effect in effects:
+            if isinstance(effect, to_do.Bind):
+                pod = self.pods[effect.uid]
+                spec = msgspec.structs.replace(pod.spec, node_name=effect.node)
+                seen = self.pods[effect.uid] = msgspec.structs.replace(pod, spec=spec)
+                found += [happened.BindDone(effect.effect, effect.uid), happened.PodUpdated(seen)]
+        return found
+
+
+def same_effects(seed: int, kernels: Any = compiled, n_steps: int = N_STEPS) -> int:
+    """Run both; returns the number of pods that kernels placed."""
+    found = Volumes(seed, kernels)
+    for _ in range(n_steps):
+        found.step()
+    found.pair.compare()
+    return found.pair.n_fast
+
+
+@pytest.mark.parametrize("kernels", [compiled, numpy_kernels], ids=["compiled", "numpy"])
+def test_runs_of_pods_with_bound_claims_are_those_of_the_walk(kernels: Any) -> None:
+    @settings(max_examples=examples(15), deadline=None)
+    @given(SEEDS)
+    def check(seed: int) -> None:
+        same_effects(seed, kernels)
+
+    check()
+
+
+def test_kernels_place_pods_with_bound_claims() -> None:
+    assert sum(same_effects(seed) for seed in range(10)) > 20
+
+
+def limits_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are as long as without limits."""
+    monkeypatch.setattr(engine, "_n_within_limits", lambda classes, snapshot: len(classes))
+
+
+def _kind_without(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    right = bound_claims._read_kind
+
+    def read(*given: Any) -> Any:
+        kind = right(*given)
+        return None if kind is None else msgspec.structs.replace(kind, **fields)
+
+    monkeypatch.setattr(bound_claims, "_read_kind", read)
+
+
+def reach_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Volumes with other node affinity are of one kind."""
+    _kind_without(monkeypatch, reach=None, migrated_reach=None)
+
+
+def zones_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Volumes of other zones are of one kind."""
+    _kind_without(monkeypatch, zones=())
+
+
+def drivers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver attaches a volume."""
+    _kind_without(monkeypatch, driver="")
+
+
+def once_is_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims for one pod only may be used by several."""
+    monkeypatch.setattr(bound_claims, "READ_WRITE_ONCE_POD", "never")
+
+
+def unbound_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim counts as bound as soon as it has a volume."""
+    monkeypatch.setattr(bound_claims, "is_fully_bound", lambda claim: True)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        limits_are_not_read,
+        reach_is_not_compared,
+        zones_are_not_compared,
+        drivers_are_not_compared,
+        once_is_often,
+        unbound_is_bound,
+    ],
+)
+def test_control_what_is_left_out_is_noticed(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert_caught(lambda seed: same_effects(seed, n_steps=2 * N_STEPS), SEEDS)
