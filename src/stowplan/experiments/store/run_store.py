@@ -7,10 +7,12 @@ failures/KEY.json
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from stowplan.experiments.experiment_stopped import ExperimentStopped
 from stowplan.inputs.input_error import InputError
@@ -24,6 +26,20 @@ _LOCK = ".lock"
 
 class ExperimentStoreError(ExperimentStopped):
     """The folder of the experiment cannot be written: a full disk, or no permission."""
+
+
+_HELD: set[TextIO] = set()
+"""Files of the locks that this process holds."""
+
+
+def _close_inherited() -> None:
+    """In a forked worker, which would hold the lock of a client that was killed until it ends."""
+    for file in _HELD:
+        file.close()
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 class RunStore:
@@ -52,7 +68,11 @@ class RunStore:
             except OSError as problem:
                 got = f"unable to lock: {_text(problem)}"
                 raise InputError.at(str(self.folder), "", got) from None
-            yield
+            _HELD.add(file)
+            try:
+                yield
+            finally:
+                _HELD.discard(file)
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
