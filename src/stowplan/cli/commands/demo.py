@@ -28,7 +28,8 @@ stowplan demo --keep
     "--report",
     metavar="FILE.html",
     type=click.Path(dir_okay=False),
-    help="Write the run into one HTML file: nodes at any moment, checks, placements, waits.",
+    help="Write the run into one HTML file: nodes at any moment, checks, placements, waits.  "
+    "[default: none]",
 )
 @flag("--fast", is_flag=True, help="Skip the pauses between the steps.")
 @flag(
