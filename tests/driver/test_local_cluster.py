@@ -260,20 +260,9 @@ def test_a_kubeconfig_of_another_is_not_deleted(tmp_path: Path) -> None:
     assert names(tmp_path) == ["k"]
 
 
-def test_what_has_no_effect_is_warned_of_and_faults_are_counted(tmp_path: Path) -> None:
+def test_faults_of_controllers_are_counted(tmp_path: Path) -> None:
     async def scene(cluster: LocalCluster) -> None:
-        selector = {"cel": {"expression": "true"}}
-        tree = {"metadata": {"name": "a"}, "spec": {"selectors": [selector]}}
-        body = msgspec.json.encode(
-            tree | {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-        )
-        devices = msgspec.structs.replace(asked(cluster, "a"), path=DEVICE_CLASSES, body=body)
-        answer = await cluster.server_loop.ask(devices)
-        assert isinstance(answer, HttpResponse)
-        assert answer.status == 201
-        (warned,) = (value for name, value in answer.headers if name == "Warning")
-        assert warned.startswith('299 - "CEL selectors of devices are stored, but not evaluated')
-        page = msgspec.structs.replace(devices, method="GET", path="/metrics", body=b"")
+        page = msgspec.structs.replace(asked(cluster, "a"), method="GET", path="/metrics", body=b"")
         answer = await cluster.server_loop.ask(page)
         assert isinstance(answer, HttpResponse)
         assert b'stowplan_controller_failing_objects{component="deployment"} 0\n' in answer.body

@@ -11,18 +11,15 @@ from stowplan.cache import Cache
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import (
+    ANYTHING,
     ASSIGNED_POD_DELETE,
-    RESOURCE_OF_KIND,
-    Action,
-    ClusterEvent,
 )
 from stowplan.framework.handle_state import HandleState
-from stowplan.framework.object_store import key_of
+from stowplan.framework.plugin import ObjectChange
 from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, WriteDone, WriteFailed
 from stowplan.messages.extender_api import EXTENDER, HTTPExtender
-from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.queue import SchedulingQueue
 from stowplan.scheduler.extenders.interest import InterestedExtenders
@@ -76,7 +73,7 @@ class SchedulerContext:
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         # Objects of the writes that PostFilter asked for, by effect.
-        self._requested: dict[int, Object] = {}
+        self._requested: dict[int, ObjectChange] = {}
         self.lanes = LaneList()
         # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
@@ -121,26 +118,26 @@ class SchedulerContext:
 
     def write_requested(self, uid: str) -> None:
         """Write what PostFilter asked for on behalf of a pod. Nothing waits for the outcome; after
-        a refused write the pod is retried, so that it is decided again."""
+        a refused write, and after a deletion, the pod is retried, so that it is decided again."""
         requested = self.shared.to_write
         if requested:
             for change in requested:
-                self._requested[self.outbox.write(uid, change)] = change.value
+                self._requested[self.outbox.write(uid, change)] = change
             requested.clear()
 
     def requested_write_ended(self, event: WriteDone | WriteFailed) -> None:
         """The outcome of a write that PostFilter asked for, or of one that nobody waits for."""
-        value = self._requested.pop(event.effect, None)
-        if value is None or isinstance(event, WriteDone):
+        change = self._requested.pop(event.effect, None)
+        if change is None:
             return
-        store = self.cache.object_store
-        store.restore(value)
-        resource = RESOURCE_OF_KIND.get(type(value).__name__)
-        before: Object | None = store.observed(type(value), key_of(value))
-        if resource is not None and before is not None:
-            # As after the change that was refused: the pod backs off as after any attempt.
-            gone = ClusterEvent(resource, Action.DELETE)
-            self.queue.move(gone, before, None, self.now, lambda pod: pod.uid == event.uid)
+        if not isinstance(event, WriteDone):
+            self.cache.object_store.restore(change.value)
+        elif change.patch:
+            # The watch shows the object, which retries the pods that wait for it.
+            return
+        # The pod backs off as after any attempt. Differs: no plugin of the original waits for the
+        # deletion of an object, nor for a refusal.
+        self.queue.move(ANYTHING, None, None, self.now, lambda pod: pod.uid == event.uid)
 
     def resources_released(self, pod: Pod, node: str, but: str = "") -> None:
         """Retry pods that the resources of an assumed pod may help. but: uid of a pod to leave

@@ -86,7 +86,6 @@ from stowplan.plugins.devices.device_states import PER_NODE, REFUSED
 from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
-    is_special_claim_of,
     left_over_claim,
     named_claim,
 )
@@ -177,7 +176,6 @@ class DynamicResources:
         return (
             on(NODE, of_nodes),
             on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
-            on(RESOURCE_CLAIM, Action.DELETE, _after_deleted_claim),
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
@@ -575,15 +573,3 @@ class DynamicResources:
         if not claims:
             return amounts
         return claims, amounts, pod.status.resource_claim_statuses, pod.namespace, pod.uid
-
-
-def _after_deleted_claim(
-    pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None
-) -> QueueingHint:
-    """The claim for the pod's extended resources is gone, or one that had devices.
-
-    Differs: the original waits for another event here.
-    """
-    if old is None:
-        return QUEUE_SKIP
-    return queueing_hint(old.status.allocation is not None or is_special_claim_of(old, pod))
