@@ -104,7 +104,7 @@ class ClusterScript:
             ConfigText(f'actions: "{actions}"{tiers}', "batch"),
             ConfigText(PROFILE, "profiles"),
         ]
-        scheduler = deciders_of(files, compats=compat).scheduler()
+        scheduler = deciders_of(files, compat=compat).scheduler()
         TransitionTrace().follow(scheduler)
         (lane,) = scheduler.lanes.batch
         decider = lane.decider

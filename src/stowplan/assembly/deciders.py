@@ -217,17 +217,17 @@ class Deciders(msgspec.Struct, frozen=True):
 def deciders_of(
     files: Sequence[ConfigText],
     plugins: Iterable[Callable[..., Any]] = (),
-    compats: str | Iterable[str] = (),
+    compat: str | Iterable[str] = (),
     gates: FeatureGates | None = None,
 ) -> Deciders:
     """Read configuration files; without any, the default configuration.
 
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
-    tiers). compats: values of `--compat`; those of schedulers that do not decide here change
+    tiers). compat: values of `--compat`; those of schedulers that do not decide here change
     nothing. gates: None for the defaults. Raises ConfigError and ContractError.
     """
-    names = compat_names(compats)
-    compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
+    names = compat_names(compat)
+    session_compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
     group_compat = KUBE_SCHEDULER_1_36 if KUBE_SCHEDULER_1_36 in names else ""
     gates = gates or FeatureGates()
     texts = " ".join(decoded(file.text) for file in files)
@@ -246,9 +246,9 @@ def deciders_of(
     ]
     for part in parts:
         where = f"class {part.__module__}.{part.__qualname__}"
-        if compat:
+        if session_compat:
             raise ContractError(
-                f"{where}: custom session plugins and actions do not run in {compat}: "
+                f"{where}: custom session plugins and actions do not run in {session_compat}: "
                 "expected no --compat"
             )
         check_part(part, where)
@@ -256,9 +256,9 @@ def deciders_of(
     if not files:
         configuration = config.default(full, defaults)
         return Deciders(
-            configuration, full, actions, session_plugins, (), compat, group_compat, gates
+            configuration, full, actions, session_plugins, (), session_compat, group_compat, gates
         )
-    known = known_names(actions, session_plugins, lenient=bool(compat))
+    known = known_names(actions, session_plugins, lenient=bool(session_compat))
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
     return Deciders(
         config.merged(read),
@@ -266,7 +266,7 @@ def deciders_of(
         actions,
         session_plugins,
         tuple(read),
-        compat,
+        session_compat,
         group_compat,
         gates,
     )
