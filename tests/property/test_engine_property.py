@@ -176,6 +176,7 @@ def test_runs_that_do_not_end_where_the_queue_is_stirred_are_noticed(
 
 
 SIZES = {
+    "preemption-pdb": WorkloadSizes(8, 6),
     "preemption": WorkloadSizes(8, 6),
     "events": WorkloadSizes(8, 60),
     "memory": WorkloadSizes(8, 60),
@@ -192,7 +193,7 @@ def test_every_shape_of_the_bench_is_answered_the_same(
     pair = play_together(workload, 7 if random_ties else None, compiled)
     if shape.name not in ("unfit", *SIZES):
         assert pair.n_fast == 200
-    if shape.name in ("unfit", "preemption"):
+    if shape.name in ("unfit", "preemption", "preemption-pdb"):
         assert pair.n_handled >= sizes.pods
 
 

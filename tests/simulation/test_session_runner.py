@@ -109,9 +109,9 @@ def test_groups_and_queues_of_every_api_group(version: str, tmp_path: Path) -> N
 
 def test_groups_of_another_api_group_are_ignored(tmp_path: Path) -> None:
     cluster = make_cluster(
-        tmp_path, node("n1"), group("g", 1, version="scheduling.k8s.io/v1alpha2")
+        tmp_path, node("n1"), group("g", 1, version="scheduling.x-k8s.io/v1alpha1")
     )
-    assert cluster.ignored == {"PodGroup.scheduling.k8s.io": 1}
+    assert cluster.ignored == {"PodGroup.scheduling.x-k8s.io": 1}
 
 
 def test_a_bad_capability_is_named(tmp_path: Path) -> None:
