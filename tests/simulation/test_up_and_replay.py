@@ -134,7 +134,9 @@ class UpCluster(RecordedCluster):
     def _embedded(
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
-        settings = local_cluster.LocalClusterSettings(data=self.folder, seed=5)
+        settings = local_cluster.LocalClusterSettings(
+            data=self.folder, seed=5, serves_workloads=True
+        )
         users = (("scheduler", User("system:kube-scheduler")),)
         lively = ControllerManagerOptions(pod_lifecycle=manager_options.pod_lifecycle)
         made = local_cluster._restored_cluster(settings, 6443, self.stored, users, lively)
@@ -241,6 +243,7 @@ AT_WORK = (
 IDLE = {
     "NamespaceController": "no namespace is deleted",
     "PodGarbageCollector": "no node is deleted",
+    "PodGroupProtectionController": "no pod group is deleted",
 }
 
 

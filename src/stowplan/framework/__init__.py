@@ -8,10 +8,9 @@ from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.functions.decorators import filter, is_rule, plugin_of, priority, score
 from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, normalize_reduce
-from stowplan.framework.object_store import ObjectStore
+from stowplan.framework.object_store import ObjectChange, ObjectStore
 from stowplan.framework.plugin import (
     SCORE_MAX,
-    ObjectChange,
     PermitWait,
     Plugin,
     PostFilterResult,

@@ -6,8 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 
 from stowplan._deprecated import deprecated_property
-from stowplan.framework.object_store import ObjectStore
-from stowplan.framework.plugin import ObjectChange
+from stowplan.framework.object_store import ObjectChange, ObjectStore
 from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.framework.status import OK, Status, error, unschedulable
 from stowplan.objects.pod import Pod

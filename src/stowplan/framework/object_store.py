@@ -21,6 +21,27 @@ NOT_OBSERVED = Object()
 """Stands for an object that the watch has not shown yet."""
 
 
+class ObjectChange(msgspec.Struct, frozen=True):
+    """A change of an object in the cluster, applied only while its resource version is that of
+    `value`.
+
+    value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
+    that Stowplan does not know; a patch of `status` alone goes to the subresource. Of several
+    changes of one object in a row each is applied to the result of the one before. A `value`
+    without uid and resource version is created, and `patch` is then all of it but its type. An
+    empty patch deletes the object.
+    """
+
+    value: Object
+    patch: dict[str, Any]
+
+    @property
+    def creates(self) -> bool:
+        """True where the object does not exist yet."""
+        metadata = self.value.metadata
+        return bool(self.patch) and not metadata.uid and not metadata.resource_version
+
+
 class ObjectStore:
     """Objects by kind and key, in order of arrival.
 

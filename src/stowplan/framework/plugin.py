@@ -35,7 +35,7 @@ from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.kernel_terms import KernelTerm, PeerAffinityTerms
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.object_store import ObjectStore
+from stowplan.framework.object_store import ObjectChange, ObjectStore
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
@@ -367,27 +367,6 @@ class PermitPlugin(Protocol):
         """Success approves. A rejection unreserves the pod and requeues it. PermitWait holds the
         pod on its node until it is allowed, rejected or timed out (15 minutes at most); the other
         plugins are still called."""
-
-
-class ObjectChange(msgspec.Struct, frozen=True):
-    """A change of an object in the cluster, applied only while its resource version is that of
-    `value`.
-
-    value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
-    that Stowplan does not know; a patch of `status` alone goes to the subresource. Of several
-    changes of one object in a row each is applied to the result of the one before. A `value`
-    without uid and resource version is created, and `patch` is then all of it but its type. An
-    empty patch deletes the object.
-    """
-
-    value: Object
-    patch: dict[str, Any]
-
-    @property
-    def creates(self) -> bool:
-        """True where the object does not exist yet."""
-        metadata = self.value.metadata
-        return bool(self.patch) and not metadata.uid and not metadata.resource_version
 
 
 class PreBindWait(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from stowplan.framework.clusterevents import (
     ASSIGNED_POD_DELETE,
 )
 from stowplan.framework.handle_state import HandleState
-from stowplan.framework.plugin import ObjectChange
+from stowplan.framework.object_store import ObjectChange
 from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, WriteDone, WriteFailed

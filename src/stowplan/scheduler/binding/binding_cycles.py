@@ -98,8 +98,7 @@ class BindingCycles:
 
     def begin(self, record: PodRecord, decision: Decision, framework: Framework) -> None:
         """Assume the pod on its node and run its binding cycle until it has to wait."""
-        context, pod, node = self._context, record.pod, decision.node_name
-        uid = pod.uid
+        context, pod, uid, node = self._context, record.pod, record.uid, decision.node_name
         context.cache.assume(pod, node)
         if context.pod_groups is not None:
             context.pod_groups.assume(pod, node)
