@@ -150,7 +150,7 @@ def test_a_long_queue_is_read_in_pages_and_filtered_by_the_server() -> None:
         await terminal.until(lambda: 0 < len(terminal.rows()) < 20)
         assert all("job-14" in row[0] for row in terminal.rows())
 
-    run(steps, n_pending=150, complete=False, paused=False)
+    run(steps, n_pending=150, complete=False)
 
 
 def test_names_are_no_markup() -> None:
