@@ -18,7 +18,7 @@ KAI = "kai"
 
 FAIR_SHARE = "fairshare"
 """The area of divisions; all others are of sessions."""
-UNANSWERED = ("dra", "numa")
+UNANSWERED = ("dra",)
 """Areas of sessions whose rules are not built."""
 
 

@@ -17,12 +17,15 @@ from stowplan.batch.queue_models.kai.kai_objects import (
     KaiPodState,
     KaiQueueObject,
     KaiTopologyObject,
+    KaiZoneReport,
+    KaiZonesReport,
     session_of,
 )
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaScope
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.encoding import duration
 from stowplan.objects.meta import Value
@@ -37,6 +40,19 @@ A_MOMENT = 0.001
 STATE_NAMES = {"StuckInReleasing": KaiStatus.STUCK, "Pipelined": KaiStatus.PIPELINED}
 
 
+class KaiCaseZones(Value, frozen=True):
+    """`cluster.numa` of a node: policy and scope by number."""
+
+    policy: str = "0"
+    scope: str = "0"
+    zones: tuple[KaiZoneReport, ...] = ()
+
+    def report(self) -> KaiZonesReport:
+        """The report that it stands for."""
+        policy, scope = NumaPolicy(int(self.policy)), NumaScope(int(self.scope))
+        return KaiZonesReport(policy, scope, self.zones)
+
+
 class KaiCaseCluster(Value, frozen=True):
     """`cluster` of a case."""
 
@@ -49,6 +65,7 @@ class KaiCaseCluster(Value, frozen=True):
     topologies: tuple[KaiTopologyObject, ...] = ()
     keep_terminating: tuple[str, ...] = ()
     pod_states: dict[str, str] = {}
+    numa: dict[str, KaiCaseZones] = {}
 
 
 def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
@@ -68,6 +85,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
             cluster.priority_classes,
             cluster.topologies,
             states,
+            {name: zones.report() for name, zones in cluster.numa.items()},
         )
         session = session_of(objects, options, rules)
         queues = _queues(session)

@@ -35,6 +35,12 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
+from stowplan.batch.queue_models.kai.state.numa_zones import (
+    NumaPolicy,
+    NumaScope,
+    NumaTopology,
+    NumaZone,
+)
 from stowplan.batch.queue_models.kai.state.pod_sets import (
     KaiSubGroup,
     KaiTopologyConstraint,
@@ -136,8 +142,24 @@ class KaiPodState(msgspec.Struct, frozen=True):
     is_old_mig: bool = False
 
 
+class KaiZoneReport(msgspec.Struct, frozen=True):
+    """A NUMA zone. Amounts as in a session: cpu in milli-cpu, memory in bytes."""
+
+    id: str
+    allocatable: Mapping[str, float] = {}
+    available: Mapping[str, float] = {}
+
+
+class KaiZonesReport(msgspec.Struct, frozen=True):
+    """The NUMA zones of a node, with policy and scope of its Topology Manager."""
+
+    policy: NumaPolicy = NumaPolicy.NONE
+    scope: NumaScope = NumaScope.CONTAINER
+    zones: tuple[KaiZoneReport, ...] = ()
+
+
 class KaiObjects(msgspec.Struct, frozen=True):
-    """Objects of a cluster. now: seconds. states: by pod key."""
+    """Objects of a cluster. now: seconds. states: by pod key. numa: by node."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -147,6 +169,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
     priority_classes: Sequence[PriorityClass] = ()
     topologies: Sequence[KaiTopologyObject] = ()
     states: Mapping[str, KaiPodState] = field(default_factory=dict)
+    numa: Mapping[str, KaiZonesReport] = field(default_factory=dict)
 
 
 def session_of(
@@ -156,7 +179,10 @@ def session_of(
 ) -> KaiSession:
     """The session that objects give."""
     index = _index(objects)
-    nodes = [KaiNode(node, index) for node in sorted(objects.nodes, key=lambda one: one.name)]
+    nodes = [
+        KaiNode(node, index, _numa(objects.numa.get(node.name), index))
+        for node in sorted(objects.nodes, key=lambda one: one.name)
+    ]
     tasks = [_task(pod, objects, index) for pod in objects.pods]
     by_name = {node.name: node for node in nodes}
     for task in tasks:
@@ -179,6 +205,27 @@ def session_of(
     ]
     topology = TopologyPlacement(topologies, nodes)
     return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules)
+
+
+def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology | None:
+    """The zones of a report; resources that neither nodes nor pods name are left out."""
+    if report is None or not report.zones:
+        return None
+    zones = [
+        NumaZone(zone.id, _zone_amount(zone.allocatable, index), _zone_amount(zone.available, index))
+        for zone in report.zones
+    ]
+    named = sorted({name for zone in report.zones for name in (*zone.allocatable, *zone.available)})
+    aware = {index.place_of(name): name for name in named if index.has(name)}
+    return NumaTopology(report.policy, report.scope, zones, aware)
+
+
+def _zone_amount(amounts: Mapping[str, float], index: ResourceIndex) -> Amount:
+    amount = index.empty()
+    for name, value_there in amounts.items():
+        if index.has(name):
+            amount[index.place_of(name)] += value_there
+    return amount
 
 
 def _index(objects: KaiObjects) -> ResourceIndex:

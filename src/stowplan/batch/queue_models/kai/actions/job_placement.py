@@ -88,6 +88,7 @@ class JobPlacement:
         )
 
     def _place_on(self, task: KaiTask, node: KaiNode) -> bool:
+        self._session.choose_zones(task, node)
         if task.is_shared:
             return self._place_share(task, node)
         if not self._is_simulated and node.fits_idle(task):

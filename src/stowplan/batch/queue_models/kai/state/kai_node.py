@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     is_within,
 )
 from stowplan.batch.queue_models.kai.state.kai_task import (
+    ACTIVE_STATUSES,
     MIG,
     SHARE,
     USED_STATUSES,
@@ -26,6 +27,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaTopology
 from stowplan.objects.node import Node
 
 DEFAULT_CARD_MEMORY = 100
@@ -60,12 +62,16 @@ def is_ready(node: Node) -> bool:
 
 class KaiNode:
     """A node. allocatable, idle, used, releasing: amounts. tasks: copies of the pods on it, as
-    they were when they were put there. memory: MiB of each card."""
+    they were when they were put there. memory: MiB of each card. numa: its zones, where a report of
+    them is there and the plugin is on."""
 
-    def __init__(self, node: Node, index: ResourceIndex) -> None:
+    def __init__(
+        self, node: Node, index: ResourceIndex, numa: NumaTopology | None = None
+    ) -> None:
         self.node = node
         self.name = node.name
         self.index = index
+        self.numa = numa
         self.allocatable: Amount = index.read(node.status.allocatable)
         self.idle: Amount = list(self.allocatable)
         self.used: Amount = index.empty()
@@ -142,6 +148,21 @@ class KaiNode:
         if group not in self.allocated_memory:
             return False
         return self.memory - self.allocated_memory[group] - self.share_memory(cards) >= 0
+
+    # NUMA zones.
+
+    def is_aligned(self, task: KaiTask) -> bool:
+        """Whether the kubelet aligns a pod here."""
+        return self.numa is not None and self.numa.is_aligned(task.pod, task.request)
+
+    def open_zones(self) -> None:
+        """Zones have what they may give, less what is recorded for the pods that are here."""
+        assert self.numa is not None
+        for zone in self.numa.zones:
+            zone.available = list(zone.allocatable)
+        for task in self.tasks.values():
+            if task.status & ACTIVE_STATUSES:
+                self.numa.charge(self.numa.read_placement(task.pod, self.index))
 
     # Kind of node.
 

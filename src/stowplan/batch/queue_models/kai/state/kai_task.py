@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import IntFlag
 
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
+from stowplan.batch.queue_models.kai.state.numa_zones import Placement
 from stowplan.objects.pod import Pod
 
 
@@ -49,11 +50,12 @@ class KaiTask:
     """A pod. uid: unique. job: name of its group. sub_group: name of its pod set. request, cards:
     what it asks for; accepted, accepted_cards: what it has on its node. kind: WHOLE, SHARE,
     MEMORY_SHARE or MIG. groups: the shared cards that it is on. is_virtual: the status is of a
-    simulation. constraints: what its placement depends on apart from amounts."""
+    simulation. constraints: what its placement depends on apart from amounts. numa: what it has of
+    the NUMA zones of its node."""
 
     __slots__ = (
         "accepted", "accepted_cards", "cards", "constraints", "created", "groups", "is_old_mig",
-        "is_virtual", "job", "key", "kind", "node", "order", "pod", "received", "request", "status",
+        "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod", "received", "request", "status",
         "sub_group", "uid",
     )  # fmt: skip
 
@@ -81,6 +83,7 @@ class KaiTask:
         self.status = status
         self.node = pod.spec.node_name
         self.groups: tuple[str, ...] = card_groups(meta.labels)
+        self.numa: Placement = ()
         self.is_virtual = False
         self.is_old_mig = False
         created = meta.creation_timestamp
