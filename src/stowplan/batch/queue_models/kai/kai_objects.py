@@ -12,6 +12,7 @@ from msgspec import field
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.kai_topology import KaiTopologyLevels, TopologyPlacement
+from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims, claimed_gpus
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARD_RESOURCES,
     CARDS,
@@ -34,6 +35,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     WHOLE,
     KaiStatus,
     KaiTask,
+    is_gpu_class,
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import (
     NumaPolicy,
@@ -46,6 +48,8 @@ from stowplan.batch.queue_models.kai.state.pod_sets import (
     KaiTopologyConstraint,
     sub_group_tree,
 )
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -159,7 +163,8 @@ class KaiZonesReport(msgspec.Struct, frozen=True):
 
 
 class KaiObjects(msgspec.Struct, frozen=True):
-    """Objects of a cluster. now: seconds. states: by pod key. numa: by node."""
+    """Objects of a cluster. now: seconds. states: by pod key. numa: by node. allocate: chooses
+    devices of a node, see `session_claims`."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -170,6 +175,10 @@ class KaiObjects(msgspec.Struct, frozen=True):
     topologies: Sequence[KaiTopologyObject] = ()
     states: Mapping[str, KaiPodState] = field(default_factory=dict)
     numa: Mapping[str, KaiZonesReport] = field(default_factory=dict)
+    claims: Sequence[ResourceClaim] = ()
+    slices: Sequence[ResourceSlice] = ()
+    device_classes: Sequence[DeviceClass] = ()
+    allocate: Allocate = lambda *_: None
 
 
 def session_of(
@@ -183,8 +192,14 @@ def session_of(
         KaiNode(node, index, _numa(objects.numa.get(node.name), index))
         for node in sorted(objects.nodes, key=lambda one: one.name)
     ]
-    tasks = [_task(pod, objects, index) for pod in objects.pods]
+    classes = [one.name for one in objects.device_classes]
+    claims = SessionClaims(objects.claims, classes, objects.allocate)
+    tasks = [_task(pod, objects, index, claims) for pod in objects.pods]
     by_name = {node.name: node for node in nodes}
+    for one in objects.slices:
+        node = by_name.get(one.spec.node_name or "")
+        if node is not None and one.spec.devices and is_gpu_class(one.spec.driver):
+            node.add_claimed_cards(len(one.spec.devices))
     for task in tasks:
         if task.node in by_name and task.status & USED_STATUSES:
             by_name[task.node].add(task)
@@ -204,7 +219,7 @@ def session_of(
         for one in objects.topologies
     ]
     topology = TopologyPlacement(topologies, nodes)
-    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules)
+    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules, claims)
 
 
 def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology | None:
@@ -212,7 +227,9 @@ def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology |
     if report is None or not report.zones:
         return None
     zones = [
-        NumaZone(zone.id, _zone_amount(zone.allocatable, index), _zone_amount(zone.available, index))
+        NumaZone(
+            zone.id, _zone_amount(zone.allocatable, index), _zone_amount(zone.available, index)
+        )
         for zone in report.zones
     ]
     named = sorted({name for zone in report.zones for name in (*zone.allocatable, *zone.available)})
@@ -240,7 +257,7 @@ def _index(objects: KaiObjects) -> ResourceIndex:
 # Pods.
 
 
-def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
+def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
     request, cards = _requests(pod, index)
     annotations = pod.metadata.annotations
     kind, is_old_mig = WHOLE, False
@@ -255,6 +272,8 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
     devices = annotations.get("gpu-fraction-num-devices", "")
     if kind != WHOLE and devices.isdigit():
         cards = KaiCards(int(devices), portion, int(memory))
+    if pod.spec.resource_claims:
+        cards.claimed = claimed_gpus(claims.of(pod))
     for name, count in annotations.items():
         if is_mig(name) and count.isdigit():
             cards, is_old_mig = KaiCards(mig={name: int(count)}), True
@@ -266,6 +285,8 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
     job = annotations.get(GROUP_ANNOTATION, "")
     task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
     task.is_old_mig = is_old_mig
+    if pod.spec.resource_claims:
+        claims.read_devices(task)
     state = objects.states.get(task.key)
     if state is not None:
         task.status, task.node = state.status, state.node

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
+from stowplan.batch.queue_models.kai.session_claims import SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, PODS, ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -28,6 +29,7 @@ KIND_SCORE = 10.0
 NOMINATED_SCORE = 10_000_000.0
 PACK_SCORE = 9.0
 ZONE_SCORE = 100.0
+CLAIMS_PLUGIN = "dynamicresources"
 SPREAD = "spread"
 
 
@@ -72,6 +74,7 @@ class KaiSession:
         topology: TopologyPlacement,
         now: float,
         rules: KaiRules,
+        claims: SessionClaims,
     ) -> None:
         self.options = options
         self.nodes = {node.name: node for node in nodes}
@@ -80,6 +83,7 @@ class KaiSession:
         self.topology = topology
         self.now = now
         self.rules = rules
+        self.claims = claims
         self.binds: dict[str, str] = {}
         self.evicts: list[str] = []
         self.opened_cards = 0
@@ -126,9 +130,14 @@ class KaiSession:
         """Account for a pod that got a place, or with sign -1 lost one."""
         job = self.jobs[task.job]
         self.queues.allocate(job.queue, job.index.shares(task.accepted), job.is_preemptible, sign)
-        topology = self.nodes[task.node].numa
-        if topology is not None:
-            topology.charge(task.numa, sign)
+        node = self.nodes[task.node]
+        if node.numa is not None:
+            node.numa.charge(task.numa, sign)
+        if task.pod.spec.resource_claims:
+            if sign > 0:
+                self.claims.allocate(task, node)
+            else:
+                self.claims.release(task)
 
     def wanted(self, job: KaiJob) -> Shares:
         """What the next pods of a job ask for, in a simulation."""
@@ -173,7 +182,24 @@ class KaiSession:
             and node.is_ready
             and self.rules.fits(self, task, node)
             and self._is_admitted(task, node)
+            and self._claims_fit(task, node)
         )
+
+    # Claims.
+
+    def may_start(self, task: KaiTask) -> bool:
+        """Whether a pod may be placed on any node: no request above all nodes, and its claims are
+        there for its queue."""
+        if self.exceeds_every_node(task):
+            return False
+        if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
+            return True
+        return self.claims.may_start(task, self.jobs[task.job].queue)
+
+    def _claims_fit(self, task: KaiTask, node: KaiNode) -> bool:
+        if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
+            return True
+        return self.claims.fit(task, node)
 
     # NUMA zones.
 

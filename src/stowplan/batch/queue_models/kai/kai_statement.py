@@ -61,7 +61,7 @@ class KaiStatement:
         session = self._session
         node = session.nodes[task.node]
         status, groups, was_virtual = task.status, task.groups, task.is_virtual
-        numa = task.numa
+        numa, devices = task.numa, task.devices
         session.jobs[task.job].update(task, KaiStatus.RELEASING)
         node.update(task)
         session.on_placed(task, -1)
@@ -69,7 +69,7 @@ class KaiStatement:
         def reverse() -> None:
             session.jobs[task.job].update(task, status)
             task.groups = groups
-            task.numa = numa
+            task.numa, task.devices = numa, devices
             task.is_virtual = was_virtual
             if task.key in node.tasks:
                 node.update(task)
@@ -98,6 +98,7 @@ class KaiStatement:
             return self._undo_eviction(task)
         status, was_virtual, origin, groups = task.status, task.is_virtual, task.node, task.groups
         numa = placed.numa if placed is not None and changes_zone else task.numa
+        devices = task.devices
         session.jobs[task.job].update(task, KaiStatus.PIPELINED)
         task.node = node_name
         if placed is not None and changes_card:
@@ -113,6 +114,7 @@ class KaiStatement:
             session.jobs[task.job].update(task, status)
             task.groups = groups
             task.is_virtual = was_virtual
+            task.devices = devices
             session.nodes[task.node].remove(task)
             session.on_placed(task, -1)
             task.node = origin

@@ -80,7 +80,7 @@ class JobPlacement:
 
     def _place_task(self, task: KaiTask, nodes: Sequence[KaiNode]) -> bool:
         session = self._session
-        if session.exceeds_every_node(task):
+        if not session.may_start(task):
             return False
         return any(
             session.fits(task, node) and self._place_on(task, node)
