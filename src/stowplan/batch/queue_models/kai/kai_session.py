@@ -210,10 +210,9 @@ class KaiSession:
                 node.open_zones()
         for job in self.jobs.values():
             for task in job.tasks():
-                node = self.nodes.get(task.node)
-                if node is not None and node.is_aligned(task):
-                    assert node.numa is not None
-                    task.numa = node.numa.read_placement(task.pod, node.index)
+                home = self.nodes.get(task.node)
+                if home is not None and home.numa is not None and home.is_aligned(task):
+                    task.numa = home.numa.read_placement(task.pod, home.index)
 
     def _is_admitted(self, task: KaiTask, node: KaiNode) -> bool:
         """Whether the kubelet could align a pod, where it rejects those that it cannot."""

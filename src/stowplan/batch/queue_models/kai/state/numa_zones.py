@@ -92,10 +92,9 @@ class NumaTopology:
             if is_guaranteed(pod) or not is_qos_gated(name)
         ]
         requests = numa_requests(pod, index)
-        if self.scope == NumaScope.POD:
-            together, one_by_one = [requests.pod], []
-        else:
-            together, one_by_one = requests.concurrent, requests.serial
+        is_whole = self.scope == NumaScope.POD
+        together = (requests.pod,) if is_whole else requests.concurrent
+        one_by_one = () if is_whole else requests.serial
         taken: dict[int, Amount] = {}
         for request in together:
             mask = self._mask(request, aware, taken)
