@@ -130,6 +130,7 @@ def test_rests_that_are_given_twice_are_found(monkeypatch: pytest.MonkeyPatch) -
         check_divisions(range(200))
 
 
+@pytest.mark.parametrize("names", [("kai", "volcano-1.15"), ("volcano-1.15", "kai")])
 def test_a_compat_concerns_the_cases_of_its_scheduler(names: tuple[str, str]) -> None:
     assert compat_for("queues", names) == "volcano-1.15"
     assert compat_for("queues", names[:1]) == names[0]
