@@ -239,7 +239,8 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
             api.node("n1", cpu="2")
             group_of_three(api)
             for i in range(3):
-                gang_member(api, i)
+                # The session's second scheduler name counts as its first.
+                gang_member(api, i, "volcano")
             async with scheduler(api, decider=found):
                 await api.until(lambda: bool(named(lines, decision_log.GROUP_EVENT)))
                 api.node("n2", cpu="4")

@@ -139,7 +139,7 @@ class DecisionLog:
     def session(self, number: int, effects: Iterable[Effect], took_ns: int) -> None:
         """Log a session; at info if it made a decision, else debug. Profiles may have scheduled
         pods in the same call."""
-        names = {lane.decider.scheduler_name for lane in self._scheduler.lanes.batch}
+        names = {name for lane in self._scheduler.lanes.batch for name in lane.scheduler_names}
         counts = {"bindings": 0, "preempted": 0, "podGroups": 0}
         for effect in effects:
             match effect:
