@@ -11,7 +11,7 @@ from itertools import islice
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 Payload = int | bytes
 """A varint, or the bytes of a text, message or fixed number."""
-PAIRS_MAX = 8
+PAIRS_MAX = 4
 """Fields in a small message, which has at most four."""
 _VARINT_BYTES_MAX = 10
 _UINT64 = 2**64
