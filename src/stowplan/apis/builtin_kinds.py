@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stowplan.apis.admissionregistration import webhook_configuration
 from stowplan.apis.apps import (
     controller_revision,
     daemon_set,
@@ -89,8 +88,6 @@ KINDS = register(
     stateful_set.KIND,
     cron_job.KIND,
     job.KIND,
-    webhook_configuration.KIND,
-    webhook_configuration.MUTATING_KIND,
     certificate_signing_request.KIND,
     lease.KIND,
     priority_level.KIND,

@@ -13,6 +13,7 @@ from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.scheduling import workload_groups
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.admission.policies import policy_kinds
+from stowplan.apiserver.admission.webhooks import webhook_kinds
 from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.auth.token_request import TOKEN_SUBRESOURCE
 from stowplan.apiserver.crd import definition_strategy
@@ -31,7 +32,9 @@ GROUPS = (
 
 BUILTIN_KINDS = (
     *KINDS,
-    *register(definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS),
+    *register(
+        *webhook_kinds.KINDS, definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS
+    ),
 )
 """The kinds of apis/, and those that are part of the API server."""
 WORKLOAD_KINDS = register(workload_groups.KIND, workload_groups.POD_GROUP_KIND)

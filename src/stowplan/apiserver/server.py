@@ -43,7 +43,7 @@ class ApiServer(ServerState):
         self._notify_observers(now)
         exchange.now = now
         try:
-            work = next(steps)
+            work = self._alone(lambda: next(steps))
         except StopIteration as ended:
             self._notify_observers(now)
             made: HttpResponse | WatchResponse = ended.value

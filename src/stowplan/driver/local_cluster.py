@@ -37,6 +37,7 @@ from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
+from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
@@ -256,6 +257,7 @@ def _api_server_options(
         pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController()),
         durable=is_durable,
+        webhook_caller=call_webhooks,
     )
 
 

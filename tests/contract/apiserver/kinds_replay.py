@@ -28,6 +28,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.client.webhook_client import call_webhooks
 from tests.contract.apiserver.parity import everywhere
 from tests.contract.apiserver.recorded_server import USERS
 from tests.contract.apiserver.replay import DATA, START, Replay
@@ -56,6 +57,7 @@ class KindsCluster:
             admission=admission_plugins(identities=settings == "default-admission"),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),
+            webhook_caller=call_webhooks,
         )
         running = settings == "controllers"
         manager = ControllerManagerOptions(controllers=running, hollow_nodes=False)

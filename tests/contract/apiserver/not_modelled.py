@@ -29,7 +29,6 @@ RAW_DATA = (
     "data of a ControllerRevision is compared as values; the original compares its bytes, so that"
     " blanks sent at creation make every later patch one of immutable data"
 )
-NO_CALLS = "no webhook is called: each counts as one that does not answer, and the text says so"
 OWN_WORDS = "columns of tables are described in our own words"
 
 
@@ -150,9 +149,5 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("kinds", "token-use", 5, "compiler", BUILD),
     NotModelled("kinds", "daemonset-and-revisions", 12, "status", RAW_DATA),
     NotModelled("kinds", "daemonset-and-revisions", 14, "rows", RAW_DATA),
-    NotModelled("kinds", "webhook-unreachable", 3, "message", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 3, "details", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 4, "message", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 4, "details", NO_CALLS),
     NotModelled("kinds", "quota-status", 15, "status.used", VENDOR_MAPS),
 )

@@ -23,6 +23,7 @@ from stowplan.apiserver.discovery.default_pages import default_pages
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
+from stowplan.driver.client.webhook_client import call_webhooks
 from tests.contract.apiserver.symbols import Symbols
 
 USERS = (
@@ -52,6 +53,7 @@ class RestartableCluster:
             admission=default_admission(),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),
+            webhook_caller=call_webhooks,
         )
         return ApiServer(options, np.random.default_rng(9), records)
 

@@ -19,6 +19,7 @@ from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
+from stowplan.apis.machinery.webhook_calls import WebhookAnswers
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
@@ -119,7 +120,7 @@ class ApiCall:
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
     append. rng: the server's generator. access: who may do what. manager: the name under which
     managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
-    PatchOptions that the request gave.
+    PatchOptions that the request gave. answers: of webhooks; None where none are called.
     """
 
     objects: ObjectClient
@@ -137,6 +138,7 @@ class ApiCall:
     rng: np.random.Generator = field(kw_only=True)
     access: AccessControl = field(kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    answers: WebhookAnswers | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from stowplan.apiserver.admission.volume_claims import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
-from stowplan.apiserver.admission.webhooks import UnansweredWebhooks
+from stowplan.apiserver.admission.webhooks.webhook_admission import Webhooks
 
 __all__ = ["admission_plugins", "default_admission"]
 
@@ -45,7 +45,7 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     of pods and the taint of new nodes, which wait for controllers to make and remove them."""
     accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
     priorities = PriorityAdmission()
-    return (
+    changing = (
         NamespaceLifecycle(),
         LimitRanger(),
         *accounts,
@@ -59,8 +59,11 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
         DefaultIngressClass(),
         PodTopologyLabels(),
         MutatingAdmissionPolicies(),
+    )
+    return (
+        *changing,
         ValidatingAdmissionPolicies(),
-        UnansweredWebhooks(),
+        Webhooks(changing),
         ResourceQuotaAdmission(),
         ServiceAddresses(),
     )
