@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stowplan.apis.apiregistration import api_service
 from stowplan.apis.apps import (
     controller_revision,
     daemon_set,
@@ -90,6 +91,7 @@ KINDS = register(
     job.KIND,
     certificate_signing_request.KIND,
     lease.KIND,
+    api_service.KIND,
     priority_level.KIND,
     priority_level.SCHEMA_KIND,
     ingress.KIND,

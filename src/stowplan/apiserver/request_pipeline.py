@@ -114,6 +114,7 @@ class RequestPipeline:
         self.warnings = WarningList()
         self._dressing: ResponseForm | None = None
         self.user: User
+        self.route: RequestInfo | None = None
         self._rounds = WebhookRounds(server)
         self._deleted_page: ListResult | None = None
         self._n_deleted = 0
@@ -200,6 +201,7 @@ class RequestPipeline:
         if route is not None and not route.broken:
             resource = server.registry.find(route.group, route.version, route.plural)
             if resource is not None:
+                self.route = route
                 if resource.deprecation:
                     self.warnings.append(resource.deprecation)
                 return (yield from self._resource(route, resource))

@@ -6,7 +6,7 @@ Also the operations on objects without HTTP, for controllers, hollow nodes and s
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -44,6 +44,7 @@ from stowplan.apis.machinery.webhook_calls import (
 from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.apiserver.http.negotiation import ResponseForm
+from stowplan.apiserver.http.request_counters import RequestCounters
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.storage.paged_lists import (
@@ -85,6 +86,7 @@ class ServerState:
         )
         self.lists = PagedLister(self.store, options.future_s)
         self.later_answers = LaterAnswers() if options.webhook_caller else None
+        self.counters = RequestCounters()
         self.is_writing = False
         """True in the course of a write."""
         self.writes = RegistryStore(
@@ -137,6 +139,15 @@ class ServerState:
         if self._pending:
             return self._batch
         return self._saving[-1][0] if self._saving else 0
+
+    def metric_lines(self) -> list[str]:
+        kinds = {(one.group, one.plural): one.path for one in self.registry.all()}
+        objects = {
+            key: n for key, path in sorted(kinds.items()) if (n := self.store.count(path)) > 0
+        }
+        open_watches = (one.resource for one in self.watch_cache.watchers.values())
+        watches = Counter((one.group, one.version, one.plural) for one in open_watches)
+        return list(self.counters.lines(objects, watches))
 
     def has_webhooks(self) -> bool:
         """True if a configuration of webhooks was ever stored."""

@@ -24,6 +24,7 @@ from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.discovery.local_api_services import LocalApiServices
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
@@ -50,7 +51,7 @@ class KindsCluster:
 
     def __init__(self, settings: str, now: float) -> None:
         access = TokenRbacAccess(StaticTokens(USERS), audience=AUDIENCE)
-        observers: list[ChangeObserver] = [access, DefinitionController()]
+        observers: list[ChangeObserver] = [access, DefinitionController(), LocalApiServices()]
         options = ApiServerOptions(
             registry=built_in_registry(workloads=settings == "workload-gates"),
             access=access,

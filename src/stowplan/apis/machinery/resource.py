@@ -104,6 +104,9 @@ class ServerContext(ObjectClient, Protocol):
     def faults(self) -> ComponentErrors:
         """Unexpected exceptions of observers and controllers."""
 
+    def metric_lines(self) -> list[str]:
+        """Requests, watches and objects, as `/metrics` tells them."""
+
     def later(self, at: float, action: Callable[[float], None]) -> None:
         """Call `action(now)` in the first tick at or after `at`."""
 
