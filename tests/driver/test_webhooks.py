@@ -72,9 +72,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def test_a_webhook_refuses_a_write(scene: Scene) -> None:
     scene.configure("validating", scene.hooks.hook("/deny"))
-    status, told = scene.create()
-    assert (status, told["reason"]) == (418, "Teapot")
-    assert told["message"] == 'admission webhook "deny.example.com" denied the request: no'
+    status, reported = scene.create()
+    assert (status, reported["reason"]) == (418, "Teapot")
+    assert reported["message"] == 'admission webhook "deny.example.com" denied the request: no'
     assert scene.send("GET", f"{MAPS}/a")[0] == 404
 
 
@@ -94,7 +94,7 @@ def test_it_is_asked_about_the_object_that_is_stored_once_and_by_the_uid_that_it
     _, made = scene.send("POST", MAPS, {"metadata": {"generateName": "g-"}})
     paths = sorted(path for path, _ in scene.hooks.asked)
     assert paths == ["/allow?timeout=10s", "/label?timeout=10s", "/warn?timeout=10s"]
-    last = next(told for path, told in scene.hooks.asked if path.startswith("/allow"))
+    last = next(reported for path, reported in scene.hooks.asked if path.startswith("/allow"))
     assert last["object"]["metadata"]["uid"] == made["metadata"]["uid"]
     assert last["object"]["metadata"]["name"] == made["metadata"]["name"]
     assert last["object"]["metadata"]["labels"] == {"hooked": "yes"}
@@ -123,9 +123,9 @@ def test_one_that_gives_no_answer_counts_by_its_failure_policy(
     scene: Scene, path: str, fields: Tree, why: str
 ) -> None:
     scene.configure("validating", scene.hooks.hook(path, **fields))
-    status, told = scene.create()
+    status, reported = scene.create()
     assert status == 500
-    assert why in told["message"]
+    assert why in reported["message"]
     patch = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
     configuration = CONFIGURATIONS.format("validating") + "/validating"
     request = _request("PATCH", configuration)
@@ -142,9 +142,9 @@ def test_the_certificate_of_a_webhook_must_be_of_its_authority(scene: Scene) -> 
     hook = scene.hooks.hook("/allow")
     del hook["clientConfig"]["caBundle"]
     scene.configure("validating", hook)
-    status, told = scene.create()
+    status, reported = scene.create()
     assert status == 500
-    assert "x509: certificate signed by unknown authority" in told["message"]
+    assert "x509: certificate signed by unknown authority" in reported["message"]
     assert scene.hooks.asked == []
 
 
@@ -154,17 +154,17 @@ def test_match_conditions_and_dry_runs(scene: Scene) -> None:
     scene.configure("validating", hook)
     assert scene.create("spared")[0] == 201
     assert scene.create("other", "dryRun=All")[0] == 418
-    assert [told["dryRun"] for _, told in scene.hooks.asked] == [True]
+    assert [reported["dryRun"] for _, reported in scene.hooks.asked] == [True]
 
 
 def test_a_collection_is_deleted_with_one_question_for_each_object(scene: Scene) -> None:
     for name in "abc":
         scene.create(name)
     scene.configure("validating", scene.hooks.hook("/allow"))
-    status, told = scene.send("DELETE", MAPS)
+    status, reported = scene.send("DELETE", MAPS)
     assert status == 200
-    assert [one["metadata"]["name"] for one in told["items"]] == ["a", "b", "c"]
-    assert [told["operation"] for _, told in scene.hooks.asked] == ["DELETE"] * 3
+    assert [one["metadata"]["name"] for one in reported["items"]] == ["a", "b", "c"]
+    assert [reported["operation"] for _, reported in scene.hooks.asked] == ["DELETE"] * 3
 
 
 def test_others_are_answered_while_a_webhook_is_waited_for(tmp_path: Path) -> None:

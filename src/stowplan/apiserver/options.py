@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stowplan.apis.admissionregistration.webhook_calls import WebhookCaller
 from stowplan.apis.machinery.access import AccessControl, AlwaysAllow
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import (
@@ -14,7 +15,6 @@ from stowplan.apis.machinery.resource import (
     ResourceRegistry,
     ServerContext,
 )
-from stowplan.apis.machinery.webhook_calls import WebhookCaller
 
 
 class NonResourcePages(Protocol):

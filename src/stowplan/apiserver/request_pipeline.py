@@ -418,7 +418,9 @@ class RequestPipeline:
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
             call = replace_call(call, now=self.now)
-            make = PatchedObject(call, raw, kind, patch.result, kind_check(resource, self.server.registry)).make
+            make = PatchedObject(
+                call, raw, kind, patch.result, kind_check(resource, self.server.registry)
+            ).make
             obj, created = self.server.writes.update(call, make, "", strategy)
         else:
             media = body_media_type(self.request)

@@ -20,7 +20,8 @@ from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
 
 GROUPS = (
-    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io",
+    "authorization.k8s.io",
     "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
     "rbac.authorization.k8s.io", "storage.k8s.io",
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",

@@ -15,6 +15,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from stowplan.apis.admissionregistration.webhook_calls import (
+    SKIPPED,
+    LaterAnswers,
+    WebhookAnswers,
+    WebhookQuestion,
+    WebhookReply,
+)
 from stowplan.apis.admissionregistration.webhook_configuration import (
     MUTATING_PATH,
     VALIDATING_PATH,
@@ -34,13 +41,6 @@ from stowplan.apis.machinery.resource import (
     SubresourceResult,
 )
 from stowplan.apis.machinery.stored_form import decode, under_current_schema, version_of_stored
-from stowplan.apis.machinery.webhook_calls import (
-    SKIPPED,
-    LaterAnswers,
-    WebhookAnswers,
-    WebhookQuestion,
-    WebhookReply,
-)
 from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.apiserver.http.negotiation import ResponseForm

@@ -36,8 +36,8 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
-from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.client.webhook_client import call_webhooks
+from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop

@@ -143,8 +143,8 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     if found is None:
         return [place, "Unknown"]
     reason = found.get("reason")
-    told = found["status"]
-    return [place, f"{told} ({reason})" if told != "True" and reason else told]
+    reported = found["status"]
+    return [place, f"{reported} ({reason})" if reported != "True" and reason else reported]
 
 
 KIND = KindRegistration(

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from stowplan.apis.admissionregistration.webhook_calls import WebhookAnswers
 from stowplan.apis.machinery.access import AccessControl
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
-from stowplan.apis.machinery.webhook_calls import WebhookAnswers
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
@@ -105,7 +105,7 @@ class ServerContext(ObjectClient, Protocol):
         """Unexpected exceptions of observers and controllers."""
 
     def metric_lines(self) -> list[str]:
-        """Requests, watches and objects, as `/metrics` tells them."""
+        """Requests, watches and objects, in the form of `/metrics`."""
 
     def later(self, at: float, action: Callable[[float], None]) -> None:
         """Call `action(now)` in the first tick at or after `at`."""

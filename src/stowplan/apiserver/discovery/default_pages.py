@@ -13,7 +13,10 @@ DEFAULT_ADDRESS = "127.0.0.1:6443"
 
 
 def default_pages(address: str = DEFAULT_ADDRESS) -> tuple[NonResourcePages, ...]:
-    """Discovery, OpenAPI, metrics, version and health. address: advertised host and port of the server."""
+    """Discovery, OpenAPI, metrics, version and health.
+
+    address: advertised host and port of the server.
+    """
     return (
         DiscoveryPages(address),
         OpenApiV3Pages(),

@@ -58,16 +58,14 @@ class LocalApiServices:
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
         if change.resource.path == PATH and change.type != "DELETED":
-            _tell_whether_available(server, change, now)
+            _set_availability(server, change, now)
         if change.resource.path != _DEFINITIONS_PATH:
             return
         resource = server.registry.by_path(PATH)
         if resource is None:
             return
         group = decode(change.value)["spec"]["group"]
-        served = {
-            one.version for one in server.registry.all() if one.custom and one.group == group
-        }
+        served = {one.version for one in server.registry.all() if one.custom and one.group == group}
         for name, version in _managed_versions(server, resource, group):
             if version not in served:
                 server.delete(resource, "", name, now, user=AlwaysAllow.APISERVER)
@@ -89,7 +87,7 @@ def _managed_versions(
     ]
 
 
-def _tell_whether_available(server: ServerContext, change: StoreChange, now: float) -> None:
+def _set_availability(server: ServerContext, change: StoreChange, now: float) -> None:
     """A version that a Service serves is not available: requests are not passed on."""
     tree = decode(change.value)
     service = tree["spec"].get("service")

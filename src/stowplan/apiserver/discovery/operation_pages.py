@@ -5,6 +5,8 @@ Source: apiserver v1.36, pkg/server/routes; component-base, zpages.
 
 from __future__ import annotations
 
+import math
+
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import ServerContext
 from stowplan.apiserver.http.plain_pages import UNCACHED, decoded_path, text_response
@@ -53,7 +55,7 @@ class OperationPages:
         return None
 
     def _status(self, now: float) -> str:
-        up_s = int(now - (self._started or now))
+        up_s = math.floor(now - (self._started or now))
         return (
             f"\napiserver statusz\n{_WARNING}\n\n"
             f"Up  {up_s // 3600} hr {up_s % 3600 // 60:02} min {up_s % 60:02} sec\n"

@@ -43,9 +43,7 @@ def counted_request(
     applies = request.headers.get("content-type", "").startswith("application/apply-patch")
     dry_run = ("dryRun", "All") in request.query
     return CountedRequest(
-        _counted_verb(
-            request.method, bool(route.name), isinstance(made, WatchResponse), applies
-        ),
+        _counted_verb(request.method, bool(route.name), isinstance(made, WatchResponse), applies),
         route.group,
         route.version,
         route.plural,
@@ -110,8 +108,8 @@ def metric_family(name: str, kind: str, about: str, values: LabelledValues) -> I
     yield f"# HELP {name} {about}"
     yield f"# TYPE {name} {kind}"
     for labels, value in values:
-        told = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
-        yield f"{name}{{{told}}} {value}"
+        reported = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
+        yield f"{name}{{{reported}}} {value}"
 
 
 def _escaped(text: str) -> str:

@@ -36,6 +36,7 @@ from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint
 from stowplan.apis.validation.field_checks import dry_run_causes
+from stowplan.objects.store import DeleteOptions
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 FIELD_MANAGER_LENGTH_MAX = 128

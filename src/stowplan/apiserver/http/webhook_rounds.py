@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stowplan.apis.admissionregistration.webhook_calls import AnswersNeeded
 from stowplan.apis.machinery.errors import internal_error
-from stowplan.apis.machinery.webhook_calls import AnswersNeeded
 from stowplan.apiserver.http.deferred_work import RequestSteps
 from stowplan.apiserver.server_state import ServerState
 
@@ -21,14 +21,14 @@ class WebhookRounds:
     def __init__(self, server: ServerState) -> None:
         self._server = server
         self.answers = server.new_answers()
-        self._seed = 0
+        self._seed: np.int64 | int = 0
 
     def generator(self) -> np.random.Generator:
         """What generates names and uids."""
         if self.answers is None or not self._server.has_webhooks():
             return self._server.rng
         self.answers.repeats = True
-        self._seed = self._seed or int(self._server.rng.integers(1, 1 << 62))
+        self._seed = self._seed or self._server.rng.integers(1, 1 << 62)
         return np.random.default_rng(self._seed)
 
     def of(self, work_out: Callable[[], RequestSteps], again: Callable[[], None]) -> RequestSteps:

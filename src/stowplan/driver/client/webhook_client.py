@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from urllib.parse import urlsplit
 
-from stowplan.apis.machinery.webhook_calls import WebhookQuestion, WebhookReply
+from stowplan.apis.admissionregistration.webhook_calls import WebhookQuestion, WebhookReply
 
 ANSWER_BYTES_MAX = 3 << 20
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*"}

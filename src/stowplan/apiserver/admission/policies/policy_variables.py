@@ -162,6 +162,7 @@ def _kind_tree(request: AdmissionAttributes, resource: Resource) -> Tree:
 
 
 def request_tree(request: AdmissionAttributes, matched: Resource) -> Tree:
+    """The request, as expressions and webhooks see it, without objects."""
     call = request.call
     made: Tree = {
         "uid": "",

@@ -11,10 +11,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from stowplan.apis.admissionregistration.webhook_calls import WebhookReply
 from stowplan.apis.machinery.errors import ApiError, internal_error
 from stowplan.apis.machinery.go_format import unmarshal_text
 from stowplan.apis.machinery.resource import Resource
-from stowplan.apis.machinery.webhook_calls import WebhookReply
 from stowplan.apiserver.admission.policies.policy_variables import request_tree, versioned
 from stowplan.apiserver.admission.policies.request_matching import AdmissionAttributes
 from stowplan.objects.encoding.tree import Tree
@@ -58,10 +58,10 @@ def review_version(hook: Tree) -> str:
 def review_body(request: AdmissionAttributes, matched: Resource, version: str) -> Tree:
     """The AdmissionReview of a request, without its uid. matched: the version the webhook asks
     for."""
-    told = request_tree(request, matched)
-    told["object"] = versioned(request, request.obj, matched)
-    told["oldObject"] = versioned(request, request.old, matched)
-    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": told}
+    reported = request_tree(request, matched)
+    reported["object"] = versioned(request, request.obj, matched)
+    reported["oldObject"] = versioned(request, request.old, matched)
+    return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": reported}
 
 
 def review_result(reply: WebhookReply, version: str, *, mutates: bool) -> ReviewResult:
@@ -169,9 +169,7 @@ def _status_text(reply: WebhookReply) -> str:
         404: "the server could not find the requested resource",
         403: "unknown",
         405: "the server does not allow this method on the requested resource",
-        429: (
-            "the server has received too many requests and has asked us to try again later"
-        ),
+        429: ("the server has received too many requests and has asked us to try again later"),
         503: "the server is currently unable to handle the request",
     }
     if reply.status in known:

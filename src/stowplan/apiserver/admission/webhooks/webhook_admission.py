@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stowplan.apis.admissionregistration.webhook_calls import SKIPPED, WebhookQuestion, WebhookReply
 from stowplan.apis.admissionregistration.webhook_configuration import MUTATING_PATH, VALIDATING_PATH
 from stowplan.apis.machinery.errors import (
     ApiError,
@@ -26,7 +27,6 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.object_meta import UidGenerator
 from stowplan.apis.machinery.resource import AdmissionPlugin, ApiCall, Resource
-from stowplan.apis.machinery.webhook_calls import SKIPPED, WebhookQuestion, WebhookReply
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     ObjectsByNamespace,
@@ -324,17 +324,17 @@ def _question(
 
 def _key(place: str, body: Tree) -> str:
     """The same for the same question: names and times that are made anew do not count."""
-    told = dict(body["request"])
-    told.pop("uid", None)
-    obj = told.get("object")
+    reported = dict(body["request"])
+    reported.pop("uid", None)
+    obj = reported.get("object")
     meta = dict((obj or {}).get("metadata") or {})
-    if told["operation"] == "CREATE" and meta.get("generateName"):
-        told.pop("name", None)
+    if reported["operation"] == "CREATE" and meta.get("generateName"):
+        reported.pop("name", None)
         meta.pop("name", None)
     if obj is not None:
         kept = {name: one for name, one in meta.items() if name not in _CHANGING_META}
-        told["object"] = {**obj, "metadata": kept}
-    raw = json.dumps([place, told], sort_keys=True, default=str)
+        reported["object"] = {**obj, "metadata": kept}
+    raw = json.dumps([place, reported], sort_keys=True, default=str)
     return hashlib.sha256(raw.encode("utf-8", "surrogateescape")).hexdigest()
 
 
