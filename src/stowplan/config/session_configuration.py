@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from stowplan.config import volcano_settings
+from stowplan.config import volcano_configuration, volcano_settings
 from stowplan.config.strict_decoder import (
     INVALID,
     Problems,
@@ -74,13 +74,18 @@ KUBE_BATCH = "kube-batch"
 KUBE_BATCH_0_5 = "kube-batch-0.5"
 """Value of `--compat` that chooses kube-batch v0.5 with its defects instead of today's sessions."""
 
-COMPATS = (KUBE_BATCH_0_5,)
+VOLCANO = "volcano"
+"""The queue model of Volcano, and the scheduler name of its pods."""
+VOLCANO_1_15 = "volcano-1.15"
+"""Value of `--compat` that chooses Volcano's sessions with its defects."""
+
+COMPATS = (KUBE_BATCH_0_5, VOLCANO_1_15)
 """Values of `--compat` that concern sessions."""
 
-COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
-"""All values of `--compat`. The last three have cases of `stowplan evaluate` only."""
+COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", VOLCANO_1_15, "kai", "kueue")
+"""All values of `--compat`. kai and kueue have cases of `stowplan evaluate` only."""
 
-SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
+SCHEDULER_NAMES = (KUBE_BATCH, VOLCANO)
 """Default scheduler names: those of kube-batch and Volcano."""
 
 
@@ -92,6 +97,21 @@ class PluginOption(msgspec.Struct, frozen=True):
     arguments: dict[str, str] = {}
 
 
+class QueueModelSettings(msgspec.Struct, frozen=True):
+    """The queue model that decides instead of Stowplan's own sessions.
+
+    model: its name, a key of MODEL_SCHEDULER_NAMES. tree: its configuration, as its scheduler reads
+    it, without the fields that are Stowplan's. It is valid.
+    """
+
+    model: str
+    tree: dict[str, Any] = {}
+
+
+MODEL_SCHEDULER_NAMES: Mapping[str, tuple[str, ...]] = {VOLCANO: (VOLCANO,)}
+"""Queue model -> scheduler names of the pods that it decides by default."""
+
+
 class BatchConfiguration(msgspec.Struct, frozen=True):
     """Actions, tiers and options.
 
@@ -99,7 +119,8 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     the next. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
     gives every job priority 0. bind_failures_max: consecutive failed bindings of a pod after which
     the policy applies: "Keep" or "Release" the other pods of its gang. warnings: names without
-    effect, one line each. action_arguments: action -> its arguments.
+    effect, one line each. action_arguments: action -> its arguments. queue_model: None for
+    Stowplan's own sessions; with one, tiers and action_arguments are empty.
     """
 
     source: str
@@ -113,6 +134,7 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     bind_failure_policy: str = "Keep"
     warnings: tuple[str, ...] = ()
     action_arguments: dict[str, dict[str, str]] = {}
+    queue_model: QueueModelSettings | None = None
 
     @property
     def scheduler_name(self) -> str:
@@ -174,7 +196,7 @@ class SupportedSettings(msgspec.Struct, frozen=True):
 
     policies: plugin -> argument -> its check; None where any argument is allowed. lenient: as
     kube-batch reads it. scheduler_names: the default. action_arguments: action that takes arguments
-    -> argument -> its check.
+    -> argument -> its check. model: queue model that every file is for, "" where the file says.
     """
 
     actions: Collection[str]
@@ -182,10 +204,13 @@ class SupportedSettings(msgspec.Struct, frozen=True):
     lenient: bool = False
     scheduler_names: tuple[str, ...] = SCHEDULER_NAMES
     action_arguments: Mapping[str, Mapping[str, tuple[str, ArgumentCheck]]] = MappingProxyType({})
+    model: str = ""
 
 
 OPTIONS = "batch"
 """Key of the block of options."""
+SCHEDULER = "scheduler"
+"""Key that names whose sessions decide: `volcano`, or `kube-batch` for Stowplan's own."""
 
 _WHAT = ("actions", "tiers")
 CONFIGURATIONS = "configurations"
@@ -200,7 +225,7 @@ def is_session_configuration(text: str | bytes) -> bool:
     keys = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
     if keys & {"kind", "apiVersion"}:
         return False
-    return any(key == OPTIONS or did_you_mean(key, _WHAT) for key in keys)
+    return any(key in (OPTIONS, SCHEDULER) or did_you_mean(key, _WHAT) for key in keys)
 
 
 def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfiguration:
@@ -210,11 +235,18 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
+    model = _queue_model(_tree_of(root), known, problems)
+    if model:
+        found = walk.model_configuration(source, model, _tree_of(root))
+        if problems.found:
+            raise problems.error(source)
+        return found
     # The original has no block of options, and ignores it.
     names, idle = walk.root_names(root)
     fields = walk.fields(root, "", names, idle)
     if CONFIGURATIONS not in names:
         fields.pop(CONFIGURATIONS, None)
+    fields.pop(SCHEDULER, None)
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
     found = walk.configuration(source, fields, options, by_default=block is not None)
@@ -236,8 +268,14 @@ def read_block(
         problems.add(OPTIONS, format_value(tree), "a mapping")
         return None
     walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
-    what = (*_WHAT, CONFIGURATIONS)
+    what = (*_WHAT, CONFIGURATIONS, SCHEDULER)
     names = (*fields_of(BatchOptions), *what)
+    model = _queue_model(tree, known, problems)
+    if model:
+        options_of = fields_of(BatchOptions)
+        block = {key: value for key, value in tree.items() if key in options_of}
+        own = {key: value for key, value in tree.items() if key not in options_of}
+        return walk.model_configuration(source, model, own | {OPTIONS: block})
     for key in tree:
         if key not in names:
             problems.add(
@@ -254,6 +292,55 @@ def read_block(
         if tree.get(key) is not None
     }
     return walk.configuration(source, fields, options, by_default=True)
+
+
+def _tree_of(root: yaml.Node | None) -> Any:
+    """Plain values of a document; None where it has others."""
+    try:
+        return None if root is None else yaml.SafeLoader("").construct_document(root)
+    except (yaml.YAMLError, ValueError):
+        return None
+
+
+def _queue_model(tree: Any, known: SupportedSettings, problems: Problems) -> str:
+    """The queue model that decides by a file; "" for Stowplan's own sessions.
+
+    The file names it, or has actions or plugins that only Volcano has.
+    """
+    if known.lenient:
+        return ""
+    stated = tree.get(SCHEDULER) if isinstance(tree, dict) else None
+    names = (KUBE_BATCH, *MODEL_SCHEDULER_NAMES)
+    if stated is not None and stated not in names:
+        hint = did_you_mean(stated, names) if isinstance(stated, str) else ""
+        problems.add(SCHEDULER, format_value(stated), format_alternatives(names), hint)
+        return ""
+    if known.model:
+        return known.model
+    if stated is not None:
+        return "" if stated == KUBE_BATCH else str(stated)
+    is_volcano = _has_parts_of_volcano(tree, {*known.actions, *known.policies})
+    return VOLCANO if is_volcano else ""
+
+
+def _has_parts_of_volcano(tree: Any, known: Collection[str] = ()) -> bool:
+    """True if a file has actions or plugins that only Volcano has. known: those of others."""
+    if not isinstance(tree, dict):
+        return False
+    actions = tree.get("actions")
+    tiers = tree.get("tiers")
+    named = {name.strip() for name in actions.split(",")} if isinstance(actions, str) else set()
+    plugins = {
+        str(entry.get("name"))
+        for tier in (tiers if isinstance(tiers, list) else ())
+        if isinstance(tier, dict) and isinstance(tier.get("plugins"), list)
+        for entry in tier["plugins"]
+        if isinstance(entry, dict)
+    }
+    only_volcano = (named & volcano_settings.ACTIONS.keys()) | (
+        plugins & volcano_settings.PLUGINS.keys()
+    )
+    return bool(only_volcano - set(known))
 
 
 def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
@@ -312,10 +399,36 @@ class _SessionConfigurationReader:
             warnings=tuple(self._warnings),
         )
 
-    def _names(self, options: BatchOptions) -> tuple[str, ...]:
+    def model_configuration(self, source: str, model: str, tree: Any) -> BatchConfiguration:
+        """The configuration of a queue model. tree: the whole file."""
+        tree = {} if tree is None else tree
+        own = tree
+        options = BatchOptions()
+        if isinstance(tree, dict):
+            own = {key: value for key, value in tree.items() if key not in (OPTIONS, SCHEDULER)}
+            options = self.decoded(tree.get(OPTIONS) or {}, OPTIONS)
+        read = volcano_configuration.read_volcano(own, self._problems)
+        names = self._names(options, MODEL_SCHEDULER_NAMES[model])
+        return BatchConfiguration(
+            source,
+            read.actions,
+            (),
+            names,
+            options.schedule_period.total_seconds(),
+            options.default_queue,
+            options.priority_class,
+            options.bind_failures,
+            options.bind_failure_policy,
+            warnings=read.warnings,
+            queue_model=QueueModelSettings(model, own if isinstance(own, dict) else {}),
+        )
+
+    def _names(
+        self, options: BatchOptions, default: tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
         if options.scheduler_name is not None:
             return (options.scheduler_name,)
-        return options.scheduler_names or self._known.scheduler_names
+        return options.scheduler_names or default or self._known.scheduler_names
 
     def _warn(self, path: str, what: str, would: str) -> None:
         """Warn about a setting of Volcano without effect."""
@@ -425,9 +538,9 @@ class _SessionConfigurationReader:
             if key.value == "name"
         }
         if self._lenient or not named & self._known.action_arguments.keys():
-            return (*_WHAT, OPTIONS), idle
+            return (*_WHAT, OPTIONS, SCHEDULER), idle
         others = {key: would for key, would in idle.items() if key != CONFIGURATIONS}
-        return (*_WHAT, OPTIONS, CONFIGURATIONS), others
+        return (*_WHAT, OPTIONS, SCHEDULER, CONFIGURATIONS), others
 
     def action_arguments(self, node: yaml.Node | None) -> dict[str, dict[str, str]]:
         """Arguments of actions."""
@@ -563,6 +676,8 @@ def _options(configuration: BatchConfiguration) -> dict[str, Any]:
 
 
 def _what(configuration: BatchConfiguration) -> dict[str, Any]:
+    if configuration.queue_model is not None:
+        return {SCHEDULER: configuration.queue_model.model, **configuration.queue_model.tree}
     tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
     if configuration.tiers is not None:
         tree["tiers"] = [
@@ -573,7 +688,7 @@ def _what(configuration: BatchConfiguration) -> dict[str, Any]:
             {"name": name, "arguments": dict(arguments)}
             for name, arguments in configuration.action_arguments.items()
         ]
-    return tree
+    return {SCHEDULER: KUBE_BATCH, **tree} if _has_parts_of_volcano(tree) else tree
 
 
 def _policy(policy: PluginOption) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND, missing
+from stowplan.batch.queue_models.model_decider import ModelDecider
+from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session import INVALID_GROUP
 from stowplan.batch.state.capability import REACHED
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
@@ -44,6 +46,7 @@ from stowplan.simulation.placement_run import load_cluster
 
 AnySession = Session | KubeBatchSession
 AnyJob = JobInfo | KubeBatchJob
+AnyDecider = BatchDecider | KubeBatchDecider | ModelDecider
 
 OVERUSED = "QueueOverused"
 AT_CAPABILITY = "QueueCapabilityReached"
@@ -85,11 +88,13 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class SessionRun(msgspec.Struct, frozen=True):
-    """Result of one session. bound: pod -> node. evicted: pod -> reason."""
+    """Result of one session. bound: pod -> node. evicted: pod -> reason. continues: another session
+    may decide more."""
 
     bound: dict[str, str]
     evicted: dict[str, str]
     jobs: list[JobReport]
+    continues: bool = False
 
 
 class SessionRunner:
@@ -141,10 +146,14 @@ class SessionRunner:
             self.cluster.put_pod(pod)
         self._instance.follow()
 
-    def _attached(self) -> BatchDecider | KubeBatchDecider:
+    def _attached(self) -> AnyDecider:
         (lane,) = self.scheduler.lanes.batch
         decider = lane.decider
-        assert isinstance(decider, BatchDecider | KubeBatchDecider)
+        assert isinstance(decider, BatchDecider | KubeBatchDecider | ModelDecider)
+        if isinstance(decider, ModelDecider):
+            decider.model.keeps_reports = True
+            decider.on_closed = self._model_closed
+            return decider
         decider.on_run = lambda session: self.on_run(session)
         decider.on_closed = self._closed
         return decider
@@ -160,8 +169,20 @@ class SessionRunner:
     def known_jobs(self) -> list[AnyJob]:
         """Current jobs, also those that are in no session."""
         decider = self.decider
+        if isinstance(decider, ModelDecider):
+            return []
         state = decider.inventory if isinstance(decider, BatchDecider) else decider.cache
         return [*state.jobs.values()]
+
+    @property
+    def is_queue_model(self) -> bool:
+        """True if a queue model decides: its jobs and queues are those of `look`."""
+        return isinstance(self.decider, ModelDecider)
+
+    def look(self) -> ModelReport:
+        """Jobs and queues as a queue model finds them now; decides nothing."""
+        assert isinstance(self.decider, ModelDecider), "no queue model decides"
+        return self.decider.look()
 
     @property
     def table(self) -> NodeTable:
@@ -175,6 +196,8 @@ class SessionRunner:
     def disable_actions(self) -> None:
         """Run sessions without actions from now on."""
         decider = self.decider
+        if isinstance(decider, ModelDecider):
+            raise ContractError("a queue model looks at jobs and queues without a session")
         if isinstance(decider, BatchDecider):
             options = replace(decider.plan.options, actions=())
             decider.plan = replace(decider.plan, options=options)
@@ -215,7 +238,7 @@ class SessionRunner:
         while True:
             held = self.run_session()
             yield held
-            if not held.bound and not held.evicted:
+            if not held.bound and not held.evicted and not held.continues:
                 return
 
     # Inside.
@@ -230,6 +253,19 @@ class SessionRunner:
             {place.pod.key: place.node for place in result.binds},
             {victim.pod.key: victim.why for victim in result.victims},
             jobs,
+        )
+
+    def _model_closed(self, result: SessionResult) -> None:
+        """The same for a queue model, which reports on its jobs itself."""
+        decider = self.decider
+        assert isinstance(decider, ModelDecider), "no queue model decides"
+        jobs = [JobReport(*msgspec.structs.astuple(job)) for job in decider.model.report().jobs]
+        jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
+        self._held = SessionRun(
+            {place.pod.key: place.node for place in result.binds},
+            {victim.pod.key: victim.why for victim in result.victims},
+            jobs,
+            result.continues,
         )
 
     def _report(self, session: AnySession, job: AnyJob) -> JobReport:
