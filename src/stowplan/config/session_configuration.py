@@ -19,7 +19,7 @@ Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,19 @@ from typing import Any
 import msgspec
 import yaml
 
-from stowplan.config import volcano_configuration, volcano_settings
+from stowplan.config import volcano_settings
+from stowplan.config.batch_options import BatchOptions
+from stowplan.config.queue_models.queue_model_choice import (
+    KUBE_BATCH,
+    MODEL_SCHEDULER_NAMES,
+    SCHEDULER,
+    VOLCANO,
+    QueueModelSettings,
+    chosen_queue_model,
+    has_parts_of_volcano,
+    plain_tree,
+)
+from stowplan.config.queue_models.volcano_configuration import read_volcano
 from stowplan.config.strict_decoder import (
     INVALID,
     Problems,
@@ -38,8 +50,7 @@ from stowplan.config.strict_decoder import (
     format_alternatives,
     format_value,
 )
-from stowplan.framework.problems import Problem, did_you_mean
-from stowplan.objects.encoding import duration
+from stowplan.framework.problems import did_you_mean
 
 SWITCHES = (
     "enableJobOrder", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
@@ -69,13 +80,9 @@ _NULL = "tag:yaml.org,2002:null"
 ArgumentCheck = Callable[[str], bool]
 
 
-BIND_FAILURE_POLICIES = ("Keep", "Release")
-KUBE_BATCH = "kube-batch"
 KUBE_BATCH_0_5 = "kube-batch-0.5"
 """Value of `--compat` that chooses kube-batch v0.5 with its defects instead of today's sessions."""
 
-VOLCANO = "volcano"
-"""The queue model of Volcano, and the scheduler name of its pods."""
 VOLCANO_1_15 = "volcano-1.15"
 """Value of `--compat` that chooses Volcano's sessions with its defects."""
 
@@ -95,21 +102,6 @@ class PluginOption(msgspec.Struct, frozen=True):
     name: str
     disabled: tuple[str, ...] = ()
     arguments: dict[str, str] = {}
-
-
-class QueueModelSettings(msgspec.Struct, frozen=True):
-    """The queue model that decides instead of Stowplan's own sessions.
-
-    model: its name, a key of MODEL_SCHEDULER_NAMES. tree: its configuration, as its scheduler reads
-    it, without the fields that are Stowplan's. It is valid.
-    """
-
-    model: str
-    tree: dict[str, Any] = {}
-
-
-MODEL_SCHEDULER_NAMES: Mapping[str, tuple[str, ...]] = {VOLCANO: (VOLCANO,)}
-"""Queue model -> scheduler names of the pods that it decides by default."""
 
 
 class BatchConfiguration(msgspec.Struct, frozen=True):
@@ -142,55 +134,6 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
         return self.scheduler_names[0]
 
 
-class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """The block of options, named as the flags of kube-batch and Volcano; the last two are
-    Stowplan's.
-
-    Only one of scheduler_name and scheduler_names may be set.
-    """
-
-    scheduler_name: str | None = None
-    scheduler_names: tuple[str, ...] | None = None
-    schedule_period: timedelta = timedelta(seconds=1)
-    default_queue: str = "default"
-    priority_class: bool = True
-    bind_failures: int = 5
-    bind_failure_policy: str = "Keep"
-
-    def problems(self, path: str) -> Iterator[Problem]:
-        """Problems that types do not cover."""
-        for name, text in (
-            ("schedulerName", self.scheduler_name),
-            ("defaultQueue", self.default_queue),
-        ):
-            if text == "":
-                yield Problem(f"{path}.{name}", "''", "a name")
-        yield from self._names_problems(path)
-        if self.schedule_period <= timedelta(0):
-            got = duration.render(self.schedule_period)
-            yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
-        if self.bind_failures < 1:
-            yield Problem(f"{path}.bindFailures", str(self.bind_failures), "1 or more")
-        if self.bind_failure_policy not in BIND_FAILURE_POLICIES:
-            got = repr(self.bind_failure_policy)
-            yield Problem(
-                f"{path}.bindFailurePolicy",
-                got,
-                format_alternatives(BIND_FAILURE_POLICIES),
-                did_you_mean(self.bind_failure_policy, BIND_FAILURE_POLICIES),
-            )
-
-    def _names_problems(self, path: str) -> Iterator[Problem]:
-        names = self.scheduler_names
-        if names is None:
-            return
-        where = f"{path}.schedulerNames"
-        if self.scheduler_name is not None:
-            yield Problem(where, "schedulerName too", "schedulerName or schedulerNames")
-        if not names or "" in names or len(set(names)) < len(names):
-            yield Problem(where, format_value(list(names)), "names, each once")
-
-
 class SupportedSettings(msgspec.Struct, frozen=True):
     """Names that a file may use, and the mode of reading.
 
@@ -209,9 +152,6 @@ class SupportedSettings(msgspec.Struct, frozen=True):
 
 OPTIONS = "batch"
 """Key of the block of options."""
-SCHEDULER = "scheduler"
-"""Key that names whose sessions decide: `volcano`, or `kube-batch` for Stowplan's own."""
-
 _WHAT = ("actions", "tiers")
 CONFIGURATIONS = "configurations"
 """Key of the arguments of actions, as in Volcano."""
@@ -235,9 +175,9 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
-    model = _queue_model(_tree_of(root), known, problems)
+    model = _model_of(plain_tree(root), known, problems)
     if model:
-        found = walk.model_configuration(source, model, _tree_of(root))
+        found = walk.model_configuration(source, model, plain_tree(root))
         if problems.found:
             raise problems.error(source)
         return found
@@ -270,7 +210,7 @@ def read_block(
     walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
     what = (*_WHAT, CONFIGURATIONS, SCHEDULER)
     names = (*fields_of(BatchOptions), *what)
-    model = _queue_model(tree, known, problems)
+    model = _model_of(tree, known, problems)
     if model:
         options_of = fields_of(BatchOptions)
         block = {key: value for key, value in tree.items() if key in options_of}
@@ -294,53 +234,11 @@ def read_block(
     return walk.configuration(source, fields, options, by_default=True)
 
 
-def _tree_of(root: yaml.Node | None) -> Any:
-    """Plain values of a document; None where it has others."""
-    try:
-        return None if root is None else yaml.SafeLoader("").construct_document(root)
-    except (yaml.YAMLError, ValueError):
-        return None
-
-
-def _queue_model(tree: Any, known: SupportedSettings, problems: Problems) -> str:
-    """The queue model that decides by a file; "" for Stowplan's own sessions.
-
-    The file names it, or has actions or plugins that only Volcano has.
-    """
+def _model_of(tree: Any, known: SupportedSettings, problems: Problems) -> str:
+    """The queue model that decides by a file; "" for Stowplan's own sessions."""
     if known.lenient:
         return ""
-    stated = tree.get(SCHEDULER) if isinstance(tree, dict) else None
-    names = (KUBE_BATCH, *MODEL_SCHEDULER_NAMES)
-    if stated is not None and stated not in names:
-        hint = did_you_mean(stated, names) if isinstance(stated, str) else ""
-        problems.add(SCHEDULER, format_value(stated), format_alternatives(names), hint)
-        return ""
-    if known.model:
-        return known.model
-    if stated is not None:
-        return "" if stated == KUBE_BATCH else str(stated)
-    is_volcano = _has_parts_of_volcano(tree, {*known.actions, *known.policies})
-    return VOLCANO if is_volcano else ""
-
-
-def _has_parts_of_volcano(tree: Any, known: Collection[str] = ()) -> bool:
-    """True if a file has actions or plugins that only Volcano has. known: those of others."""
-    if not isinstance(tree, dict):
-        return False
-    actions = tree.get("actions")
-    tiers = tree.get("tiers")
-    named = {name.strip() for name in actions.split(",")} if isinstance(actions, str) else set()
-    plugins = {
-        str(entry.get("name"))
-        for tier in (tiers if isinstance(tiers, list) else ())
-        if isinstance(tier, dict) and isinstance(tier.get("plugins"), list)
-        for entry in tier["plugins"]
-        if isinstance(entry, dict)
-    }
-    only_volcano = (named & volcano_settings.ACTIONS.keys()) | (
-        plugins & volcano_settings.PLUGINS.keys()
-    )
-    return bool(only_volcano - set(known))
+    return chosen_queue_model(tree, problems, known.model, (*known.actions, *known.policies))
 
 
 def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
@@ -407,7 +305,7 @@ class _SessionConfigurationReader:
         if isinstance(tree, dict):
             own = {key: value for key, value in tree.items() if key not in (OPTIONS, SCHEDULER)}
             options = self.decoded(tree.get(OPTIONS) or {}, OPTIONS)
-        read = volcano_configuration.read_volcano(own, self._problems)
+        read = read_volcano(own, self._problems)
         names = self._names(options, MODEL_SCHEDULER_NAMES[model])
         return BatchConfiguration(
             source,
@@ -688,7 +586,7 @@ def _what(configuration: BatchConfiguration) -> dict[str, Any]:
             {"name": name, "arguments": dict(arguments)}
             for name, arguments in configuration.action_arguments.items()
         ]
-    return {SCHEDULER: KUBE_BATCH, **tree} if _has_parts_of_volcano(tree) else tree
+    return {SCHEDULER: KUBE_BATCH, **tree} if has_parts_of_volcano(tree) else tree
 
 
 def _policy(policy: PluginOption) -> dict[str, Any]:

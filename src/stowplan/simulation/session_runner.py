@@ -34,6 +34,7 @@ from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import NO_LATENCY
@@ -99,7 +100,7 @@ class SessionRun(msgspec.Struct, frozen=True):
 
 class SessionRunner:
     """Runs sessions on a simulated cluster. rng: tie-break between nodes; None takes the first.
-    on_run: called with every session after its actions.
+    on_run: called with every session after its actions. on_report: the same for a queue model.
 
     Raises InputError when no sessions are configured.
     """
@@ -120,6 +121,7 @@ class SessionRunner:
         self.deciders = deciders
         self.n_sessions = 0
         self.on_run: Callable[[AnySession], None] = lambda session: None
+        self.on_report: Callable[[SessionResult, ModelReport], None] = lambda *_: None
         # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
         deciding = replace(deciders, configuration=alone)
@@ -151,7 +153,7 @@ class SessionRunner:
         decider = lane.decider
         assert isinstance(decider, BatchDecider | KubeBatchDecider | ModelDecider)
         if isinstance(decider, ModelDecider):
-            decider.model.keeps_reports = True
+            decider.model.inspect()
             decider.on_closed = self._model_closed
             return decider
         decider.on_run = lambda session: self.on_run(session)
@@ -176,13 +178,13 @@ class SessionRunner:
 
     @property
     def is_queue_model(self) -> bool:
-        """True if a queue model decides: its jobs and queues are those of `look`."""
+        """True if a queue model decides: `on_report` is called for its sessions, not `on_run`."""
         return isinstance(self.decider, ModelDecider)
 
-    def look(self) -> ModelReport:
-        """Jobs and queues as a queue model finds them now; decides nothing."""
+    def ask_about(self, pod: Pod) -> None:
+        """Have the reports of a queue model say why nodes do not fit a pod."""
         assert isinstance(self.decider, ModelDecider), "no queue model decides"
-        return self.decider.look()
+        self.decider.model.inspect(pod.uid)
 
     @property
     def table(self) -> NodeTable:
@@ -197,7 +199,8 @@ class SessionRunner:
         """Run sessions without actions from now on."""
         decider = self.decider
         if isinstance(decider, ModelDecider):
-            raise ContractError("a queue model looks at jobs and queues without a session")
+            decider.decides = False
+            return
         if isinstance(decider, BatchDecider):
             options = replace(decider.plan.options, actions=())
             decider.plan = replace(decider.plan, options=options)
@@ -255,11 +258,10 @@ class SessionRunner:
             jobs,
         )
 
-    def _model_closed(self, result: SessionResult) -> None:
+    def _model_closed(self, result: SessionResult, report: ModelReport) -> None:
         """The same for a queue model, which reports on its jobs itself."""
-        decider = self.decider
-        assert isinstance(decider, ModelDecider), "no queue model decides"
-        jobs = [JobReport(*msgspec.structs.astuple(job)) for job in decider.model.report().jobs]
+        self.on_report(result, report)
+        jobs = [JobReport(*msgspec.structs.astuple(job)) for job in report.jobs]
         jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
         self._held = SessionRun(
             {place.pod.key: place.node for place in result.binds},

@@ -123,7 +123,7 @@ def test_a_queue_takes_back_what_it_deserves(tmp_path: Path) -> None:
     }
 
 
-def test_what_a_file_says_or_has_chooses_the_model() -> None:
+def test_a_file_chooses_the_model_by_name_or_by_its_parts() -> None:
     plain = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}]}]\n'
 
     def model(text: str, compat: str = "") -> str:

@@ -56,7 +56,8 @@ class ModelDecider:
     """The cluster as a queue model sees it, and its sessions.
 
     reread: parses another text of the configuration, for `reload`. framework: runs plugins between
-    the choice of a node and the binding. on_closed: called after each session.
+    the choice of a node and the binding. on_closed: called after each session, with what the model
+    reports of it. decides: False for sessions that only look.
     """
 
     def __init__(
@@ -71,7 +72,8 @@ class ModelDecider:
         self.model = model
         self.framework = framework
         self.metrics = metrics or Metrics()
-        self.on_closed: Callable[[SessionResult], None] = lambda result: None
+        self.on_closed: Callable[[SessionResult, ModelReport], None] = lambda *_: None
+        self.decides = True
         self._reread = reread
         self._states = SessionCycleStates(framework)
         self._snapshot: Callable[[], Snapshot] | None = None
@@ -205,13 +207,6 @@ class ModelDecider:
             now,
         )
 
-    def look(self) -> ModelReport:
-        """Jobs and queues now; decides nothing."""
-        report = self.model.look(self.cluster())
-        self._changed.clear()
-        self._changed_objects.clear()
-        return report
-
     def run_session(
         self, name: str, nominated: Sequence[NodeAssignment], now: int = 0
     ) -> SessionResult:
@@ -223,6 +218,10 @@ class ModelDecider:
         cluster = self.cluster(name, nominated, now)
         self._changed.clear()
         self._changed_objects.clear()
+        if not self.decides:
+            result = SessionResult()
+            self.on_closed(result, self.model.look(cluster))
+            return result
         decided = self.model.decide(cluster, metrics)
         result = self._result(decided)
         self._remember(decided, now)
@@ -233,7 +232,7 @@ class ModelDecider:
             decided.unready,
         )
         record_session(metrics, figures, (metrics.stopwatch() - began) * 1e3)
-        self.on_closed(result)
+        self.on_closed(result, self.model.report())
         return result
 
     def _result(self, decided: ModelDecisions) -> SessionResult:

@@ -102,12 +102,18 @@ class ModelQueue(msgspec.Struct, frozen=True):
 
 
 class ModelReport(msgspec.Struct, frozen=True):
-    """Jobs and queues of a session. total, idle: amounts of all nodes."""
+    """Jobs and queues of a session. total, idle: amounts of all nodes.
+
+    nodes: node -> why it does not fit the pod that was asked about, as the session leaves it; no
+    reasons: it fits. evictions: what evictions would do for that pod's job, and why not.
+    """
 
     jobs: Sequence[ModelJob] = ()
     queues: Sequence[ModelQueue] = ()
     total: dict[str, float] = {}
     idle: dict[str, float] = {}
+    nodes: Mapping[str, tuple[str, ...]] = {}
+    evictions: tuple[str, ...] = ()
 
 
 class ModelDecisions(msgspec.Struct, frozen=True):
@@ -132,11 +138,7 @@ class ModelDecisions(msgspec.Struct, frozen=True):
 class QueueModel(Protocol):
     """Decides sessions. It may keep state from one session to the next, as long as that equals what
     it would read from the cluster.
-
-    keeps_reports: whether `report` is asked for after each session.
     """
-
-    keeps_reports: bool
 
     @property
     def name(self) -> str:
@@ -149,8 +151,11 @@ class QueueModel(Protocol):
     def decide(self, cluster: ModelCluster, metrics: Metrics) -> ModelDecisions:
         """Run a session. The node table of the snapshot is afterwards as before."""
 
+    def inspect(self, pod: str = "") -> None:
+        """Keep a report of each session from now on. pod: uid of one that is asked about."""
+
     def report(self) -> ModelReport:
-        """Jobs and queues as the last session left them."""
+        """Jobs and queues as the last session left them; only after `inspect`."""
 
     def look(self, cluster: ModelCluster) -> ModelReport:
         """Jobs and queues as a session finds them, without deciding."""

@@ -19,8 +19,8 @@ from stowplan.batch.queue_models.volcano.volcano_objects import VolcanoObjects, 
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of
+from stowplan.config.queue_models.volcano_configuration import parse_volcano
 from stowplan.config.session_configuration import VOLCANO_1_15
-from stowplan.config.volcano_configuration import parse_volcano
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.conformance.queue_models.vgpu_cases import answer_cards
 from stowplan.conformance.queue_models.volcano_facts import (

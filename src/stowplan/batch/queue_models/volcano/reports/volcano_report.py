@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
+from stowplan.batch.queue_models.volcano.model.volcano_close import POD_GROUP_NOT_FOUND
+from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
     QueuePlugin,
 )
+from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
+from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_close import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.volcano.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_reasons import reason_of
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
-from stowplan.batch.queue_models.volcano.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.volcano_task import ALLOCATED_STATUSES
 from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.objects.quantity import Quantity
 
 
-def report_of(session: VolcanoSession, state: VolcanoState) -> ModelReport:
-    """The report of a session, before what it did not decide is undone."""
-    jobs = [_job(session, state, job) for job in state.jobs.values() if job.tasks]
+def report_of(session: VolcanoSession, state: VolcanoState, asked: str = "") -> ModelReport:
+    """The report of a session, before what it did not decide is undone. asked: uid of a pod whose
+    nodes and evictions are reported."""
+    reasons = JobReasons(session)
+    jobs = [_job(session, state, job, reasons) for job in state.jobs.values() if job.tasks]
     jobs += _orphans(state)
     idle = VolcanoAmount()
     for node in session.node_list:
         idle.add(node.idle)
-    return ModelReport(jobs, list(_queues(session)), plain(session.total), plain(idle))
+    report = ModelReport(jobs, list(_queues(session)), plain(session.total), plain(idle))
+    task = state.tasks.get(asked)
+    if task is None or task.status is not TaskStatus.PENDING or task.job not in session.jobs:
+        return report
+    evictions = tuple(eviction_notes(session, session.jobs[task.job], task))
+    return replace(report, nodes=node_reasons(session, task), evictions=evictions)
 
 
-def _job(session: VolcanoSession, state: VolcanoState, job: VolcanoSessionJob) -> ModelJob:
-    reason = reason_of(session, job)
+def _job(
+    session: VolcanoSession, state: VolcanoState, job: VolcanoSessionJob, reasons: JobReasons
+) -> ModelJob:
+    reason = reasons.of(job)
     promised = {
         task.key: task.node
         for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
@@ -123,12 +136,17 @@ def _queue(
         pending=plain(pending),
         deserved=None if not shares else {} if held is None else plain(held.deserved),
         share=None if not shares else 0.0 if held is None else held.share,
-        capability=plain(VolcanoAmount.of(spec.capability)),
-        guarantee=plain(VolcanoAmount.of(spec.guarantee.resource)),
+        capability=_stated(spec.capability),
+        guarantee=_stated(spec.guarantee.resource),
         inqueue={} if held is None else plain(held.inqueue),
         parent=spec.parent,
         state=queue.queue.status.state,
     )
+
+
+def _stated(quantities: Mapping[str, Quantity]) -> dict[str, float]:
+    found = plain(VolcanoAmount.of(quantities))
+    return {name: n for name, n in found.items() if name in quantities}
 
 
 def plain(amount: VolcanoAmount) -> dict[str, float]:

@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
+from stowplan.batch.queue_models.volcano.reports.volcano_reasons import QUEUE_NOT_FOUND, JobReasons
 from stowplan.batch.queue_models.volcano.volcano_phases import only_releases, phase_after
-from stowplan.batch.queue_models.volcano.volcano_reasons import QUEUE_NOT_FOUND, reason_of
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import (
     INQUEUE_PHASE,
     PENDING_PHASE,
     VolcanoSessionJob,
 )
-from stowplan.batch.queue_models.volcano.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.session_decider import PodGroupReport, PodReport
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -59,7 +59,7 @@ class VolcanoClose:
     def close(self, session: VolcanoSession, name: str) -> ClosedSession:
         """Reports of groups and of pods, and the groups that are not ready. name: of the
         session."""
-        phases = False
+        phases, reasons = False, JobReasons(session)
         groups: list[PodGroupReport] = []
         pods: list[PodReport] = []
         unready: list[tuple[str, int]] = []
@@ -72,7 +72,7 @@ class VolcanoClose:
                 unready.append((job.name, job.min_available - job.n_ready))
             if self._reported.get(job.uid) == key:
                 continue
-            reason = reason_of(session, job)
+            reason = reasons.of(job)
             text = "" if reason is None else reason.message
             status = _status(job, name, text, has_gang=has_gang)
             notes = tuple(_notes(job, status, text)) if status is not None else ()

@@ -12,12 +12,12 @@ from stowplan.batch.queue_models.queue_model import (
     ModelReport,
     ModelVictim,
 )
+from stowplan.batch.queue_models.volcano.model.volcano_close import VolcanoClose
+from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState, time_of_day
 from stowplan.batch.queue_models.volcano.pod_rules import PodRules
-from stowplan.batch.queue_models.volcano.volcano_close import VolcanoClose
+from stowplan.batch.queue_models.volcano.reports.volcano_report import report_of
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions
-from stowplan.batch.queue_models.volcano.volcano_report import report_of
 from stowplan.batch.queue_models.volcano.volcano_session import PluginBuilder, VolcanoSession
-from stowplan.batch.queue_models.volcano.volcano_state import VolcanoState, time_of_day
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.framework import ContractError
 from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
@@ -58,9 +58,8 @@ class VolcanoModel:
         self._state = VolcanoState(scheduler_names, default_queue)
         self._close = VolcanoClose(self._state)
         self._last = ModelReport()
-        self._report: Callable[[], ModelReport] | None = None
-        # Set by whoever wants a report of each session, which costs as much as there are jobs.
-        self.keeps_reports = False
+        self._keeps_reports = False
+        self._asked = ""
 
     def configure(self, settings: object) -> None:
         """Use other actions and tiers. settings: VolcanoOptions."""
@@ -78,8 +77,8 @@ class VolcanoModel:
                 took = (metrics.stopwatch() - began) * 1e6
                 metrics.observe(ACTION_LATENCY, took, (("action", name),))
             decisions = self._decisions(session, cluster)
-            if self.keeps_reports:
-                self._last = report_of(session, self._state)
+            if self._keeps_reports:
+                self._last = report_of(session, self._state, self._asked)
         finally:
             rules.close()
             self._state.settle(session.jobs.values())
@@ -89,13 +88,17 @@ class VolcanoModel:
         """Jobs and queues as a session finds them."""
         rules, session = self._open(cluster)
         try:
-            return report_of(session, self._state)
+            return report_of(session, self._state, self._asked)
         finally:
             rules.close()
             self._state.settle(session.jobs.values())
 
+    def inspect(self, pod: str = "") -> None:
+        """Keep a report of each session from now on. pod: uid of one that is asked about."""
+        self._keeps_reports, self._asked = True, pod
+
     def report(self) -> ModelReport:
-        """Jobs and queues as the last session left them, where `keeps_reports` was set."""
+        """Jobs and queues as the last session left them."""
         return self._last
 
     def _open(self, cluster: ModelCluster) -> tuple[PodRules, VolcanoSession]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelCluster
-from stowplan.batch.queue_models.volcano.solo_groups import solo_group, solo_group_key
+from stowplan.batch.queue_models.volcano.model.solo_groups import solo_group, solo_group_key
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_queue import OPEN, ROOT, VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoCluster
