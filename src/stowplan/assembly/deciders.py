@@ -29,9 +29,9 @@ from stowplan.batch.decider import BatchDecider, BatchPlan
 from stowplan.batch.plugin_checks import check_part
 from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
 from stowplan.batch.session import SessionAction, SessionPlugin
+from stowplan.config.queue_models.queue_model_choice import SCHEDULER
 from stowplan.config.session_configuration import (
     KUBE_BATCH_0_5,
-    SCHEDULER,
     BatchConfiguration,
     SupportedSettings,
 )

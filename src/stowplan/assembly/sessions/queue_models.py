@@ -15,8 +15,9 @@ from stowplan.batch.queue_models.model_decider import ModelPlan
 from stowplan.batch.queue_models.queue_model import QueueModel
 from stowplan.batch.queue_models.volcano.model.volcano_model import VolcanoModel, VolcanoParts
 from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
+from stowplan.config.queue_models.queue_model_choice import VOLCANO
 from stowplan.config.queue_models.volcano_configuration import read_volcano
-from stowplan.config.session_configuration import VOLCANO, VOLCANO_1_15, BatchConfiguration
+from stowplan.config.session_configuration import VOLCANO_1_15, BatchConfiguration
 from stowplan.config.strict_decoder import Problems
 
 

@@ -26,9 +26,9 @@ from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.session_rules import SessionRules
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.tiers import SessionPluginUse
+from stowplan.config.queue_models.queue_model_choice import KUBE_BATCH
 from stowplan.config.session_configuration import (
     DEFAULT_TEXT,
-    KUBE_BATCH,
     SCHEDULER_NAMES,
     BatchConfiguration,
     SupportedSettings,
