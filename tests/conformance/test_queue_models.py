@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.config.session_configuration import VOLCANO_1_15
 from stowplan.conformance.evaluate import evaluate
 from stowplan.conformance.queue_models.kai_cases import KAI
-from stowplan.conformance.queue_models.volcano_cases import VOLCANO_1_15
 from tests.conformance.compare import recorded
 
 DATA = Path(__file__).parent / "data" / "queues"
