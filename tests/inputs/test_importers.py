@@ -136,7 +136,7 @@ def test_a_volcano_job(tmp_path: Path) -> None:
     cluster = read(tmp_path, VOLCANO)
     assert names(cluster) == ["mpi-master-0", "mpi-worker-0", "mpi-worker-1"]
     assert {pod.spec.scheduler_name for pod in cluster.pods} == {"volcano"}
-    assert groups(cluster) == {"mpi": (2, "")}
+    assert groups(cluster) == {"mpi": (2, "default")}
     assert annotated(cluster) == {"mpi"}
     (note,) = cluster.notes
     assert note == (
@@ -146,9 +146,15 @@ def test_a_volcano_job(tmp_path: Path) -> None:
     assert cluster.ignored == {}
 
 
+def test_a_volcano_job_is_expanded_as_by_its_controller(tmp_path: Path) -> None:
+    cluster = read(tmp_path, VOLCANO)
+    (group,) = (one for one in cluster.objects if isinstance(one, PodGroup))
+    assert group.spec.min_resources == {"cpu": "4", "pods": "2"}
+
+
 def test_a_volcano_job_needs_all_its_tasks_where_it_does_not_say(tmp_path: Path) -> None:
     assert groups(read(tmp_path, VOLCANO.replace("minAvailable: 2", "maxRetry: 1"))) == {
-        "mpi": (3, "")
+        "mpi": (3, "default")
     }
 
 

@@ -1,6 +1,6 @@
 """Volcano Jobs: a PodGroup and the pods of all tasks.
 
-Source: Volcano v1.13, pkg/controllers/job and the defaults of its webhooks.
+They are those that the controller of `stowplan up` creates (`volcano_job_expansion`).
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.inputs.importers.imported_objects import (
-    Imported,
-    ImportLookup,
-    Tree,
-    mapping,
-    namespace_of,
-    pod_group,
-    pod_of,
+from stowplan.controllers.volcano.volcano_job_expansion import (
+    GROUP_NAME,
+    group_name_of,
+    group_of_job,
+    pod_of_job,
+    with_job_defaults,
 )
+from stowplan.inputs.importers.imported_objects import Imported, ImportLookup, Tree, owner_of
 from stowplan.inputs.importers.replica_counts import checked
 from stowplan.inputs.manifests import decode_object
 from stowplan.objects.meta import Value
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import PriorityClass
 
-DEFAULT_SCHEDULER = "volcano"
 UNMODELLED = (
     "spec.plugins", "spec.policies", "spec.volumes", "spec.minSuccess", "spec.networkTopology",
     "spec.tasks[].dependsOn", "spec.tasks[].minAvailable", "spec.tasks[].policies",
@@ -70,60 +69,36 @@ class VolcanoJob(Imported, frozen=True):
 
 
 def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
-    """The PodGroup and the pods of a Volcano Job that are not in the input."""
-    job = decode_object(tree, VolcanoJob, "")
-    if job.status.state.phase in _ENDED:
+    """The PodGroup and the pods of a Volcano Job that are not in the input, as Volcano's controller
+    makes them."""
+    read = decode_object(tree, VolcanoJob, "")
+    if read.status.state.phase in _ENDED:
         return
-    tasks = [checked(task.replicas, tree, f"spec.tasks[{i}].replicas")
-             for i, task in enumerate(job.spec.tasks)]  # fmt: skip
-    uid = job.metadata.uid
-    group = known.group_of("Job", job.key) or (f"{job.name}-{uid}" if uid else job.name)
-    queue, made = known.queue(tree["metadata"], job.namespace)
+    for i, task in enumerate(read.spec.tasks):
+        checked(task.replicas, tree, f"spec.tasks[{i}].replicas")
+    job = with_job_defaults(tree)
+    job["metadata"].setdefault("uid", "")
+    queue, made = known.queue(tree["metadata"], read.namespace)
     yield from made
-    if not known.has_group(f"{job.namespace}/{group}"):
-        needed = job.spec.min_available or sum(
-            one.replicas if one.min_available is None else one.min_available
-            for one in job.spec.tasks
-        )
-        yield pod_group(
-            tree, group, needed,
-            queue=queue or job.spec.queue, priority_class=job.spec.priority_class_name,
-        )  # fmt: skip
-    for place, (task, replicas) in enumerate(zip(job.spec.tasks, tasks, strict=True)):
-        yield from _pods(tree, job, task, place, replicas, group, known)
+    if queue:
+        job["spec"]["queue"] = queue
+    group = known.group_of("Job", read.key) or group_name_of(job)
+    if not known.has_group(f"{read.namespace}/{group}"):
+        priorities = {one.name: one.value for one in known.inventory.all(PriorityClass)}
+        yield _created(tree, group_of_job(job, priorities))
+    for task in job["spec"]["tasks"]:
+        for index in range(task["replicas"]):
+            pod = pod_of_job(job, task, index)
+            if not known.has(Pod, f"{read.namespace}/{pod['metadata']['name']}"):
+                pod["metadata"]["annotations"][GROUP_NAME] = group
+                yield _created(tree, pod)
 
 
-def _pods(
-    tree: Tree,
-    job: VolcanoJob,
-    task: VolcanoTaskSpec,
-    place: int,
-    replicas: int,
-    group: str,
-    known: ImportLookup,
-) -> Iterator[Tree]:
-    meta = mapping(task.template, "metadata")
-    name = task.name or meta.get("name") or f"default{place}"
-    spec = dict(mapping(task.template, "spec"))
-    spec.setdefault("schedulerName", job.spec.scheduler_name or DEFAULT_SCHEDULER)
-    template = {"metadata": {**meta, "annotations": _annotations(meta, job, name)}, "spec": spec}
-    for index in range(replicas):
-        pod = f"{job.name}-{name}-{index}"
-        if not known.has(Pod, f"{namespace_of(tree)}/{pod}"):
-            labels = {
-                "volcano.sh/job-name": job.name,
-                "volcano.sh/job-namespace": job.namespace,
-                "volcano.sh/queue-name": job.spec.queue or "default",
-                "volcano.sh/task-spec": name,
-                "volcano.sh/task-index": str(index),
-            }
-            yield pod_of(tree, pod, template, labels, group)
-
-
-def _annotations(meta: Tree, job: VolcanoJob, task: str) -> Tree:
-    return {
-        **mapping(meta, "annotations"),
-        "volcano.sh/job-name": job.name,
-        "volcano.sh/queue-name": job.spec.queue or "default",
-        "volcano.sh/task-spec": task,
-    }
+def _created(tree: Tree, made: Tree) -> Tree:
+    """An object of a job, created with it."""
+    meta = made["metadata"]
+    meta["ownerReferences"] = owner_of(tree)
+    created = tree["metadata"].get("creationTimestamp")
+    if created:
+        meta["creationTimestamp"] = created
+    return made
