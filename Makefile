@@ -16,7 +16,7 @@ COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashe
   --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 
 .DELETE_ON_ERROR:
-.PHONY: help check test ready soak fault-runs bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types layers quick whole
+.PHONY: help check test ready soak fault-runs bench bench-live bench-plots demo dist docs docs-images golden lock clean prepared rewritten lint format types layers quick whole
 
 help:
 	@echo 'Targets:'
@@ -25,7 +25,7 @@ help:
 
 check: ready quick ## format, types, layers, tidy and quick tests: under a minute
 
-test: ready whole  ## everything but the long loops
+test: prepared whole ## everything but the long loops
 
 soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
@@ -75,6 +75,13 @@ clean:             ## remove the environment, caches and builds
 # What is checked by reading and what is compiled have a processor each.
 ready: .venv/.stamp
 	@$(MAKE) --no-print-directory -j2 lint .venv/.kernels
+
+# Each worker of the tests would read and rewrite all of them; what the first has written the others load.
+prepared: .venv/.stamp
+	@$(MAKE) --no-print-directory -j2 lint .venv/.kernels rewritten
+
+rewritten: .venv/.stamp
+	@$(BIN)/python -m pytest -q --collect-only -m 'not soak' >/dev/null
 
 lint: format types layers
 
