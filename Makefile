@@ -81,7 +81,7 @@ prepared: .venv/.stamp
 	@$(MAKE) --no-print-directory -j2 lint .venv/.kernels rewritten
 
 rewritten: .venv/.stamp
-	@$(BIN)/python -m pytest -q --collect-only -m 'not soak' >/dev/null
+	@found=$$($(BIN)/python -m pytest -q --collect-only -m 'not soak' 2>&1) || { echo "$$found" | tail -n 60; exit 1; }
 
 lint: format types layers
 
