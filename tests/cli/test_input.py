@@ -64,7 +64,7 @@ def test_strict_fails_for_pods_that_are_not_created(tmp_path: Path) -> None:
 def test_orphans_are_reported_and_can_be_rejected(command: list[str], tmp_path: Path) -> None:
     cluster = path_of(tmp_path, POD % "nodeName: lost")
     ran = run(*command, "--cluster", cluster)
-    assert "1 pod bound to nodes that are not in the input pending again:" in ran.out + ran.err
+    assert "1 pod pending again, bound to nodes that are not in the input:" in ran.out + ran.err
     ran = run(*command, "--cluster", cluster, "--orphans", "error")
     assert (ran.code, ran.err.startswith("error: cluster: 1 pod bound to nodes")) == (
         2,

@@ -120,6 +120,9 @@ class WorkloadFaultRun:
             for node in nodes.values()
             if any(taint.effect == "NoExecute" for taint in node.spec.taints)
         }
+        # As in the original, a zone that gets nodes again has a new queue, with a free taint.
+        zones = {zone_key(node) for node in nodes.values()}
+        self._last_taint = {zone: at for zone, at in self._last_taint.items() if zone in zones}
         # A node that comes back has the taint with which it left.
         for name in (tainted.keys() - self._tainted.keys()) & self._present:
             zone = tainted[name]

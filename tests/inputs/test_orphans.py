@@ -60,10 +60,12 @@ def test_orphans_are_pending_again_and_named(tmp_path: Path) -> None:
     assert {pod.status.phase for pod in cluster.pending()} == {"Pending"}
     again, gone = cluster.notes
     assert again == (
-        "2 pods bound to nodes that are not in the input pending again:"
+        "2 pods pending again, bound to nodes that are not in the input:"
         " default/web-1 (node lost), default/bare (node lost)"
     )
-    assert gone.startswith("3 pods bound to nodes that are not in the input removed:")
+    assert gone.startswith(
+        "3 pods removed (of DaemonSets, static, or being deleted), bound to nodes"
+    )
 
 
 def test_a_simulation_places_orphans_like_pods_without_a_node(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_orphans_can_be_left_out(tmp_path: Path) -> None:
     cluster = read_cluster(dump(tmp_path), orphans="ignore")
     assert cluster.pending() == []
     assert len(cluster.orphans) == 5
-    assert "5 pods bound to nodes that are not in the input left out" in cluster.notes[0]
+    assert "5 pods left out, bound to nodes that are not in the input:" in cluster.notes[0]
 
 
 def test_orphans_can_be_refused(tmp_path: Path) -> None:

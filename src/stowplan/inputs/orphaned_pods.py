@@ -85,18 +85,19 @@ def resolve_orphans(pods: list[Pod], nodes: set[str], mode: str) -> OrphanResult
         raise InputError.at("cluster", "", f"{_bound(orphans)}: {list_pods(orphans)}")
     if mode == "ignore":
         kept = [pod for pod in found.pods if pod.key not in found.pending]
-        return OrphanResult(kept, orphans, [f"{_bound(orphans)} left out: {list_pods(orphans)}"])
+        notes = [f"{_bound(orphans, ' left out,')}: {list_pods(orphans)}"]
+        return OrphanResult(kept, orphans, notes)
     notes = []
     if found.pending:
-        notes.append(f"{_bound(found.pending)} pending again: {list_pods(found.pending)}")
+        notes.append(f"{_bound(found.pending, ' pending again,')}: {list_pods(found.pending)}")
     if found.gone:
-        why = "removed: of DaemonSets, static, or being deleted"
-        notes.append(f"{_bound(found.gone)} {why}: {list_pods(found.gone)}")
+        why = " removed (of DaemonSets, static, or being deleted),"
+        notes.append(f"{_bound(found.gone, why)}: {list_pods(found.gone)}")
     return OrphanResult(found.pods, orphans, notes)
 
 
-def _bound(pods: dict[str, str]) -> str:
-    return f"{count_of(len(pods), 'pod')} bound to nodes that are not in the input"
+def _bound(pods: dict[str, str], treatment: str = "") -> str:
+    return f"{count_of(len(pods), 'pod')}{treatment} bound to nodes that are not in the input"
 
 
 def list_pods(pods: dict[str, str]) -> str:

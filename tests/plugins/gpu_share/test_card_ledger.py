@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stowplan import simulate
 from stowplan.columns import PodInfo
-from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.nodetable import NodeTable, table_of
 from stowplan.columns.overlay import Overlay
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod
@@ -167,3 +167,19 @@ def test_absurd_numbers_claim_no_memory(cards: int, index: str, tmp_path: Path) 
     cluster = Cluster([gpu_node("n1", cards)], [*pods, waiting])
     found = simulate(cluster, config=tmp_path / "config.json")
     assert {one.pod: one.node for one in found.placements}["default/plain"] == "n1"
+
+
+def test_a_pod_that_another_client_bound_does_not_keep_what_was_reserved() -> None:
+    """Otherwise a scheduler counts other cards than it would after a restart."""
+    table = NodeTable()
+    row = table.add_node(gpu_node("n", 2))
+    pod = gpu_pod("a", 1, 300)
+    other = bound(gpu_pod("b", 1, 500, cards="0"), "n")
+    table.add_pod(other)
+    ledger = CardLedger.of(table)
+    table.add_pod(pod, "n")
+    ledger.reserve(pod.uid, row, (1,))
+    assert ledger.columns().left.tolist() == [[500, 700]]
+    table.update_pod(bound(pod, "n"))
+    again = CardLedger.of(table_of(table.nodes, [other, bound(pod, "n")]))
+    assert ledger.columns().left.tolist() == again.columns().left.tolist() == [[200, 1000]]

@@ -162,7 +162,7 @@ class CardLedger(TableWatcher):
         placed = self._pods[row].get(uid) if 0 <= row < len(self._pods) else None
         if placed is not None:
             self.pod_removed(row, placed.info)
-            self.pod_added(row, placed.info)
+            self._take(row, placed.info)
 
     # Reading.
 
@@ -220,9 +220,16 @@ class CardLedger(TableWatcher):
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Take the pod's cards."""
+        if info.pod.node_name:
+            # Where the watch shows no cards another client has bound the pod, and not to those
+            # that are reserved.
+            self._reserved.pop(info.uid, None)
+        self._take(row, info)
+
+    def _take(self, row: int, info: PodInfo) -> None:
         request = gpu_request_of(info)
         if request.prescribed is not None:
-            # The pod is bound with its cards, or was created with them.
+            # The pod was created with its cards.
             self._reserved.pop(info.uid, None)
         pod = PodOnCards(info, request, self.cards_of(info.pod, request))
         self._pods[row][info.uid] = pod

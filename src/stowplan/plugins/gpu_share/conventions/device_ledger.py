@@ -123,10 +123,12 @@ class DeviceLedger(TableWatcher):
     # Changes of the table.
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """Forget what was reserved once the pod is bound with its devices."""
+        """Forget what was reserved once the pod is bound, or has its devices."""
         given = self._reserved.get(info.uid)
-        if given is not None and any(
-            one.shares(info.pod) is not None for one in CONVENTIONS.values()
+        # Where the watch shows no devices another client has bound the pod.
+        if given is not None and (
+            info.pod.node_name
+            or any(one.shares(info.pod) is not None for one in CONVENTIONS.values())
         ):
             del self._reserved[info.uid]
         if info.pod.metadata.annotations:
