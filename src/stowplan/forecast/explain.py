@@ -39,7 +39,7 @@ from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.simulate import assign_profile, fill_of
 
 COMPARED_MAX = 1_000_000
@@ -71,7 +71,7 @@ def explain(
     """
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     if after_simulation:
         return _simulated(found, cluster, deciders, profile)
     explanation = _as_given(found, cluster, deciders, profile, changes=changes)
@@ -94,7 +94,7 @@ def explain_changes(
     """The smallest changes that let a pending pod run, by `NAMESPACE/NAME`; see `explain`."""
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     snapshot = snapshot_for(found, cluster)
     framework = framework_for(found, deciders, profile)
     know_groups(framework, cluster.pods, snapshot.object_store)

@@ -32,7 +32,6 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
-from stowplan.inputs.openb import CARDS_COUNTED
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
 from stowplan.insight.gang_notes import gang_notes
@@ -40,7 +39,6 @@ from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     conventions_of,
     has_cards,
-    has_gpu_share,
     typical_of,
     typical_of_configuration,
 )
@@ -101,7 +99,9 @@ from stowplan.simulation.results.time_series import PodSizes, TimeSeries
 from stowplan.simulation.scheduler_configuration import (
     ConfigSource,
     FeatureGateSettings,
+    counting_cards,
     read_deciders,
+    with_card_note,
 )
 
 PLACEMENTS = "placements.jsonl"
@@ -242,8 +242,10 @@ def simulate(
     cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
-    cluster = _without_card_note(cluster, deciders.configuration)
-    digest = configuration_files.digest(configuration)
+    if not isinstance(config, Configuration):
+        deciders = counting_cards(deciders, cluster)
+    cluster = with_card_note(cluster, deciders)
+    digest = configuration_files.digest(deciders.configuration)
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
@@ -265,14 +267,6 @@ def simulate(
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
     return result
-
-
-def _without_card_note(cluster: Cluster, configuration: Configuration) -> Cluster:
-    """The cluster without the note that cards are counted, where a profile chooses them."""
-    if CARDS_COUNTED not in cluster.notes or not has_gpu_share(configuration):
-        return cluster
-    notes = [note for note in cluster.notes if note != CARDS_COUNTED]
-    return replace(cluster, notes=notes)
 
 
 class ReplayRequest(NamedTuple):

@@ -151,14 +151,22 @@ class ClassTerms:
         """
         if self.cards is None:
             return frozenset()
-        if self.resource_score or self.balanced or self.terms:
-            raise NoPlan
         uses, part = self.cards
+        if self.are_cards_scored and (self.resource_score or self.balanced or self.terms):
+            raise NoPlan
+        if not self.are_cards_scored and part.milli <= 0:
+            # Nothing is left to do with cards.
+            self.cards = None
         if part.state is None:
             state.skip_filter.add(uses.member.name)
         else:
             state.write(uses.member.name, part.state)
         return frozenset({uses.member.name})
+
+    @property
+    def are_cards_scored(self) -> bool:
+        """True where nodes are scored by their cards, by kernels that know few other scores."""
+        return self.cards is not None and self.cards[0].scores
 
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
@@ -232,7 +240,7 @@ class Planner:
         reserved = class_terms.reserve(one.state) | unreserved
         if not one.framework.binds_directly(one.state, reserved):
             raise NoPlan
-        if reserved and static.normalised:
+        if (unreserved or class_terms.are_cards_scored) and static.normalised:
             raise NoPlan
         layout, placed = self._placed(class_terms)
         one.number = self._class_arrays.add_class()
