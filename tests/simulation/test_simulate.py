@@ -185,7 +185,9 @@ def test_a_trace_is_placed_card_by_card(two_cards: Path) -> None:
 
 def test_what_else_is_asked_of_a_trace_counts_cards(two_cards: Path) -> None:
     explanation = explain("default/p2", two_cards, after_simulation=True)
-    assert explanation.nodes[0].plugin == "GpuShare"
+    first = explanation.nodes[0].first
+    assert first is not None
+    assert first.plugin == "GpuShare"
     units = capacity(two_cards / "pods.csv", two_cards / "nodes.csv").units
     assert [unit.count for unit in units] == [2, 2, 2, 0]
 

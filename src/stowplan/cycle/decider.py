@@ -118,7 +118,8 @@ class CycleDecider:
         if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
             is_planned = partial(self._engine.is_planned, one, one.made_for)
             n_nodes = attempt.snapshot.nodes.n_nodes
-            self._refusals.keep(one, ClassRefusal(decision, attempt, is_planned), n_nodes)
+            kept = ClassRefusal(decision, attempt, is_planned, one.card_filter)
+            self._refusals.keep(one, kept, n_nodes)
 
     def _is_repeatable(self, framework: Framework) -> bool:
         known = self._repeatable_profiles.get(framework)

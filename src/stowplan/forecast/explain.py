@@ -35,6 +35,7 @@ from stowplan.insight.gpu_fragmentation import (
 )
 from stowplan.insight.group_members import know_groups
 from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.conventions.counted_gpus import counted_gpu_notes
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
@@ -132,7 +133,7 @@ def _as_given(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )
     explanation = replace(explanation, stranded_cards=_stranded(found, snapshot, framework))
-    notes = [gang_note(found, deciders)]
+    notes = [gang_note(found, deciders), *counted_gpu_notes([found], cluster.nodes)]
     if explanation.state == "pending" and not explanation.node:
         notes.append(autoscaler_note(cluster.nodes))
     return replace(explanation, notes=tuple(filter(None, notes))) if any(notes) else explanation

@@ -77,6 +77,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     read nodes and never the pods on them.
     by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
     scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
+    stable_codes: a code of `filter_column` is the same refusal in every attempt, and the column
+    reads what has changed since PreFilter.
     filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
     they keep their own account of resources.
     repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
@@ -107,6 +109,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     node_only: bool = False
     by_amounts: bool = False
     scores_by_amounts: bool = False
+    stable_codes: bool = False
     filters_resources: bool = False
     repeatable: bool = False
     cross_node: bool = False

@@ -48,6 +48,7 @@ from stowplan.insight.pod_placement import Placement, frame_of
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.plugins.gpu_share.conventions.counted_gpus import counted_gpu_notes
 from stowplan.queue import QueueOptions
 from stowplan.recording.recording_header import (
     SIMULATION,
@@ -260,6 +261,7 @@ def simulate(
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += [*extender_factory.notes, *gang_notes(cluster.pending(), deciders)]
+    result.summary["notes"] += counted_gpu_notes(cluster.pending(), cluster.nodes)
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]

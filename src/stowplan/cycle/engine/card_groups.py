@@ -18,7 +18,7 @@ from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine import card_arrays as ca
 from stowplan.columns.engine import numpy_card_kernels
 from stowplan.cycle.engine.class_arrays import ClassArrays
-from stowplan.framework.deciders.kernel_terms import CardTerms
+from stowplan.framework.deciders.kernel_terms import CardInventory, CardTerms
 from stowplan.objects.pod import Pod
 
 SCORES_BYTES_MAX = 1 << 28
@@ -65,6 +65,10 @@ class CardGroup:
         self._access[number] = terms.access
         self._n_slots += 1
         return True
+
+    def needs(self, numbers: Sequence[int]) -> CardNeeds:
+        """What some of its classes request."""
+        return CardNeeds(self.inventory, self._requests[numbers], self._access[numbers])
 
     def run(
         self,
@@ -149,6 +153,29 @@ class CardGroup:
         return found
 
 
+class CardNeeds:
+    """What some classes of a group request of cards.
+
+    requests, access: their rows of the group's arrays.
+    """
+
+    def __init__(
+        self, inventory: CardInventory, requests: at.Ints, access: NDArray[np.uint8]
+    ) -> None:
+        self._inventory = inventory
+        self._requests = requests
+        self._access = access
+
+    def suffice(self, rows: at.Ints) -> NDArray[np.bool_]:
+        """bool (n_classes, n_rows): whether enough cards of a row suffice, as they are now. rows:
+        int64 (n_rows,)."""
+        cards = self._inventory.columns()
+        milli, num = self._requests[:, [ca.MILLI]], self._requests[:, [ca.NUM]]
+        n_suiting = (cards.left[rows] >= milli[:, :, None]).sum(axis=2)
+        found: NDArray[np.bool_] = (n_suiting >= num) & (self._access[:, cards.model[rows]] != 0)
+        return found | (milli <= 0)
+
+
 class CardGroups:
     """The groups of one node table, by inventory."""
 
@@ -167,6 +194,18 @@ class CardGroups:
             return False
         self._group_of[number] = group
         return True
+
+    def needs(self, numbers: Sequence[int]) -> list[tuple[list[int], CardNeeds]]:
+        """What classes request, by group: the places of its classes in `numbers`, and their
+        needs."""
+        by_group: dict[CardGroup, list[int]] = {}
+        for place, number in enumerate(numbers):
+            if number in self._group_of:
+                by_group.setdefault(self._group_of[number], []).append(place)
+        return [
+            (places, group.needs([numbers[place] for place in places]))
+            for group, places in by_group.items()
+        ]
 
     def first(self, heads: at.Ints) -> tuple[CardGroup | None, int]:
         """The group of the first class, None for none, and how many of the classes from there on

@@ -104,12 +104,14 @@ class Engine:
         )
 
     def fit_check(
-        self, classes: Sequence[EnginePodClass], snapshot: Snapshot
+        self, classes: Sequence[tuple[EnginePodClass, frozenset[str]]], snapshot: Snapshot
     ) -> ClassFitCheck | None:
         """See `KernelPlacer.fit_check`."""
-        self.heads(classes, snapshot)
+        self.heads([one for one, _ in classes], snapshot)
         assert self._class_arrays is not None
-        return fit_check_of(classes, self._class_arrays, snapshot)
+        assert self._planner is not None
+        groups = self._planner.card_groups
+        return fit_check_of(classes, self._class_arrays, groups, snapshot)
 
     def classes(self) -> Iterator[EnginePodClass]:
         """The known classes."""

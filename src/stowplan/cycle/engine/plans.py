@@ -214,7 +214,7 @@ class Planner:
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
-        one.state, one.run_limits = CycleState(), ()
+        one.state, one.run_limits, one.card_filter = CycleState(), (), ""
         skipped = one.state.skip_filter
         for use in uses:
             if use.applies_to is not None and not use.applies_to(one.pod):
@@ -286,6 +286,7 @@ class Planner:
         if not self.card_groups.add(one.number, part, weight, taken_cpu):
             one.number = -1
             raise NoPlan
+        one.card_filter = uses.member.name
 
     # Amounts.
 

@@ -384,9 +384,8 @@ class UnschedulableClasses:
         if self._fit_check is None:
             engine = self._decider.engine()
             if engine is not None:
-                self._fit_check = engine.fit_check(
-                    [group.pod_class for group in self._groups], snapshot
-                )
+                # In the order of the groups.
+                self._fit_check = engine.fit_check([*self._class_number_of_key], snapshot)
             self._verified = None
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
@@ -398,10 +397,15 @@ class UnschedulableClasses:
         rows = None if self._verified is None else journal.since(self._verified)
         assert self._fit_check is not None
         found = self._fit_check.may_fit(rows)
-        self._verified = None if found.any() else journal.generation
+        others = self._fit_check.other_refusers()
+        if others.any():
+            # Their pods are attempted one by one, and belong to other groups then.
+            used = self._ledger[GROUP, self._used_slots()]
+            others &= np.bincount(used, minlength=others.shape[0]) > 0
+        self._verified = None if found.any() or others.any() else journal.generation
         for number in np.flatnonzero(found).tolist():
             found[number] = self._groups[number].refused_at != journal.generation
-        return found
+        return found | others
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
         """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
