@@ -31,9 +31,12 @@ from stowplan.scheduler.context import SchedulerContext
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
 """Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last
-refusal; number of refusals; how many of these were only counted; number of the event that retries
-it, 0 for none."""
+refusal; number of refusals; how many of these were only counted; place of the event that retries
+it, 0 for none: LISTENERS_MAX times its number, and the place of the plugin that listens to it."""
 
+LISTENERS_MAX = 2**16
+
+SKIP = QueueingStrategy.SKIP
 SPAN_MAX = 2**40
 DOUBLINGS = 63
 
@@ -43,6 +46,7 @@ class UnschedulableClass:
 
     def __init__(self, pod_class: PodClass, entry: PodRecord) -> None:
         self.pod_class = pod_class
+        self.refusers = entry.refused_by
         self.entry = entry
         self.priority = entry.pod.priority
         # Table generation at which one of them was refused although rows fit.
@@ -142,17 +146,18 @@ class UnschedulableClasses:
         if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
             self.settle()
             return False
-        groups = [
-            number
-            for number, group in enumerate(self._groups)
-            if hints.queueing_strategy(group.entry, event, old, new) is not QueueingStrategy.SKIP
-        ]
+        # The queue moves the pods of one plugin after those of another, in the order of listeners.
+        places = np.full(len(self._groups), -1, dtype=np.int64)
+        for number, group in enumerate(self._groups):
+            place = next((i for i, name in enumerate(listeners) if name in group.refusers), -1)
+            if place >= 0 and hints.queueing_strategy(group.entry, event, old, new) is not SKIP:
+                places[number] = place
         slots_in_use = self._used_slots()
-        chosen = np.isin(self._ledger[GROUP, slots_in_use], groups) & (
-            self._ledger[DUE, slots_in_use] == 0
-        )
+        place_of = places[self._ledger[GROUP, slots_in_use]]
+        chosen = (place_of >= 0) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
-        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        due = self._n_events * LISTENERS_MAX + place_of[chosen]
+        self._ledger[DUE, slots_in_use[chosen]] = due
         return True
 
     def flush(self, moment: int) -> bool:
@@ -174,7 +179,7 @@ class UnschedulableClasses:
         self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
-        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events * LISTENERS_MAX
         return True
 
     def _is_queue_idle(self) -> bool:
