@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, compat_names, deciders_of
-from stowplan.config import DEFAULT_SOURCE
+from stowplan.config import DEFAULT_SOURCE, Configuration
 from stowplan.config.session_configuration import (
     COMPAT_NAMES,
     DEFAULT_TEXT,
@@ -108,8 +108,15 @@ def counting_cards(deciders: Deciders, cluster: Cluster) -> Deciders:
     return deciders.with_file(CARDS_TEXT, CARDS_SOURCE)
 
 
-def with_card_note(cluster: Cluster, deciders: Deciders) -> Cluster:
-    """The cluster with what is true of its GPU cards in its notes."""
+def with_cards(config: object, deciders: Deciders, cluster: Cluster) -> tuple[Deciders, Cluster]:
+    """The deciders, see `counting_cards`, and the cluster with a note on its GPU cards. config: as
+    it was given; a Configuration is left as it is."""
+    if not isinstance(config, Configuration):
+        deciders = counting_cards(deciders, cluster)
+    return deciders, _with_card_note(cluster, deciders)
+
+
+def _with_card_note(cluster: Cluster, deciders: Deciders) -> Cluster:
     configuration = deciders.configuration
     if CARDS_COUNTED not in cluster.notes or configuration.source == CARDS_SOURCE:
         return cluster

@@ -34,7 +34,6 @@ from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
-from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     conventions_of,
@@ -45,10 +44,10 @@ from stowplan.insight.gpu_fragmentation import (
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_owners import owners_of
 from stowplan.insight.pod_placement import Placement, frame_of
+from stowplan.insight.request_notes import request_notes
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins.gpu_share.conventions.counted_gpus import counted_gpu_notes
 from stowplan.queue import QueueOptions
 from stowplan.recording.recording_header import (
     SIMULATION,
@@ -100,9 +99,8 @@ from stowplan.simulation.results.time_series import PodSizes, TimeSeries
 from stowplan.simulation.scheduler_configuration import (
     ConfigSource,
     FeatureGateSettings,
-    counting_cards,
     read_deciders,
-    with_card_note,
+    with_cards,
 )
 
 PLACEMENTS = "placements.jsonl"
@@ -243,9 +241,7 @@ def simulate(
     cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
-    if not isinstance(config, Configuration):
-        deciders = counting_cards(deciders, cluster)
-    cluster = with_card_note(cluster, deciders)
+    deciders, cluster = with_cards(config, deciders, cluster)
     digest = configuration_files.digest(deciders.configuration)
     if profile is not None:
         cluster = assign_profile(profile, cluster)
@@ -260,8 +256,7 @@ def simulate(
     if replay is None:
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
-    result.summary["notes"] += [*extender_factory.notes, *gang_notes(cluster.pending(), deciders)]
-    result.summary["notes"] += counted_gpu_notes(cluster.pending(), cluster.nodes)
+    result.summary["notes"] += [*extender_factory.notes, *request_notes(cluster, deciders)]
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]

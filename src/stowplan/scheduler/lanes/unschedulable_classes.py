@@ -405,7 +405,8 @@ class UnschedulableClasses:
         others = self._fit_check.other_refusers()
         if others.any():
             # Their pods are attempted one by one, and belong to other groups then.
-            used = self._ledger[GROUP, self._used_slots()]
+            slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+            used = self._ledger[GROUP, slots]
             others &= np.bincount(used, minlength=others.shape[0]) > 0
         self._verified = None if found.any() or others.any() else journal.generation
         for number in np.flatnonzero(found).tolist():
