@@ -147,18 +147,30 @@ class UnschedulableClasses:
             self.settle()
             return False
         # The queue moves the pods of one plugin after those of another, in the order of listeners.
+        slots_in_use = self._used_slots()
         places = np.full(len(self._groups), -1, dtype=np.int64)
         for number, group in enumerate(self._groups):
             place = next((i for i, name in enumerate(listeners) if name in group.refusers), -1)
-            if place >= 0 and hints.queueing_strategy(group.entry, event, old, new) is not SKIP:
+            entry = self._member(number, slots_in_use) if place >= 0 else None
+            if entry and hints.queueing_strategy(entry, event, old, new) is not SKIP:
                 places[number] = place
-        slots_in_use = self._used_slots()
         place_of = places[self._ledger[GROUP, slots_in_use]]
         chosen = (place_of >= 0) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
         due = self._n_events * LISTENERS_MAX + place_of[chosen]
         self._ledger[DUE, slots_in_use[chosen]] = due
         return True
+
+    def _member(self, number: int, slots_in_use: Ints) -> PodRecord | None:
+        """A pod of a group; None where all have left it, refused by other plugins or placed."""
+        group = self._groups[number]
+        slot = self._slots.get(group.entry.key)
+        if slot is None or self._ledger[GROUP, slot] != number:
+            slots = slots_in_use[self._ledger[GROUP, slots_in_use] == number]
+            if not slots.size:
+                return None
+            group.entry = self._entry(int(slots[0]))
+        return group.entry
 
     def flush(self, moment: int) -> bool:
         """Mark the pods that have waited since before a time; False if the queue has to handle
