@@ -77,10 +77,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     read nodes and never the pods on them.
     by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
     scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
-    stable_codes: a code of `filter_column` is the same refusal in every attempt, and the column
-    reads what has changed since PreFilter.
-    filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
-    they keep their own account of resources.
+    stable_codes: codes of `filter_column` mean the same in every attempt, whatever has changed.
+    filters_resources: its Filter compares requests with free resources, which sessions do alone.
     repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
     state of its own. A refusal is then repeated without a call for equal pods and snapshots.
     cross_node: any pod that is bound in the namespace may turn its refusal, on whichever node.
