@@ -68,10 +68,10 @@ class ClassFitCheck:
         cells = np.ix_(self._items, those)
         free = allocatable[cells] - requested[cells]
         enough: NDArray[np.bool_] = self._wanted[:, :, None] <= free
-        fits = np.logical_and.reduce(enough, axis=1)
-        fits &= pod_count[those] < allocatable[self._pods_item, those]
-        fitting = self._refusers.refine(fits, self._passes[:, those], those)
-        found: NDArray[np.bool_] = fitting.any(axis=1)
+        has_slot: NDArray[np.bool_] = pod_count[those] < allocatable[self._pods_item, those]
+        suffices: NDArray[np.bool_] = enough.all(axis=1) & has_slot
+        fits = self._refusers.refine(suffices, self._passes[:, those], those)
+        found: NDArray[np.bool_] = fits.any(axis=1)
         return found
 
     def other_refusers(self) -> NDArray[np.bool_]:
