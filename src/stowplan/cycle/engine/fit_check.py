@@ -71,7 +71,7 @@ class ClassFitCheck:
         has_slot: NDArray[np.bool_] = pod_count[those] < allocatable[self._pods_item, those]
         suffices: NDArray[np.bool_] = enough.all(axis=1) & has_slot
         fits = self._refusers.refine(suffices, self._passes[:, those], those)
-        found: NDArray[np.bool_] = fits.any(axis=1)
+        found: NDArray[np.bool_] = np.logical_or.reduce(fits, axis=1)
         return found
 
     def other_refusers(self) -> NDArray[np.bool_]:
