@@ -135,8 +135,8 @@ def _run_simulate(
         _write_report(request, next(iter(runs.values())).files())
     print_simulation(runs, results)
     if request.web is not None:
-        shown = deciders if cluster is None else counting_cards(deciders, cluster)
-        serve_result(request.web, next(iter(runs.values())), shown)
+        counting = deciders if cluster is None else counting_cards(deciders, cluster)
+        serve_result(request.web, next(iter(runs.values())), counting)
     is_short = any(has_unplaced_pods(run.summary) for run in runs.values())
     return strict_exit_code(1 if request.strict and is_short else 0, cluster, strict=request.strict)
 
