@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 from stowplan.columns.engine import numpy_card_kernels
 from stowplan.cycle.engine import card_groups
-from stowplan.testing import affinity, spread
+from stowplan.messages import events as happened
+from stowplan.testing import affinity, pod, spread
+from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
 from tests.property.engine_kernels import changed_numpy_card_kernels
-from tests.property.test_card_kernels_property import SEEDS, CountingKernels, Course
+from tests.property.test_card_kernels_property import (
+    SEEDS,
+    CountingKernels,
+    Course,
+    Placements,
+)
 from tests.soak import examples
 
 GPU_SHARE = {"name": "GpuShare"}
@@ -102,3 +109,28 @@ def test_a_wrong_variant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -
     kernels = changed_numpy_card_kernels(WRONG[name])
     with pytest.raises((AssertionError, IndexError)):
         check_seeds(30, kernels, monkeypatch)
+
+
+class VisitedCourse(Course):
+    """A course in which another scheduler binds a pod whose card the kubelet chooses."""
+
+    def run(self, n_batches: int) -> Placements:
+        """See `Course.run`."""
+        super().run(n_batches)
+        fresh = gpu_node("big", 4, cpu="64")
+        self._handle([happened.NodeAdded(fresh)])
+        more = [gpu_pod(f"q{i}", 1, 300) for i in range(4)]
+        self._pending |= {one.uid: one for one in more}
+        self._handle([happened.PodAdded(one) for one in more[:2]])
+        self._handle([happened.PodAdded(pod("x", on="big", resources={"nvidia.com/gpu": "1"}))])
+        self._handle([happened.PodAdded(one) for one in more[2:]])
+        return self.placements
+
+
+@pytest.mark.parametrize("text", [filtering("best"), configuration(policy="BestFit")])
+def test_a_card_that_the_kubelet_chooses_closes_the_node(text: str) -> None:
+    walked = VisitedCourse(text, 3, "walk").run(1)
+    assert VisitedCourse(text, 3, "compiled").run(1) == walked
+    assert [node for uid, node, _ in walked if uid in ("default/q2", "default/q3")].count(
+        "big"
+    ) == 0

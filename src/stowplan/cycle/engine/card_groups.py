@@ -83,6 +83,9 @@ class CardGroup:
         kernels: the module `card_kernels`, for a group that is scored. heads: int64 (n_pods,),
         classes. totals: int64 (n_pods,), output.
         """
+        if self.inventory.is_mixed():
+            # Since the plan was made; the next one is none.
+            return [], []
         cards = self.inventory.columns()
         scratch = self._scratch_for(cards)
         rows = np.empty(len(pods), dtype=np.int64)
