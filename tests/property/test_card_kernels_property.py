@@ -49,9 +49,9 @@ Placements = list[tuple[str, str, dict[str, str]]]
 class Course:
     """One scheduler whose pods come, are bound and leave, drawn from a seed."""
 
-    def __init__(self, args: dict[str, Any], seed: int, engine: str) -> None:
-        text = ConfigText(configuration(**args), "config")
-        self.scheduler: Scheduler = deciders_of([text]).scheduler(engine=engine)
+    def __init__(self, text: str, seed: int, engine: str) -> None:
+        deciders = deciders_of([ConfigText(text, "config")])
+        self.scheduler: Scheduler = deciders.scheduler(engine=engine)
         self.random = random.Random(seed)
         self.placements: Placements = []
         self.bound: list[Pod] = []
@@ -63,7 +63,8 @@ class Course:
         draw = self.random
         nodes = [
             gpu_node(f"n{draw.randrange(10**6)}", draw.choice((0, 1, 2, 4, 8, 12)),
-                     draw.choice(("", "A", "B")), draw.choice(("0", "4", "16", "64")))
+                     draw.choice(("", "A", "B")), draw.choice(("0", "4", "16", "64")),
+                     zone=draw.choice("xyz"))
             for _ in range(draw.randint(1, 8))
         ]  # fmt: skip
         self._handle([happened.NodeAdded(one) for one in nodes])
@@ -75,6 +76,10 @@ class Course:
             self._handle([happened.PodAdded(one) for one in pods])
         return self.placements
 
+    def more_of_pod(self) -> dict[str, Any]:
+        """What the next pod has beside its request of cards."""
+        return {}
+
     def _pod(self) -> Pod:
         draw = self.random
         self._n_pods += 1
@@ -82,6 +87,7 @@ class Course:
         return gpu_pod(
             f"p{self._n_pods}", num, milli, models=draw.choice(("", "", "A", "A|B", "B|")),
             cards="0" if draw.random() < 0.05 else "", cpu=draw.choice(("500m", "1", "4")),
+            **self.more_of_pod(),
         )  # fmt: skip
 
     def _handle(self, events: list[Any]) -> None:
@@ -108,8 +114,9 @@ def check(args: dict[str, Any], seed: int, kernels: ModuleType) -> int:
     """Compare both; returns how many pods the kernels placed."""
     if args.get("dimExt") == "merge" and args["gpuSel"] == "DotProductScore":
         args = {**args, "gpuSel": "best"}
-    walked = Course(args, seed, "walk").run(4)
-    fast = Course(args, seed, "compiled")
+    text = configuration(**args)
+    walked = Course(text, seed, "walk").run(4)
+    fast = Course(text, seed, "compiled")
     engine = fast.scheduler.pod_lane.decider.engine()
     assert engine is not None
     counting: Any = CountingKernels(kernels)
@@ -179,5 +186,5 @@ def test_control_the_kernels_as_plain_python_are_right() -> None:
 
 
 def test_the_kernels_are_not_loaded_before_compiling_pays() -> None:
-    args = {"policy": "FGD", "gpuSel": "FGDScore", "workload": WORKLOAD}
-    assert Course(args, 1, "auto").run(2) == Course(args, 1, "walk").run(2)
+    text = configuration(policy="FGD", gpuSel="FGDScore", workload=WORKLOAD)
+    assert Course(text, 1, "auto").run(2) == Course(text, 1, "walk").run(2)

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from stowplan.assembly import configuration_of
 from stowplan.assembly.build import scheduler_for
+from stowplan.cycle.engine.card_groups import CardNeeds
+from stowplan.cycle.engine.fit_check import ClassFitCheck
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.encoding.duration import SECOND
@@ -26,6 +28,8 @@ from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.time_series import PodSizes, TimeSeries
 from stowplan.testing import builders
+from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
+from tests.property.test_numpy_cards_property import filtering
 from tests.soak import examples
 
 DAWN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -55,12 +59,35 @@ def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Clu
     return Cluster(nodes, pods)
 
 
+CARDS = ((1, 300), (1, 700), (1, 1000), (2, 1000), (0, 0))
+
+
+def short_of_cards(n_nodes: int, n_pods: int, seed: int) -> Cluster:
+    """The same, with requests of cards: where amounts suffice, cards often do not."""
+    rng = np.random.default_rng(seed)
+    cluster = overloaded(n_nodes, n_pods, seed)
+    pods: list[Pod] = []
+    for pod in cluster.pods:
+        num, milli = CARDS[int(rng.integers(len(CARDS)))]
+        models = ("", "", "A")[int(rng.integers(3))]
+        cards = gpu_pod("p", num, milli, models=models).metadata.annotations
+        notes = {**pod.metadata.annotations, **cards}
+        pods.append(replace(pod, metadata=replace(pod.metadata, annotations=notes)))
+    nodes = [gpu_node(f"n{i}", 2, "AB"[i % 2], cpu="8") for i in range(n_nodes)]
+    return Cluster(nodes, pods)
+
+
 def replayed(
-    cluster: Cluster, seed: int, *, counts: bool, options: ReplayOptions | None = None
+    cluster: Cluster,
+    seed: int,
+    *,
+    counts: bool,
+    options: ReplayOptions | None = None,
+    text: str | None = None,
 ) -> tuple[Replay, tuple[Any, ...]]:
     """The run and all its results."""
     scheduler = scheduler_for(
-        *configuration_of(None, "test"),
+        *configuration_of(text, "test"),
         rng=np.random.default_rng(seed),
         options=SchedulerOptions(counts_repeats=counts),
         engine="compiled",
@@ -100,6 +127,55 @@ def test_counted_refusals_are_those_of_attempts(
     _, counted = replayed(cluster, seed, counts=True, options=options)
     _, attempted = replayed(cluster, seed, counts=False, options=options)
     assert counted == attempted
+
+
+@pytest.mark.parametrize("text", [filtering("best"), configuration(policy="BestFit")])
+@settings(max_examples=examples(15), deadline=None)
+@given(st.integers(1, 4), st.integers(2, 70), st.integers(0, 10**6))
+def test_refusals_for_want_of_cards_are_those_of_attempts(
+    text: str, n_nodes: int, n_pods: int, seed: int
+) -> None:
+    cluster = short_of_cards(n_nodes, n_pods, seed)
+    _, counted = replayed(cluster, seed, counts=True, text=text)
+    _, attempted = replayed(cluster, seed, counts=False, text=text)
+    assert counted == attempted
+
+
+def test_most_refusals_for_want_of_cards_are_counted() -> None:
+    text = filtering("best")
+    run, _ = replayed(short_of_cards(2, 80, 1), 1, counts=True, text=text)
+    index = run.scheduler.pod_lane.unschedulable_classes
+    assert 0 < index.n_attempts < run.refusals / 4
+
+
+def others_refuse_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the plugins that refuse are taken to be always the same."""
+    monkeypatch.setattr(
+        ClassFitCheck, "other_refusers", lambda self: np.zeros(len(self._passes), dtype=np.bool_)
+    )
+
+
+def cards_are_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: no cards suffice."""
+    monkeypatch.setattr(
+        CardNeeds,
+        "suffice",
+        lambda self, rows: np.zeros((len(self._requests), len(rows)), dtype=np.bool_),
+    )
+
+
+@pytest.mark.parametrize("wrong", [others_refuse_unnoticed, cards_are_overlooked])
+def test_wrong_counting_of_cards_is_caught(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = filtering("best")
+    clusters = [short_of_cards(1, 50, seed) for seed in (5, 6)]
+    right = [replayed(one, 0, counts=False, text=text)[1] for one in clusters]
+    wrong(monkeypatch)
+    assert any(
+        replayed(cluster, 0, counts=True, text=text)[1] != result
+        for cluster, result in zip(clusters, right, strict=True)
+    )
 
 
 def in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import pytest
 import stowplan
 from stowplan.assembly import configuration_of
 from stowplan.config import Configuration
+from stowplan.forecast.capacity import capacity
+from stowplan.forecast.explain import explain
 from stowplan.framework import OK, CycleState, PermitWait, Status, unschedulable
 from stowplan.framework.problems import ConfigError, ContractError
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -163,12 +165,46 @@ def test_the_configuration_hash_distinguishes_configurations(tmp_path: Path) -> 
     assert plain.summary["configuration"] != other.summary["configuration"]
 
 
-def test_the_trace_reports_how_cards_count(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text(trace.nodes(20))
-    (tmp_path / "pods.csv").write_text(trace.pods(60))
-    result = simulate(tmp_path)
-    assert any("count as one amount" in note for note in result.summary["notes"])
-    assert 0 < result.summary["placed"] <= 60
+@pytest.fixture
+def two_cards(tmp_path: Path) -> Path:
+    """A trace: three pods with 600 milli each, and a node with two cards."""
+    folder = tmp_path / "openb"
+    folder.mkdir()
+    pods = [f"p{i},1000,1024,1,600,,LS,Running,{i},9,1" for i in range(3)]
+    (folder / "nodes.csv").write_text(f"{trace.NODE_HEADER}\nn0,64000,262144,2,T4\n")
+    (folder / "pods.csv").write_text("\n".join([trace.POD_HEADER, *pods, ""]))
+    return folder
+
+
+def test_a_trace_is_placed_card_by_card(two_cards: Path) -> None:
+    result = simulate(two_cards)
+    assert outcome(result) == ["n0", "n0", "node(s) had too little left on their GPU cards"]
+    assert any("counted one by one" in note for note in result.summary["notes"])
+    assert result.summary["gpu_cards"]["idle_milli"] == 800
+
+
+def test_what_else_is_asked_of_a_trace_counts_cards(two_cards: Path) -> None:
+    explanation = explain("default/p2", two_cards, after_simulation=True)
+    first = explanation.nodes[0].first
+    assert first is not None
+    assert first.plugin == "GpuShare"
+    units = capacity(two_cards / "pods.csv", two_cards / "nodes.csv").units
+    assert [unit.count for unit in units] == [2, 2, 2, 0]
+
+
+@pytest.mark.parametrize("how", ["file", "value", "compat"])
+def test_a_configuration_without_gpu_share_adds_up_the_cards(
+    how: str, two_cards: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.replace("packing", "default-scheduler"))
+    config = {"file": path, "value": configuration_of(None, "")[0], "compat": None}[how]
+    compat = "kube-scheduler-1.36" if how == "compat" else ""
+    result = simulate(two_cards, config=config, compat=compat)
+    assert outcome(result) == ["n0"] * 3
+    notes = result.summary["notes"]
+    assert any("count as one amount" in note for note in notes)
+    assert not any("one by one" in note for note in notes)
 
 
 @pytest.mark.slow
@@ -179,7 +215,7 @@ def test_the_real_trace() -> None:
     paths = [folder / "openb_node_list_gpu_node.csv", folder / "openb_pod_list_default.csv"]
     summary = simulate(paths).summary
     assert (summary["nodes"], summary["pods"]) == (1213, 8152)
-    assert summary["placed"] > 7900
+    assert summary["placed"] == 7915
     assert summary["utilisation"]["stowplan.dev/gpu-milli"]["share"] > 0.9
 
 

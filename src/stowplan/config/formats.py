@@ -34,6 +34,9 @@ class ConfigurationFormat(msgspec.Struct, frozen=True):
     read: ConfigurationReader
 
 
+DEFAULT_SOURCE = "default configuration"
+"""What the default configuration is called in errors."""
+
 FORMATS: dict[str, ConfigurationFormat] = {
     kube_scheduler.KIND: ConfigurationFormat((API_VERSION,), kube_scheduler.read),
     policy.KIND: ConfigurationFormat((policy.API_VERSION,), policy.read),
@@ -119,7 +122,7 @@ def from_tree(
 
 def default(registry: Registry, defaults: Sequence[PluginUse]) -> Configuration:
     """The default configuration."""
-    return from_tree({}, "default configuration", registry, defaults, body=True)
+    return from_tree({}, DEFAULT_SOURCE, registry, defaults, body=True)
 
 
 def _read(

@@ -118,7 +118,7 @@ class CycleDecider:
         if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
             is_planned = partial(self._engine.is_planned, one, one.made_for)
             n_nodes = attempt.snapshot.nodes.n_nodes
-            kept = ClassRefusal(decision, attempt, is_planned)
+            kept = ClassRefusal(decision, attempt, is_planned, one.card_filter)
             if one.pod.spec.resource_claims:
                 # Devices are released without a change of their node.
                 kept.forget_verdicts()

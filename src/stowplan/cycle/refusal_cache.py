@@ -32,8 +32,11 @@ IsPlanned = Callable[[Snapshot], bool]
 class ClassRefusal:
     """The last refusal of a class and the verdicts on which it rests."""
 
-    def __init__(self, decision: Decision, attempt: Attempt, is_planned: IsPlanned) -> None:
-        """is_planned: whether only pods on nodes and free amounts have changed for the class."""
+    def __init__(
+        self, decision: Decision, attempt: Attempt, is_planned: IsPlanned, card_filter: str = ""
+    ) -> None:
+        """is_planned: whether only pods on nodes and free amounts have changed for the class.
+        card_filter: see `EnginePodClass`."""
         self._decision = decision
         self._state = revision_of(attempt.snapshot)
         self._attempt: Attempt | None = attempt
@@ -41,10 +44,11 @@ class ClassRefusal:
         # Revision at which the refusal was last found invalid.
         self._invalid_at: tuple[int, ...] = ()
         self._static_revision = static_revision_of(attempt.snapshot)
-        self._asked = _filters_to_rerun(attempt)
+        self._asked = _filters_to_rerun(attempt, card_filter)
         planned = is_planned(attempt.snapshot)
         self._lacks_resources_only: frozenset[str] | None = None
-        if planned and self._asked is not None and _lacks_resources_only(attempt, self._asked):
+        asked = self._asked
+        if planned and asked is not None and _lacks_resources_only(attempt, asked, card_filter):
             self._lacks_resources_only = frozenset(decision.plugins)
         if self._asked is None or not planned:
             self.forget_verdicts()
@@ -94,13 +98,15 @@ class ClassRefusal:
         return True
 
 
-def _filters_to_rerun(attempt: Attempt) -> list[tuple[int, RegisteredPlugin]] | None:
+def _filters_to_rerun(
+    attempt: Attempt, card_filter: str
+) -> list[tuple[int, RegisteredPlugin]] | None:
     """Filters that read more than the node, with their positions; None if the decision may depend
     on more than their verdicts for changed rows."""
     verdicts, framework = attempt.verdicts, attempt.framework
     if verdicts is None or not verdicts.is_whole(attempt.snapshot.nodes.n_nodes):
         return None
-    members = framework.filters_by_row(attempt.state)
+    members = framework.filters_by_row(attempt.state, card_filter)
     if (
         members is None
         or framework.profile.checks_all_filters
@@ -111,10 +117,16 @@ def _filters_to_rerun(attempt: Attempt) -> list[tuple[int, RegisteredPlugin]] | 
     return asked if all(member.has_stable_codes for _, member in asked) else None
 
 
-def _lacks_resources_only(attempt: Attempt, asked: list[tuple[int, RegisteredPlugin]]) -> bool:
+def _lacks_resources_only(
+    attempt: Attempt, asked: list[tuple[int, RegisteredPlugin]], card_filter: str
+) -> bool:
     """True if the last filter, which checks amounts, is the only one that reads more of a row than
-    its node."""
-    members = attempt.framework.filters_by_row(attempt.state) or []
+    its node; only that of GPU cards may follow it."""
+    members = attempt.framework.filters_by_row(attempt.state, card_filter) or []
+    if card_filter and asked and asked[-1][1].name == card_filter:
+        if asked[-1][0] != len(members) - 1:
+            return False
+        members, asked = members[:-1], asked[:-1]
     if len(asked) != 1 or asked[0][0] != len(members) - 1:
         return False
     return asked[0][1].declaration.by_amounts

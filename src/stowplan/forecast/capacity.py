@@ -45,7 +45,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.session_runner import SessionRunner
 from stowplan.simulation.simulate import assign_profile, fill_of, without_post_filter
 
@@ -79,7 +79,7 @@ def capacity(
     if limit < 1:
         raise InputError("limit", "", str(limit), "a whole number from 1 up")
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     wanted = pending_workload(workload, cluster, profile)
     given = cluster.nodes
     if autoscale is not None:
@@ -264,7 +264,7 @@ def fit_nodes(
     ContractError.
     """
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     if workload is None:
         own = [pod for pod in cluster.pods if not runs_on_every_node(pod)]
         workload = replace(cluster, nodes=[], pods=own, objects=[], notes=[])
@@ -323,7 +323,7 @@ def compact(
     scheduler on the other nodes. Raises InputError, ConfigError and ContractError.
     """
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     pools_of(cluster.nodes, (), prices or {})
     frameworks = trial_frameworks(deciders)
     bound = cluster.bound()

@@ -42,7 +42,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.gpu_share.descheduling import DeschedulingPolicy, victims
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.simulate import check_profile_of, fill_of
 
 RATIO = 0.1
@@ -81,7 +81,7 @@ def defragment(
     if not 0 < ratio <= 1:
         raise InputError("ratio", "", f"{ratio:g}", "a number greater than 0, up to 1")
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     if profile is not None:
         check_profile_of(profile, deciders.configuration)
     if typical is None:

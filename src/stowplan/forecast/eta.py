@@ -67,7 +67,7 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.simulate import autoscaler_frameworks
 
 JobName = tuple[str, str]
@@ -123,7 +123,7 @@ def eta(
         if value is not None and not 0 < value < math.inf:
             raise InputError("eta", name, f"{value:g}", "a number of seconds above 0")
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
+    deciders = deciders_for(cluster, config, plugins, compat)
     if pods is None:
         chosen = cluster.pending()
     else:

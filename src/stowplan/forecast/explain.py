@@ -35,11 +35,12 @@ from stowplan.insight.gpu_fragmentation import (
 )
 from stowplan.insight.group_members import know_groups
 from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.conventions.counted_gpus import counted_gpu_notes
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.preemption.default_preemption import AssignedPodPriorities
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.simulate import assign_profile, fill_of
 
 COMPARED_MAX = 1_000_000
@@ -71,7 +72,7 @@ def explain(
     """
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     if after_simulation:
         return _simulated(found, cluster, deciders, profile)
     explanation = _as_given(found, cluster, deciders, profile, changes=changes)
@@ -94,7 +95,7 @@ def explain_changes(
     """The smallest changes that let a pending pod run, by `NAMESPACE/NAME`; see `explain`."""
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     snapshot = snapshot_for(found, cluster)
     framework = framework_for(found, deciders, profile)
     know_groups(framework, cluster.pods, snapshot.object_store)
@@ -132,7 +133,7 @@ def _as_given(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )
     explanation = replace(explanation, stranded_cards=_stranded(found, snapshot, framework))
-    notes = [gang_note(found, deciders)]
+    notes = [gang_note(found, deciders), *counted_gpu_notes([found], cluster.nodes)]
     if explanation.state == "pending" and not explanation.node:
         notes.append(autoscaler_note(cluster.nodes))
     return replace(explanation, notes=tuple(filter(None, notes))) if any(notes) else explanation

@@ -21,7 +21,7 @@ from stowplan.insight.pending_causes import (
     recorded_cause,
 )
 from stowplan.objects.pod import Pod
-from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 
 
 def explain_pending(
@@ -44,7 +44,7 @@ def explain_pending(
     """
     if not isinstance(cluster, Cluster):
         cluster = read_cluster(cluster, keep_manifests=from_events)
-    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    deciders = deciders_for(cluster, config, plugins)
     frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     if profile is not None and profile in frameworks:
         names = {pod.spec.scheduler_name for pod in cluster.pending()}

@@ -77,8 +77,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     read nodes and never the pods on them.
     by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
     scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
-    filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
-    they keep their own account of resources.
+    stable_codes: codes of `filter_column` mean the same in every attempt, whatever has changed.
+    filters_resources: its Filter compares requests with free resources, which sessions do alone.
     repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
     state of its own. A refusal is then repeated without a call for equal pods and snapshots.
     cross_node: any pod that is bound in the namespace may turn its refusal, on whichever node.
@@ -107,6 +107,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     node_only: bool = False
     by_amounts: bool = False
     scores_by_amounts: bool = False
+    stable_codes: bool = False
     filters_resources: bool = False
     repeatable: bool = False
     cross_node: bool = False

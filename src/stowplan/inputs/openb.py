@@ -7,7 +7,7 @@ of them by node affinity. Times become creation timestamps since 1970, and an an
 run time: from scheduling (else from creation) to deletion.
 
 Both also have the annotations and amounts of open-gpu-share, by which the plugin GpuShare places
-pods card by card. Without that plugin shares of several cards add up.
+pods card by card. Without a configuration it filters; one without it adds up the cards of a node.
 
 Source: "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), the trace published with it.
 """
@@ -46,8 +46,12 @@ GPU = "nvidia.com/gpu"
 MODEL_LABEL = "nvidia.com/gpu.product"
 PODS_PER_NODE = 110
 CARDS_COUNTED = (
-    "pods get GPU cards where the configuration enables GpuShare (see docs/gpu-sharing.md); without"
-    " it a node's cards count as one amount"
+    "GPU cards are counted one by one, nodes are scored without them; a configuration with GpuShare"
+    " chooses by cards (see docs/gpu-sharing.md)"
+)
+CARDS_ADDED_UP = (
+    "the GPU cards of a node count as one amount, since the configuration does not enable GpuShare"
+    " (see docs/gpu-sharing.md)"
 )
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")

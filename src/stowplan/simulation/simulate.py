@@ -32,21 +32,19 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
-from stowplan.inputs.openb import CARDS_COUNTED
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
-from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     conventions_of,
     has_cards,
-    has_gpu_share,
     typical_of,
     typical_of_configuration,
 )
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_owners import owners_of
 from stowplan.insight.pod_placement import Placement, frame_of
+from stowplan.insight.request_notes import request_notes
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
@@ -102,6 +100,7 @@ from stowplan.simulation.scheduler_configuration import (
     ConfigSource,
     FeatureGateSettings,
     read_deciders,
+    with_cards,
 )
 
 PLACEMENTS = "placements.jsonl"
@@ -242,8 +241,8 @@ def simulate(
     cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
-    cluster = _without_card_note(cluster, deciders.configuration)
-    digest = configuration_files.digest(configuration)
+    deciders, cluster = with_cards(config, deciders, cluster)
+    digest = configuration_files.digest(deciders.configuration)
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
@@ -257,7 +256,7 @@ def simulate(
     if replay is None:
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
-    result.summary["notes"] += [*extender_factory.notes, *gang_notes(cluster.pending(), deciders)]
+    result.summary["notes"] += [*extender_factory.notes, *request_notes(cluster, deciders)]
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]
@@ -265,14 +264,6 @@ def simulate(
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
     return result
-
-
-def _without_card_note(cluster: Cluster, configuration: Configuration) -> Cluster:
-    """The cluster without the note that cards are counted, where a profile chooses them."""
-    if CARDS_COUNTED not in cluster.notes or not has_gpu_share(configuration):
-        return cluster
-    notes = [note for note in cluster.notes if note != CARDS_COUNTED]
-    return replace(cluster, notes=notes)
 
 
 class ReplayRequest(NamedTuple):

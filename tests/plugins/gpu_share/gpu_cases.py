@@ -16,7 +16,7 @@ from stowplan.objects.devices.gpu_cards import (
     CardState,
     GpuShareRequest,
 )
-from stowplan.objects.node import Node
+from stowplan.objects.node import ZONE_LABELS, Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.testing import node, pod
@@ -28,9 +28,10 @@ WORKLOAD = [
 ]
 
 
-def gpu_node(name: str, cards: int, model: str = "", cpu: str = "64") -> Node:
+def gpu_node(name: str, cards: int, model: str = "", cpu: str = "64", zone: str = "") -> Node:
     """A node with so many cards."""
     labels = {MODEL_KEY: model} if model else {}
+    labels |= {ZONE_LABELS[-1]: zone} if zone else {}
     return node(name, cpu=cpu, resources={COUNT_KEY: str(cards)}, labels=labels)
 
 

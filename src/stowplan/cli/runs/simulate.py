@@ -31,6 +31,7 @@ from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.result_files import check_directory, write_files
 from stowplan.simulation.results.seed_comparison import files_of
+from stowplan.simulation.scheduler_configuration import counting_cards
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.simulation.simulate_jobs import is_for_sessions
 
@@ -134,7 +135,8 @@ def _run_simulate(
         _write_report(request, next(iter(runs.values())).files())
     print_simulation(runs, results)
     if request.web is not None:
-        serve_result(request.web, next(iter(runs.values())), deciders)
+        counting = deciders if cluster is None else counting_cards(deciders, cluster)
+        serve_result(request.web, next(iter(runs.values())), counting)
     is_short = any(has_unplaced_pods(run.summary) for run in runs.values())
     return strict_exit_code(1 if request.strict and is_short else 0, cluster, strict=request.strict)
 

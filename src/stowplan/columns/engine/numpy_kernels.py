@@ -141,14 +141,22 @@ class NumpyRun:
         classes = self._rules.classes
         seen = int(classes[one.number, at.SEEN])
         classes[one.number, at.SEEN] = n_log
-        if one.tree == at.SHARED:
+        kept = self.kept_points(one)
+        if kept is None:
             return self.evaluated(one, None)
-        kept: at.Codes = self._grouping.trees[one.tree, : self._n_nodes]
         if seen < 0 or (n_log - seen) * 4 > self._n_nodes + 64:
             kept[:] = self.evaluated(one, None)
         elif seen < n_log:
             rows = self._grouping.log[seen:n_log]
             kept[rows] = self.evaluated(one, rows)
+        return kept
+
+    def kept_points(self, one: RunRules) -> at.Codes | None:
+        """int32 (n_nodes,), writable: the points of rows from one use of a class to the next; None
+        where they are not kept."""
+        if one.tree == at.SHARED:
+            return None
+        kept: at.Codes = self._grouping.trees[one.tree, : self._n_nodes]
         return kept
 
     def evaluated(self, one: RunRules, rows: at.Codes | at.Ints | None) -> at.Ints:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 from stowplan.columns.array_types import grow
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine import card_arrays as ca
+from stowplan.columns.engine import numpy_card_kernels
 from stowplan.cycle.engine.class_arrays import ClassArrays
-from stowplan.framework.deciders.kernel_terms import CardTerms
+from stowplan.framework.deciders.kernel_terms import CardInventory, CardTerms
 from stowplan.objects.pod import Pod
 
 SCORES_BYTES_MAX = 1 << 28
@@ -43,11 +43,19 @@ class CardGroup:
         self._n_forgotten = class_arrays.n_forgotten
         self._scratch: ca.CardScratch | None = None
 
+    @property
+    def is_scored(self) -> bool:
+        """True where compiled kernels are needed, since nodes are scored by their cards."""
+        return bool(self._options[ca.SCORED])
+
     def add(self, number: int, terms: CardTerms, taken_cpu: int) -> bool:
-        """Add a class; False where there is no memory for its scores. taken_cpu: what a node counts
+        """Add a class; False where there is no memory for its scores, or its cards are chosen in a
+        way that only the plugin knows. taken_cpu: what a node counts
         for a pod."""
         n_nodes = self._class_arrays.n_nodes
         if (self._n_slots + 1) * n_nodes * 4 > SCORES_BYTES_MAX:
+            return False
+        if not self.is_scored and self._options[ca.SELECTION] not in (ca.BEST, ca.WORST):
             return False
         self._requests = grow(self._requests, (number + 1, ca.N_REQUEST_COLUMNS))
         self._access = grow(self._access, (number + 1, self._access.shape[1]))
@@ -58,9 +66,13 @@ class CardGroup:
         self._n_slots += 1
         return True
 
+    def needs(self, numbers: Sequence[int]) -> CardNeeds:
+        """What some of its classes request."""
+        return CardNeeds(self.inventory, self._requests[numbers], self._access[numbers])
+
     def run(
         self,
-        kernels: ModuleType,
+        kernels: ModuleType | None,
         pods: Sequence[Pod],
         heads: at.Ints,
         draws: NDArray[np.uint64],
@@ -68,15 +80,18 @@ class CardGroup:
     ) -> tuple[list[int], list[dict[str, str]]]:
         """Place pods until one fits nowhere; returns rows and the annotations of the bindings.
 
-        kernels: the module `card_kernels`. heads: int64 (n_pods,), classes. totals: int64
-        (n_pods,), output.
+        kernels: the module `card_kernels`, for a group that is scored. heads: int64 (n_pods,),
+        classes. totals: int64 (n_pods,), output.
         """
+        if self.inventory.is_mixed():
+            # Since the plan was made; the next one is none.
+            return [], []
         cards = self.inventory.columns()
         scratch = self._scratch_for(cards)
         rows = np.empty(len(pods), dtype=np.int64)
         given = np.empty((len(pods), cards.left.shape[1] + 1), dtype=np.int64)
         class_arrays, expectation = self._class_arrays, self._expectation
-        columns, rules, _, _ = class_arrays.kernel_arrays()
+        columns, rules, grouping, _ = class_arrays.kernel_arrays()
         card_rules = ca.CardRules(
             self._options,
             self._requests,
@@ -85,22 +100,38 @@ class CardGroup:
             expectation.shares,
             expectation.typical_access,
         )
-        n_placed = kernels.run(
-            tuple(columns),
-            (rules.classes, rules.passes, rules.points, rules.behind),
-            tuple(cards),
-            tuple(card_rules),
-            tuple(scratch),
-            heads,
-            draws,
-            self.inventory.draws(pods),
-            rows,
-            totals,
-            given,
-            self.number,
-            class_arrays.log,
-            class_arrays.n_log,
-        )  # fmt: skip
+        if kernels is None or not self.is_scored:
+            n_placed = numpy_card_kernels.run(
+                columns,
+                rules,
+                grouping,
+                cards,
+                card_rules,
+                scratch.scores,
+                heads,
+                draws,
+                rows,
+                totals,
+                given,
+                class_arrays.n_log,
+            )  # fmt: skip
+        else:
+            n_placed = kernels.run(
+                tuple(columns),
+                (rules.classes, rules.passes, rules.points, rules.behind),
+                tuple(cards),
+                tuple(card_rules),
+                tuple(scratch),
+                heads,
+                draws,
+                self.inventory.draws(pods),
+                rows,
+                totals,
+                given,
+                self.number,
+                class_arrays.log,
+                class_arrays.n_log,
+            )  # fmt: skip
         class_arrays.n_log += n_placed
         placed: list[int] = rows[:n_placed].tolist()
         cards_of = [tuple(one[1 : one[0] + 1]) for one in given[:n_placed].tolist()]
@@ -125,6 +156,29 @@ class CardGroup:
         return found
 
 
+class CardNeeds:
+    """What some classes of a group request of cards.
+
+    requests, access: their rows of the group's arrays.
+    """
+
+    def __init__(
+        self, inventory: CardInventory, requests: at.Ints, access: NDArray[np.uint8]
+    ) -> None:
+        self._inventory = inventory
+        self._requests = requests
+        self._access = access
+
+    def suffice(self, rows: at.Ints) -> NDArray[np.bool_]:
+        """bool (n_classes, n_rows): whether enough cards of a row suffice, as they are now. rows:
+        int64 (n_rows,)."""
+        cards = self._inventory.columns()
+        milli, num = self._requests[:, [ca.MILLI]], self._requests[:, [ca.NUM]]
+        n_suiting = (cards.left[rows] >= milli[:, :, None]).sum(axis=2)
+        found: NDArray[np.bool_] = (n_suiting >= num) & (self._access[:, cards.model[rows]] != 0)
+        return found | (milli <= 0)
+
+
 class CardGroups:
     """The groups of one node table, by inventory."""
 
@@ -144,11 +198,25 @@ class CardGroups:
         self._group_of[number] = group
         return True
 
+    def needs(self, numbers: Sequence[int]) -> list[tuple[list[int], CardNeeds]]:
+        """What classes request, by group: the places of its classes in `numbers`, and their
+        needs."""
+        by_group: dict[CardGroup, list[int]] = {}
+        for place, number in enumerate(numbers):
+            if number in self._group_of:
+                by_group.setdefault(self._group_of[number], []).append(place)
+        return [
+            (places, group.needs([numbers[place] for place in places]))
+            for group, places in by_group.items()
+        ]
+
     def first(self, heads: at.Ints) -> tuple[CardGroup | None, int]:
         """The group of the first class, None for none, and how many of the classes from there on
         belong to it."""
         if not self._group_of:
             return None, heads.shape[0]
-        groups: list[Any] = [self._group_of.get(number) for number in heads.tolist()]
-        n_same = next((i for i, one in enumerate(groups) if one is not groups[0]), len(groups))
-        return groups[0], n_same
+        numbers: list[int] = heads.tolist()
+        group_of = self._group_of
+        first = group_of.get(numbers[0])
+        others = (i for i, number in enumerate(numbers) if group_of.get(number) is not first)
+        return first, next(others, len(numbers))

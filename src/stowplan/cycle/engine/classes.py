@@ -46,11 +46,13 @@ class EnginePodClass:
     placed before. state: cycle state that the plugins leave behind. counted_at: journal generation
     up to which the terms' counts are valid. refused: the last refused attempt. claims: see
     `Framework.claims_signature`; None where each pod's claims are its own. run_limits: of the
-    length of runs. mark: the spec under which it is kept from being forgotten.
+    length of runs. card_filter: the plugin that compares its request with GPU cards, "" for none.
+    mark: the spec under which it is kept from being forgotten.
     """
 
     __slots__ = (
         "annotations",
+        "card_filter",
         "claims",
         "counted_at",
         "footprint",
@@ -74,6 +76,7 @@ class EnginePodClass:
         self.pod = pod
         self.claims = claims
         self.run_limits: tuple[RunLimit, ...] = ()
+        self.card_filter = ""
         self.framework = framework
         self.labels = pod.metadata.labels
         self.namespace = pod.metadata.namespace

@@ -108,12 +108,14 @@ class Engine:
         )
 
     def fit_check(
-        self, classes: Sequence[EnginePodClass], snapshot: Snapshot
+        self, classes: Sequence[tuple[EnginePodClass, frozenset[str]]], snapshot: Snapshot
     ) -> ClassFitCheck | None:
         """See `KernelPlacer.fit_check`."""
-        self.heads(classes, snapshot)
+        self.heads([one for one, _ in classes], snapshot)
         assert self._class_arrays is not None
-        return fit_check_of(classes, self._class_arrays, snapshot)
+        assert self._planner is not None
+        groups = self._planner.card_groups
+        return fit_check_of(classes, self._class_arrays, groups, snapshot)
 
     def classes(self) -> Iterator[EnginePodClass]:
         """The known classes."""
@@ -189,7 +191,7 @@ class Engine:
         class_arrays, nodes = self._class_arrays, snapshot.nodes
         group, n_same = self._planner.card_groups.first(run.heads[start : start + n_fast])
         card_kernels = self.card_kernels
-        if group is not None and card_kernels is None:
+        if group is not None and group.is_scored and card_kernels is None:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
@@ -211,9 +213,10 @@ class Engine:
             end = start + nominated.n_pods
         self._catch_up(run.classes[start:end], nodes, has_trees=group is None)
         heads, draws = run.heads[start:end], run.draws[start:end]
-        if group is not None and card_kernels is not None:
+        if group is not None:
+            needed = card_kernels() if card_kernels is not None and group.is_scored else None
             placed, notes = group.run(
-                card_kernels(), run.pods[start:end], heads, draws, run.scores[start:end]
+                needed, run.pods[start:end], heads, draws, run.scores[start:end]
             )
             run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
         else:

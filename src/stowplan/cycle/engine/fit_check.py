@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podterms import ExistingPodTerms
+from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
@@ -22,11 +23,15 @@ class ClassFitCheck:
 
     def __init__(
         self,
-        classes: Sequence[EnginePodClass],
+        known: Sequence[tuple[EnginePodClass, frozenset[str]]],
         class_arrays: ClassArrays,
+        card_groups: CardGroups,
         snapshot: Snapshot,
     ) -> None:
+        """known: see `KernelPlacer.fit_check`."""
+        classes = [one for one, _ in known]
         self._nodes = snapshot.nodes
+        self._refusers = RefusersByRow(known, card_groups, snapshot.nodes.n_nodes)
         self._static_revision = static_revision_of(snapshot)
         # Preemption helps the pod of the highest priority most.
         self._highest_priority = max(classes, key=lambda one: one.pod.priority)
@@ -63,26 +68,91 @@ class ClassFitCheck:
         cells = np.ix_(self._items, those)
         free = allocatable[cells] - requested[cells]
         enough: NDArray[np.bool_] = self._wanted[:, :, None] <= free
-        fits = np.logical_and.reduce(enough, axis=1)
-        fits &= self._passes[:, those]
-        fits &= pod_count[those] < allocatable[self._pods_item, those]
-        found: NDArray[np.bool_] = fits.any(axis=1)
+        has_slot: NDArray[np.bool_] = pod_count[those] < allocatable[self._pods_item, those]
+        suffices: NDArray[np.bool_] = enough.all(axis=1) & has_slot
+        fits = self._refusers.refine(suffices, self._passes[:, those], those)
+        found: NDArray[np.bool_] = np.logical_or.reduce(fits, axis=1)
+        return found
+
+    def other_refusers(self) -> NDArray[np.bool_]:
+        """See `FitCheck.other_refusers`."""
+        return self._refusers.differ()
+
+
+class RefusersByRow:
+    """Which rows amounts, and which only GPU cards, refuse a class. Without cards the plugins that
+    refuse a class are always the same.
+
+    by_amounts, by_cards: bool (n_classes, n_nodes).
+    """
+
+    def __init__(
+        self,
+        known: Sequence[tuple[EnginePodClass, frozenset[str]]],
+        card_groups: CardGroups,
+        n_nodes: int,
+    ) -> None:
+        """known: see `KernelPlacer.fit_check`."""
+        self._card_needs = card_groups.needs([one.number for one, _ in known])
+        self._is_known = np.array([bool(one.card_filter) for one, _ in known], dtype=np.bool_)
+        n_rows = n_nodes if self._is_known.any() else 0
+        self._by_amounts = np.zeros((len(known), n_rows), dtype=np.bool_)
+        self._by_cards = np.zeros((len(known), n_rows), dtype=np.bool_)
+        self._were = np.array(
+            [
+                [not refusers.isdisjoint(_by_amounts(one)), one.card_filter in refusers]
+                for one, refusers in known
+            ],
+            dtype=np.bool_,
+        )
+
+    def refine(
+        self, enough: NDArray[np.bool_], passes: NDArray[np.bool_], rows: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """bool (n_classes, n_rows): where a class fits, noting what refuses it elsewhere.
+
+        enough: where amounts suffice; passes: node-only rules, of the same shape. rows: int64
+        (n_rows,).
+        """
+        fits = enough & passes
+        if not self._is_known.any():
+            return fits
+        suffices = np.ones_like(fits)
+        for places, needs in self._card_needs:
+            suffices[places] = needs.suffice(rows)
+        self._by_amounts[:, rows] = passes & ~enough
+        self._by_cards[:, rows] = fits & ~suffices
+        fits &= suffices
+        return fits
+
+    def differ(self) -> NDArray[np.bool_]:
+        """bool (n_classes,): see `FitCheck.other_refusers`."""
+        are = np.stack([self._by_amounts.any(axis=1), self._by_cards.any(axis=1)], axis=1)
+        found: NDArray[np.bool_] = self._is_known & (are != self._were).any(axis=1)
         return found
 
 
+def _by_amounts(one: EnginePodClass) -> set[str]:
+    """The plugins that compare amounts."""
+    return {m.name for m in one.framework.at("filter") if m.declaration.by_amounts}
+
+
 def fit_check_of(
-    classes: Sequence[EnginePodClass],
+    known: Sequence[tuple[EnginePodClass, frozenset[str]]],
     class_arrays: ClassArrays,
+    card_groups: CardGroups,
     snapshot: Snapshot,
 ) -> ClassFitCheck | None:
-    """Build the fit check of these classes; None if a class has no plan with resource needs."""
+    """Build the fit check of these classes; None if a class has no plan with resource needs.
+    known: see `KernelPlacer.fit_check`."""
+    classes = [one for one, _ in known]
     if not classes or not all(
         one.is_fast and not one.terms and one.claims is None for one in classes
     ):
         return None
     if not class_arrays.classes[[one.number for one in classes], at.HAS_ROOM].all():
         return None
-    return ClassFitCheck(classes, class_arrays, snapshot)
+    return ClassFitCheck(known, class_arrays, card_groups, snapshot)
 
 
 def static_revision_of(snapshot: Snapshot) -> tuple[int, ...]:

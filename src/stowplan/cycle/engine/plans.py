@@ -164,14 +164,24 @@ class ClassTerms:
         """
         if self.cards is None:
             return frozenset()
-        if self.resource_score or self.balanced or self.terms:
-            raise NoPlan
         uses, part = self.cards
+        if self.are_cards_scored and (self.resource_score or self.balanced or self.terms):
+            raise NoPlan
+        if not self.are_cards_scored and part.milli <= 0:
+            # Nothing is left to do with cards.
+            self.cards = None
+        if self.cards is not None and self.devices is not None:
+            raise NoPlan
         if part.state is None:
             state.skip_filter.add(uses.member.name)
         else:
             state.write(uses.member.name, part.state)
         return frozenset({uses.member.name})
+
+    @property
+    def are_cards_scored(self) -> bool:
+        """True where nodes are scored by their cards, by kernels that know few other scores."""
+        return self.cards is not None and self.cards[0].scores
 
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
@@ -220,7 +230,7 @@ class Planner:
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
-        one.state, one.run_limits = CycleState(), ()
+        one.state, one.run_limits, one.card_filter = CycleState(), (), ""
         skipped = one.state.skip_filter
         for use in uses:
             if use.applies_to is not None and not use.applies_to(one.pod):
@@ -249,7 +259,8 @@ class Planner:
         reserved = class_terms.reserve(one.state) | unreserved
         if not one.framework.binds_directly(one.state, reserved):
             raise NoPlan
-        if reserved and static.normalised and class_terms.devices is None:
+        unplaced = unreserved and class_terms.devices is None
+        if (unplaced or class_terms.are_cards_scored) and static.normalised:
             raise NoPlan
         number = self._static_number(one, class_terms, static)
         layout, placed = self._placed(class_terms)
@@ -310,6 +321,7 @@ class Planner:
         if not self.card_groups.add(one.number, part, weight, taken_cpu):
             one.number = -1
             raise NoPlan
+        one.card_filter = uses.member.name
 
     # Amounts.
 

@@ -54,6 +54,7 @@ from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.simulation.scheduler_configuration import (
     ConfigSource,
     FeatureGateSettings,
+    counting_cards,
     read_deciders,
 )
 from stowplan.simulation.simulate import assign_profile, check_profile_of
@@ -143,6 +144,7 @@ def question_of(
     else:
         files = (config,) if isinstance(config, str | Path) else tuple(config or ())
         deciders = read_deciders(files, sources, feature_gates=feature_gates)
+    deciders = counting_cards(deciders, cluster)
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
     given = cluster
@@ -219,6 +221,7 @@ def _deciders_after(
     files = tuple(one.text for one in changes if one.kind == "config") or question.config
     plugins = (*question.plugins, *(one.text for one in changes if one.kind == "plugin"))
     deciders = read_deciders(files, plugins, feature_gates=question.deciders.gates)
+    deciders = counting_cards(deciders, question.cluster)
     options = question.options
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)

@@ -152,8 +152,11 @@ class KernelPlacer(Protocol):
         draws: uint64 (n_pods,), tie-breaks; or (0,): the first row wins.
         """
 
-    def fit_check(self, classes: Sequence[Any], snapshot: Snapshot) -> FitCheck | None:
-        """Compares the requests of classes with free resources; None where that does not decide."""
+    def fit_check(
+        self, classes: Sequence[tuple[Any, frozenset[str]]], snapshot: Snapshot
+    ) -> FitCheck | None:
+        """Compares the requests of classes with free resources; None where that does not decide.
+        classes: each with the plugins that have refused its pods."""
 
 
 class FitCheck(Protocol):
@@ -164,6 +167,10 @@ class FitCheck(Protocol):
 
     def may_fit(self, rows: Sequence[int] | None) -> Bools:
         """bool (n_classes,): classes that may fit on one of these rows; None: on any row."""
+
+    def other_refusers(self) -> Bools:
+        """bool (n_classes,): classes whose pods are now refused by other plugins, as far as the
+        rows were looked at."""
 
 
 class KernelRun(Protocol):

@@ -117,6 +117,9 @@ class CardInventory(Protocol):
     def columns(self) -> CardKernelColumns:
         """The cards as they are now; the arrays that kernels write are copies."""
 
+    def is_mixed(self) -> bool:
+        """True where pods get GPUs of one node in several ways, which kernels do not know."""
+
     def expectation(self) -> CardExpectation:
         """The policy and its typical pods."""
 

@@ -507,14 +507,15 @@ class Framework:
     def _filters(self, state: CycleState) -> list[RegisteredPlugin]:
         return [m for m in self.at("filter") if m.name not in state.skip_filter]
 
-    def filters_by_row(self, state: CycleState) -> list[RegisteredPlugin] | None:
+    def filters_by_row(self, state: CycleState, known: str = "") -> list[RegisteredPlugin] | None:
         """The active filters of a pod, in order; None when one of them may depend on other rows, or
-        has no column form."""
+        has no column form. known: a plugin that reads only the row for this pod."""
+        off = {*state.skip_filter, known}
         extended = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
-        if not self._columns or any(m.name not in state.skip_filter for m in extended):
+        if not self._columns or any(m.name not in off for m in extended):
             return None
         members = self._filters(state)
-        return members if all(m.reads_row_only(state) for m in members) else None
+        return members if all(m.name == known or m.reads_row_only(state) for m in members) else None
 
     def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
         """Cache key: equal for pods that get the same verdict on every row, with nominated pods
@@ -557,11 +558,9 @@ class Framework:
                 rows = [row for row in rows if row == own]
             for row in rows:
                 nominated_pods = nominations.counted(nodes.names[row], pod)
-                status = (
-                    self._filter_with_pods(pod, nodes.info(row), nominated_pods, state)
-                    if nominated_pods
-                    else OK
-                )
+                if not nominated_pods:
+                    continue
+                status = self._filter_with_pods(pod, nodes.info(row), nominated_pods, state)
                 if not status.is_success:
                     found[row] = status
             return found

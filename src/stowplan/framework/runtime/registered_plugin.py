@@ -95,7 +95,7 @@ class RegisteredPlugin:
         self.rests_when_skipped = declared.rests_when_skipped
         self.does_io = callable(getattr(plugin, "perform", None))
         self.has_stable_codes = self.calls["filter_column"] is not None and (
-            self.rejected is not None or declared.by_amounts
+            self.rejected is not None or declared.by_amounts or declared.stable_codes
         )
         self.succeeded = OK.by(name)
 

@@ -221,6 +221,7 @@ class GpuShare:
     declaration = Plugin(
         name=name,
         reads=(),
+        stable_codes=True,
         repeatable=True,
         rests_when_skipped=True,
         reads_annotations=(MILLI_KEY, COUNT_KEY, MODEL_KEY, INDEX_KEY, *REQUEST_ANNOTATIONS),

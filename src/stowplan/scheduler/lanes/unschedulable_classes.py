@@ -31,9 +31,12 @@ from stowplan.scheduler.context import SchedulerContext
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
 """Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last
-refusal; number of refusals; how many of these were only counted; number of the event that retries
-it, 0 for none."""
+refusal; number of refusals; how many of these were only counted; place of the event that retries
+it, 0 for none: LISTENERS_MAX times its number, and the place of the plugin that listens to it."""
 
+LISTENERS_MAX = 2**16
+
+SKIP = QueueingStrategy.SKIP
 SPAN_MAX = 2**40
 DOUBLINGS = 63
 
@@ -43,6 +46,7 @@ class UnschedulableClass:
 
     def __init__(self, pod_class: PodClass, entry: PodRecord) -> None:
         self.pod_class = pod_class
+        self.refusers = entry.refused_by
         self.entry = entry
         self.priority = entry.pod.priority
         # Table generation at which one of them was refused although rows fit.
@@ -142,18 +146,31 @@ class UnschedulableClasses:
         if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
             self.settle()
             return False
-        groups = [
-            number
-            for number, group in enumerate(self._groups)
-            if hints.queueing_strategy(group.entry, event, old, new) is not QueueingStrategy.SKIP
-        ]
+        # The queue moves the pods of one plugin after those of another, in the order of listeners.
         slots_in_use = self._used_slots()
-        chosen = np.isin(self._ledger[GROUP, slots_in_use], groups) & (
-            self._ledger[DUE, slots_in_use] == 0
-        )
+        places = np.full(len(self._groups), -1, dtype=np.int64)
+        for number, group in enumerate(self._groups):
+            place = next((i for i, name in enumerate(listeners) if name in group.refusers), -1)
+            entry = self._member(number, slots_in_use) if place >= 0 else None
+            if entry and hints.queueing_strategy(entry, event, old, new) is not SKIP:
+                places[number] = place
+        place_of = places[self._ledger[GROUP, slots_in_use]]
+        chosen = (place_of >= 0) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
-        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        due = self._n_events * LISTENERS_MAX + place_of[chosen]
+        self._ledger[DUE, slots_in_use[chosen]] = due
         return True
+
+    def _member(self, number: int, slots_in_use: Ints) -> PodRecord | None:
+        """A pod of a group; None where all have left it, refused by other plugins or placed."""
+        group = self._groups[number]
+        slot = self._slots.get(group.entry.key)
+        if slot is None or self._ledger[GROUP, slot] != number:
+            slots = slots_in_use[self._ledger[GROUP, slots_in_use] == number]
+            if not slots.size:
+                return None
+            group.entry = self._entry(int(slots[0]))
+        return group.entry
 
     def flush(self, moment: int) -> bool:
         """Mark the pods that have waited since before a time; False if the queue has to handle
@@ -174,7 +191,7 @@ class UnschedulableClasses:
         self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
-        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events * LISTENERS_MAX
         return True
 
     def _is_queue_idle(self) -> bool:
@@ -384,9 +401,8 @@ class UnschedulableClasses:
         if self._fit_check is None:
             engine = self._decider.engine()
             if engine is not None:
-                self._fit_check = engine.fit_check(
-                    [group.pod_class for group in self._groups], snapshot
-                )
+                # In the order of the groups.
+                self._fit_check = engine.fit_check([*self._class_number_of_key], snapshot)
             self._verified = None
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
@@ -398,10 +414,16 @@ class UnschedulableClasses:
         rows = None if self._verified is None else journal.since(self._verified)
         assert self._fit_check is not None
         found = self._fit_check.may_fit(rows)
-        self._verified = None if found.any() else journal.generation
+        others = self._fit_check.other_refusers()
+        if others.any():
+            # Their pods are attempted one by one, and belong to other groups then.
+            slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+            used = self._ledger[GROUP, slots]
+            others &= np.bincount(used, minlength=others.shape[0]) > 0
+        self._verified = None if found.any() or others.any() else journal.generation
         for number in np.flatnonzero(found).tolist():
             found[number] = self._groups[number].refused_at != journal.generation
-        return found
+        return found | others
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
         """Yield pods whose last refusal was only counted, with the decision of an attempt now."""

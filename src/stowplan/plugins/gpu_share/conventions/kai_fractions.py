@@ -23,6 +23,11 @@ from stowplan.plugins.gpu_share.conventions.convention import (
     container_limits,
     offered,
 )
+from stowplan.plugins.gpu_share.conventions.counted_gpus import (
+    MIG_LABEL,
+    PRODUCT_LABEL,
+    SHARING_LABEL,
+)
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     ALL_CORES,
     ContainerDevices,
@@ -43,9 +48,6 @@ CARDS = "stowplan.dev/gpu-cards"
 """Written by a simulation: the cards of a pod and the memory that it has of each."""
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
-PRODUCT_LABEL = "nvidia.com/gpu.product"
-SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
-MIG_LABEL = "nvidia.com/mig.strategy"
 UNKNOWN_MEMORY = 100_000
 """Memory of a card that the node does not tell: fractions are parts of it."""
 

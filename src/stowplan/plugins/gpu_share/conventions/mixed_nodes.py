@@ -26,9 +26,8 @@ from stowplan.plugins.gpu_share.conventions import (
     volcano_vgpu,
 )
 from stowplan.plugins.gpu_share.conventions.convention import offered
+from stowplan.plugins.gpu_share.conventions.counted_gpus import COUNTED, MIG_PREFIX
 
-COUNTED = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
-MIG_PREFIX = "nvidia.com/mig-"
 REGISTERS = {
     volcano_vgpu.REGISTER: f"registered by {volcano_vgpu.CONVENTION.label}",
     hami.REGISTER: f"registered by {hami.CONVENTION.label}",
