@@ -71,8 +71,8 @@ export class PodScreen {
     return element("div", { class: "panel" }, element("p", { class: "soft" }, back, " / pod"), title, message);
   }
 
-  nodeLink(name) {
-    return element("a", { href: this.app.address.link("nodes", { node: name, pod: this.pod }) }, name);
+  nodeLink(name, title = null) {
+    return element("a", { href: this.app.address.link("nodes", { node: name, pod: this.pod }), title }, name);
   }
 
   facts(found) {
@@ -98,7 +98,7 @@ export class PodScreen {
     if (!rules?.length) return null;
     const rows = rules.map((one) => [
       one.rule, one.reason, countText(one.first), countText(one.nodes), amountLines(one, ({ need }) => need),
-      amountLines(one, ({ have }) => haveText(have)), this.examples(one.examples || []),
+      amountLines(one, ({ have }) => haveText(have)), this.examples(one.examples || [], Boolean(one.amounts)),
     ]);
     const columns = [["Rule"], ["Reason", false, "wrap"], ["Refuses first", true], ["Refuses alone", true], ["Need", true], ["Have", true], ["Examples", false, "wrap"]];
     const found = panel("Rules that refuse it", plainTable("Rules that refuse the pod", columns, rows));
@@ -106,15 +106,16 @@ export class PodScreen {
     return found;
   }
 
-  // Nodes that are refused in the same words stand together.
-  examples(examples) {
+  // Nodes that are refused in the same words stand together; amounts have columns of their own, and are the titles of nodes.
+  examples(examples, hasAmounts) {
     const byText = new Map();
     for (const { node, details } of examples) {
-      const text = (details || []).join("; ");
-      byText.set(text, [...(byText.get(text) || []), node]);
+      const whole = (details || []).join("; ");
+      const text = hasAmounts ? "" : whole;
+      byText.set(text, [...(byText.get(text) || []), { node, whole }]);
     }
     const lines = [...byText].map(([text, nodes]) => {
-      const links = nodes.flatMap((node, k) => (k ? [", ", this.nodeLink(node)] : [this.nodeLink(node)]));
+      const links = nodes.flatMap(({ node, whole }, k) => [k ? ", " : "", this.nodeLink(node, whole)]);
       return element("div", {}, text ? `${text}: ` : "", ...links);
     });
     return element("div", {}, ...lines);
