@@ -282,11 +282,13 @@ def test_evictions_outlive_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_node_of_a_victim_is_known_without_its_event_or_before_it() -> None:
     seen = pod("seen", uid="seen", on="n7", priority=3)
     ring = DecisionRing(pod_of={"default/seen": seen}.get)
-    told = to_do.RecordEvent(
+    event_before = to_do.RecordEvent(
         3, 1, "bound", "default", "bound", "s", "Normal", "Preempted", "Preempting", "s: reclaim"
     )
     ring.add(call(1.0, bind("bound", "n4")))
-    ring.add(call(2.0, to_do.Evict(2, 1, "bound", "default", "bound", "", "s: reclaim"), told))
+    ring.add(
+        call(2.0, to_do.Evict(2, 1, "bound", "default", "bound", "", "s: reclaim"), event_before)
+    )
     ring.add(call(3.0, to_do.Evict(4, 1, "seen", "default", "seen", "", "s: preempting")))
     # Another pod of this name is no evidence.
     ring.add(call(4.0, to_do.Evict(5, 1, "old", "default", "seen", "", "s: preempting")))

@@ -1,5 +1,5 @@
-"""Checks 1, 4 and 5 against servers of ours: how soon the page is live, that it tells the truth
-after thousands of changes, and that it comes back when the server was killed.
+"""Checks 1, 4 and 5 against servers of ours: how soon the page is live, that it agrees with
+the cluster after thousands of changes, and that it comes back when the server was killed.
 
 They take their time: in `make soak`.
 """
@@ -81,7 +81,7 @@ def described(pods: list[Tree], name: str) -> tuple[int, int]:
     return sum(int(text.removesuffix("m")) for text in texts), len(here)
 
 
-def test_the_page_tells_the_truth_after_many_changes(page: Browser, tmp_path: Path) -> None:
+def test_the_page_agrees_with_the_cluster_after_many_changes(page: Browser, tmp_path: Path) -> None:
     with changed_cluster(tmp_path) as cluster:
         page.visit(f"{cluster.url}/#/nodes")
         page.until(ROWS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -127,9 +128,9 @@ class DecisionRing:
     def _keep_evictions(self, oldest: HandledCall) -> None:
         """What nobody has read keeps its evictions: they are few, and loops are long."""
         evicted = [one for one in oldest.effects if type(one) is to_do.Evict]
-        told = [one for one in oldest.effects if _tells_of_victim(one)]
-        if evicted or told:
-            uids = {one.uid for one in evicted + told} | {one.preemptor for one in evicted}
+        events = [one for one in oldest.effects if _is_of_victim(one)]
+        if evicted or events:
+            uids = {one.uid for one in (*evicted, *events)} | {one.preemptor for one in evicted}
             about = (to_do.Evict, to_do.PatchStatus, to_do.RecordEvent)
             kept_effects = [e for e in oldest.effects if isinstance(e, about) and e.uid in uids]
             self._dropped.append(msgspec.structs.replace(oldest, effects=kept_effects))
@@ -197,7 +198,7 @@ class DecisionRing:
             if isinstance(effect, to_do.PatchStatus):
                 failed[effect.uid] = effect.reason
                 self._name(effect)
-            elif isinstance(effect, to_do.RecordEvent) and effect.reason == "Preempted":
+            elif _is_of_victim(effect):
                 self._note_node(effect)
         for effect in call.effects:
             yield from self._decision(call, effect, failed)
@@ -272,7 +273,7 @@ class DecisionRing:
                 yield self._evicted(call, effect)
 
 
-def _tells_of_victim(effect: Effect) -> bool:
+def _is_of_victim(effect: Effect) -> TypeGuard[to_do.RecordEvent]:
     return isinstance(effect, to_do.RecordEvent) and effect.reason == "Preempted"
 
 
