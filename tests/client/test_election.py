@@ -77,6 +77,7 @@ def test_the_first_candidate_leads_and_renews_every_two_seconds() -> None:
     step(first, lease, at(2))
     assert first.deadline == at(12)
     assert lease.tree is not None
+    assert first.acquired == lease.tree["spec"]["acquireTime"] == MOMENT
     assert lease.tree["spec"]["leaseTransitions"] == 0
 
 

@@ -188,6 +188,23 @@ def test_a_lost_lease_is_reacquired(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run(steps())
 
 
+def test_the_scheduler_of_a_killed_cluster_leaves_no_lease_to_wait_for(tmp_path: Path) -> None:
+    async def identity(folder: Path) -> str:
+        settings = LocalClusterSettings(data=folder, kubeconfig=tmp_path / "k")
+        async with running_local_cluster(settings) as cluster:
+            config = load_client_config(str(cluster.scheduler_kubeconfig))
+            return await local_scheduler.local_lease_identity(config)
+
+    async def steps() -> None:
+        killed, other = tmp_path / "killed", tmp_path / "other"
+        before = await identity(killed)
+        # The next process is the holder, and need not wait until the lease expires.
+        assert await identity(killed) == before
+        assert await identity(other) != before
+
+    run(steps())
+
+
 async def holder(api: ApiClient, name: str) -> str:
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
     answer = await api.send(ApiRequest("GET", path))

@@ -180,11 +180,11 @@ class FakeCluster:
         data = {
             "names": self.names,
             "resources": resources,
-            "groups": {ZONE: self.zones, "pool": self.pools},
+            "groups": {ZONE: self.zones},
         }
         arrays = {f"allocatable:{name}": one for name, one in self.allocatable.items()}
         arrays |= {f"requested:{name}": one for name, one in self.requested().items()}
-        arrays |= {"flags": self.flags, f"group:{ZONE}": self.zone, "group:pool": self.pool}
+        arrays |= {"flags": self.flags, f"group:{ZONE}": self.zone}
         arrays |= {"cards": self.cards, "cardUsed": self.card_used}
         return data, arrays
 

@@ -115,7 +115,17 @@ class FakePageServer:
             "/experiments": lambda _: {
                 "experiments": [{"folder": f"{cluster.hostile}fgd", "runs": 40, "done": 31}]
             },
-            "/cluster": lambda _: {"source": self.source, "epoch": self.epoch, "can": self.can()},
+            "/cluster": lambda _: {
+                "source": self.source,
+                "epoch": self.epoch,
+                "can": self.can(),
+                "labels": ["pool"],
+            },
+            "/labels": lambda _: {
+                "key": "pool",
+                "values": cluster.pools,
+                "index": cluster.pool.tolist(),
+            },
         }
         for path, answer in answers.items():
             app.router.add_get(api + path, self._json(answer))

@@ -257,6 +257,8 @@ def test_the_address_restores_what_it_had(plain: Site) -> None:
     plain.server.is_paused = True
     screen = "nodes?resource=memory&group=pool&filter=pool=a100&sort=-share"
     plain.open(screen)
+    # The label comes when it is asked for.
+    plain.page.until("return document.querySelector('td:nth-child(7)')?.textContent === 'a100'")
     name = plain.page.run(CELLS)[0][0]
     plain.page.run("document.querySelector('tbody tr').click()")
     plain.page.until("return document.querySelector('.node-panel h3')")
@@ -271,6 +273,7 @@ def test_the_address_restores_what_it_had(plain: Site) -> None:
     assert name in before[2]
     plain.page.driver.refresh()
     plain.page.until("return document.querySelector('.node-panel h3')")
+    plain.page.until("return document.querySelector('td:nth-child(7)')?.textContent === 'a100'")
     assert plain.page.run(state) == before
     # Planted: another address.
     plain.page.run("location.hash = location.hash.replace('memory', 'cpu')")

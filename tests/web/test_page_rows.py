@@ -279,6 +279,31 @@ def test_evictions_outlive_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kept.pod, kept.preemptor, kept.node) == ("default/low", "default/high", "n1")
 
 
+def test_the_node_of_a_victim_is_known_without_its_event_or_before_it() -> None:
+    seen = pod("seen", uid="seen", on="n7", priority=3)
+    ring = DecisionRing(pod_of={"default/seen": seen}.get)
+    event_before = to_do.RecordEvent(
+        3, 1, "bound", "default", "bound", "s", "Normal", "Preempted", "Preempting", "s: reclaim"
+    )
+    ring.add(call(1.0, bind("bound", "n4")))
+    ring.add(
+        call(2.0, to_do.Evict(2, 1, "bound", "default", "bound", "", "s: reclaim"), event_before)
+    )
+    ring.add(call(3.0, to_do.Evict(4, 1, "seen", "default", "seen", "", "s: preempting")))
+    # Another pod of this name is no evidence.
+    ring.add(call(4.0, to_do.Evict(5, 1, "old", "default", "seen", "", "s: preempting")))
+    eviction, event = evict("later", "x")
+    ring.add(call(5.0, eviction))
+    ring.read()
+    assert [(one.node, one.priority) for one in ring.evictions] == [
+        ("n4", None), ("n7", 3), ("", None), ("", None)
+    ]  # fmt: skip
+    ring.add(call(6.0, event))
+    ring.read()
+    assert ring.evictions[-1].node == "n1"
+    assert next(ring.newest_first()).node == "n1"
+
+
 def test_pages_of_decisions() -> None:
     ring = DecisionRing()
     ring.add(call(1.0, *(bind(f"p{number}") for number in range(5)), *unschedulable("q")))
@@ -334,12 +359,34 @@ def test_refusals_are_grouped_by_rule_and_reason() -> None:
     explanation = Explanation("v1", "default/p", "s", "pending", nodes=tuple(nodes))
     first, second = grouped_rules(explanation)
     assert (first["rule"], first["first"], first["nodes"]) == ("NodeResourcesFit", 7, 8)
-    assert (first["need"], first["have"]) == ("4000m", {"least": "-1000m", "most": "5000m"})
+    assert (first["need"], first["have"]) == ("4", {"least": "-1", "most": "5"})
     assert [one["node"] for one in first["examples"]] == ["n0", "n1", "n2", "n3", "n4"]
     assert (second["rule"], second["first"]) == ("TaintToleration", 1)
     assert "need" not in second
     tree = why_tree(explanation)
     assert (tree["nodes"], tree["fitting"]) == (9, 1)
+
+
+def test_need_and_have_are_named_for_each_resource_of_a_refusal() -> None:
+    def short(cpu: str, memory: str) -> RuleRefusal:
+        details = (
+            f"cpu: needs 40000m, {cpu} free of 64000m",
+            f"memory: needs 60Gi, {memory} free of 64Gi",
+        )
+        reasons = ("Insufficient cpu", "Insufficient memory")
+        return RuleRefusal("NodeResourcesFit", "Unschedulable", reasons, details)
+
+    refusals = [short("0m", "35Gi"), short("1500m", "4Gi")]
+    nodes = tuple(
+        NodeExplanation(f"n{place}", False, one, (one,)) for place, one in enumerate(refusals)
+    )
+    (rule,) = grouped_rules(Explanation("v1", "default/p", "s", "pending", nodes=nodes))
+    assert rule["amounts"] == [
+        {"resource": "cpu", "need": "40", "have": {"least": "0", "most": "1500m"}},
+        {"resource": "memory", "need": "60Gi", "have": {"least": "4Gi", "most": "35Gi"}},
+    ]
+    # One text cannot say both.
+    assert "need" not in rule
 
 
 def test_history_is_bounded_and_keeps_an_hour() -> None:

@@ -274,8 +274,8 @@ def test_why_names_need_have_and_a_change(folder: Path) -> None:
                 assert status == 200
                 (rule,) = why["rules"]
                 assert (rule["rule"], rule["reason"]) == ("NodeResourcesFit", "Insufficient cpu")
-                assert (rule["nodes"], rule["need"]) == (3, "100000m")
-                assert rule["have"] == {"least": "3900m", "most": "4000m"}
+                assert (rule["nodes"], rule["need"]) == (3, "100")
+                assert rule["have"] == {"least": "3900m", "most": "4"}
                 assert why["changes"][0]["text"]
                 assert why["attempts"][-1]["outcome"] == "unschedulable"
                 # A bound pod is explained as if it were not there, and stays there.

@@ -105,6 +105,11 @@ class LeaderElector:
         self._sent_at = 0
         self._acquired = ""
 
+    @property
+    def acquired(self) -> str:
+        """When the last known leader acquired the lease, in RFC 3339; "" if that is not known."""
+        return "" if self._seen is None else self._seen.spec.acquire_time or ""
+
     def may_write(self, now: int) -> bool:
         """True while this candidate leads and its deadline has not passed."""
         return self.role is ElectionRole.LEADING and now < self.deadline

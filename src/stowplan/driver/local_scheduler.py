@@ -20,7 +20,11 @@ import msgspec
 import numpy as np
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
+from stowplan.client.requests import ApiRequest
+from stowplan.client.responses import decode_body
+from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.gc_settings import freeze_long_lived_objects
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
@@ -41,6 +45,7 @@ from stowplan.driver.status_address import publish_status_address
 from stowplan.driver.storage.recording_writer import RecordingWriter
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.pod import DEFAULT_SCHEDULER
+from stowplan.objects.workload import Namespace
 
 log = logging.getLogger("stowplan.scheduler")
 
@@ -68,10 +73,18 @@ def local_deciders(
     return msgspec.structs.replace(found, configuration=changed)
 
 
-def local_lease_identity() -> str:
-    """A unique lease identity, unlike those that `stowplan run` waits for: this scheduler runs as
-    long as its cluster."""
-    return f"{SCHEDULER_NAME}-up_{platform.node()}_{uuid.uuid4()}"
+async def local_lease_identity(client_config: ClientConfig) -> str:
+    """The lease identity of a cluster, unlike those that `stowplan run` waits for.
+
+    Only one process has the data of a cluster, so it need not wait for the leases of the one
+    before, which may have been killed: the identity is the same.
+    """
+    request = ApiRequest("GET", "/api/v1/namespaces/kube-system")
+    async with ApiClient(client_config) as api:
+        answer = await api.send(request)
+    found = decode_body(answer.body, Namespace) if answer.is_done else None
+    uid = uuid.uuid4() if found is None else found.metadata.uid
+    return f"{SCHEDULER_NAME}-up_{platform.node()}_{uid}"
 
 
 def leader_election_configs(deciders: Deciders, identity: str) -> list[LeaderElectionConfig]:
@@ -140,7 +153,7 @@ async def _restarting_scheduler(
     """Run a scheduler, and replace it when it loses a lease (after system sleep). The identity
     stays the same, so that the new one need not wait for the lease to expire. Whatever else ends
     it fails the cluster."""
-    identity = local_lease_identity()
+    identity = await local_lease_identity(options.client_config)
     try:
         while True:
             deciders = await _run_scheduler(options, deciders, identity, hooks)

@@ -71,6 +71,11 @@ class LeaderElectionThread:
         """Last known leader."""
         return "" if self.election is None else self.election.leader
 
+    @property
+    def leader_since(self) -> str:
+        """When the last known leader acquired the lease, in RFC 3339; "" if that is not known."""
+        return "" if self.election is None else self.election.acquired
+
     def may_write(self, term: int = 0) -> bool:
         """True while this process leads. term: 0 for any."""
         if self.election is None:

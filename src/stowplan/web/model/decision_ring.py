@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -16,6 +17,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.extender_api import ExtenderBindingArgs, ExtenderVerb
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.pod import Pod
 
 EFFECTS_MAX = 60_000
 """Effects that the ring keeps; a decision has two to three."""
@@ -48,7 +50,8 @@ class HandledCall(msgspec.Struct, frozen=True):
 
 class RecordedDecision(msgspec.Struct, frozen=True):
     """A decision about a pod. outcome: one of OUTCOMES. preemptor: of an eviction, NAMESPACE/NAME,
-    its uid where the name is not known, "" for none."""
+    its uid where the name is not known, "" for none. priority, preemptor_priority: of an eviction,
+    of the two pods, None where they are not known."""
 
     id: int
     time: float
@@ -62,6 +65,8 @@ class RecordedDecision(msgspec.Struct, frozen=True):
     message: str = ""
     preemptor: str = ""
     sample: DecisionSample | None = None
+    priority: int | None = None
+    preemptor_priority: int | None = None
 
     def tree(self) -> Tree:
         """As JSON; see docs/page-api.md."""
@@ -90,9 +95,15 @@ class DecisionRing:
     evictions: all kept ones, also of calls that have left the ring. n_kept: effects that wait to
     be read."""
 
-    def __init__(self, scheduler_of: Callable[[str], str] = lambda pod: "") -> None:
-        """scheduler_of: schedulerName of a pod by NAMESPACE/NAME; a binding does not have it."""
+    def __init__(
+        self,
+        scheduler_of: Callable[[str], str] = lambda pod: "",
+        pod_of: Callable[[str], Pod | None] = lambda pod: None,
+    ) -> None:
+        """scheduler_of: schedulerName of a pod by NAMESPACE/NAME; a binding does not have it.
+        pod_of: a pod by the same, None when it is not known (any more)."""
         self._scheduler_of = scheduler_of
+        self._pod_of = pod_of
         self.evictions: deque[RecordedDecision] = deque(maxlen=EVICTIONS_MAX)
         self.n_kept = 0
         self._lock = threading.Lock()
@@ -102,6 +113,7 @@ class DecisionRing:
         self._n_decided = 0
         self._samples: dict[str, DecisionSample] = {}
         self._names: dict[str, str] = {}
+        self._nodes: dict[str, str] = {}
 
     def add(self, call: HandledCall) -> None:
         """Record a call; costs the same for one effect and for thousands."""
@@ -115,9 +127,10 @@ class DecisionRing:
 
     def _keep_evictions(self, oldest: HandledCall) -> None:
         """What nobody has read keeps its evictions: they are few, and loops are long."""
-        kept = [one for one in oldest.effects if type(one) is to_do.Evict]
-        if kept:
-            uids = {one.uid for one in kept} | {one.preemptor for one in kept}
+        evicted = [one for one in oldest.effects if type(one) is to_do.Evict]
+        events = [one for one in oldest.effects if _is_of_victim(one)]
+        if evicted or events:
+            uids = {one.uid for one in (*evicted, *events)} | {one.preemptor for one in evicted}
             about = (to_do.Evict, to_do.PatchStatus, to_do.RecordEvent)
             kept_effects = [e for e in oldest.effects if isinstance(e, about) and e.uid in uids]
             self._dropped.append(msgspec.structs.replace(oldest, effects=kept_effects))
@@ -156,8 +169,11 @@ class DecisionRing:
 
     def get(self, number: int) -> RecordedDecision | None:
         """A decision by its number; `read` first."""
-        place = number - 1 - (self._n_decided - len(self._decided))
+        place = self._place_of(number)
         return self._decided[place] if 0 <= place < len(self._decided) else None
+
+    def _place_of(self, number: int) -> int:
+        return number - 1 - (self._n_decided - len(self._decided))
 
     def _read(self, call: HandledCall) -> None:
         found = list(self._decisions(call))
@@ -178,15 +194,51 @@ class DecisionRing:
     def _decisions(self, call: HandledCall) -> Iterator[RecordedDecision]:
         """The decisions of a call, in the order of their effects."""
         failed: dict[str, str] = {}
-        nodes: dict[str, str] = {}
         for effect in call.effects:
             if isinstance(effect, to_do.PatchStatus):
                 failed[effect.uid] = effect.reason
                 self._name(effect)
-            elif isinstance(effect, to_do.RecordEvent) and effect.reason == "Preempted":
-                nodes[effect.uid] = effect.note.rpartition(" on node ")[2].partition(" ")[0]
+            elif _is_of_victim(effect):
+                self._note_node(effect)
         for effect in call.effects:
-            yield from self._decision(call, effect, failed, nodes)
+            yield from self._decision(call, effect, failed)
+
+    def _note_node(self, event: to_do.RecordEvent) -> None:
+        """The event of a victim names its node, often in a later call than the eviction."""
+        _, on, rest = event.note.rpartition(" on node ")
+        if not on:
+            return
+        node = self._nodes[event.uid] = rest.partition(" ")[0]
+        for place in reversed(range(len(self.evictions))):
+            one = self.evictions[place]
+            if one.uid == event.uid and not one.node:
+                made = self.evictions[place] = msgspec.structs.replace(one, node=node)
+                if self.get(one.id) is one:
+                    self._decided[self._place_of(one.id)] = made
+                return
+
+    def _evicted(self, call: HandledCall, effect: to_do.Evict) -> RecordedDecision:
+        """An eviction, with what is known of the two pods when it is read."""
+        made = _of(call, effect, EVICTED)
+        victim = self._pod_of(made.pod)
+        is_same = victim is not None and victim.uid == effect.uid
+        preemptor = self._names.get(effect.preemptor, effect.preemptor)
+        for_pod = self._pod_of(preemptor)
+        node = self._nodes.get(effect.uid, "")
+        return msgspec.structs.replace(
+            made,
+            node=node or (victim.node_name if victim is not None and is_same else ""),
+            message=effect.message,
+            preemptor=preemptor,
+            priority=victim.priority if victim is not None and is_same else None,
+            preemptor_priority=None if for_pod is None else for_pod.priority,
+        )
+
+    def _place(self, effect: to_do.OnObject, node: str) -> None:
+        """Keep where a pod was bound: an eviction does not say it."""
+        if len(self._nodes) >= NAMES_MAX:
+            self._nodes.clear()
+        self._nodes[effect.uid] = node
 
     def _name(self, effect: to_do.OnObject) -> None:
         """Keep the name of a pod: an eviction has the uid of its preemptor only."""
@@ -199,13 +251,12 @@ class DecisionRing:
         call: HandledCall,
         effect: Effect,
         failed: Mapping[str, str],
-        nodes: Mapping[str, str],
     ) -> Iterator[RecordedDecision]:
-        """The decision that an effect is of, if any. failed: uid -> reason of its condition.
-        nodes: uid of a victim -> its node."""
+        """The decision that an effect is of, if any. failed: uid -> reason of its condition."""
         match effect:
             case to_do.Bind() | to_do.Prepare(point="bind"):
                 self._name(effect)
+                self._place(effect, effect.node)
                 yield _of(call, effect, BOUND, effect.node)
             case to_do.CallExtender() if effect.question.verb is ExtenderVerb.BIND:
                 body = effect.question.body
@@ -219,9 +270,11 @@ class DecisionRing:
                 made = _of(call, effect, ERROR if is_error else UNSCHEDULABLE)
                 yield msgspec.structs.replace(made, scheduler=effect.scheduler, message=effect.note)
             case to_do.Evict():
-                made = _of(call, effect, EVICTED, nodes.get(effect.uid, ""))
-                preemptor = self._names.get(effect.preemptor, effect.preemptor)
-                yield msgspec.structs.replace(made, message=effect.message, preemptor=preemptor)
+                yield self._evicted(call, effect)
+
+
+def _is_of_victim(effect: Effect) -> TypeGuard[to_do.RecordEvent]:
+    return isinstance(effect, to_do.RecordEvent) and effect.reason == "Preempted"
 
 
 def _of(

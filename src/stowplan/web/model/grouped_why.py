@@ -30,20 +30,20 @@ class _Group:
         self.n_first = 0
         self.n_nodes = 0
         self.examples: list[Tree] = []
-        self._resource = _resource_of(refusal)
-        self._need = ""
-        self._haves: set[str] = set()
+        self._resources = _resources_of(refusal)
+        self._needs: dict[str, str] = {}
+        self._haves: dict[str, set[str]] = {}
 
     def add(self, node: str, refusal: RuleRefusal, *, is_first: bool) -> None:
         self.n_nodes += 1
         self.n_first += is_first
         if len(self.examples) < EXAMPLES_MAX:
             self.examples.append({"node": node, "details": list(refusal.details)})
-        for detail in refusal.details if self._resource else ():
+        for detail in refusal.details if self._resources else ():
             found = _AMOUNTS.match(detail)
-            if found is not None and found["resource"] == self._resource:
-                self._need = found["need"]
-                self._haves.add(found["have"])
+            if found is not None and found["resource"] in self._resources:
+                self._needs[found["resource"]] = found["need"]
+                self._haves.setdefault(found["resource"], set()).add(found["have"])
 
     def tree(self) -> Tree:
         tree: Tree = {
@@ -54,17 +54,29 @@ class _Group:
             "nodes": self.n_nodes,
             "examples": self.examples,
         }
-        if self._haves:
-            haves = sorted(self._haves, key=_value)
-            tree |= {"need": self._need, "have": {"least": haves[0], "most": haves[-1]}}
+        amounts = [self._amount(one) for one in self._resources if one in self._haves]
+        if amounts:
+            tree["amounts"] = amounts
+        if len(amounts) == 1:
+            tree |= {"need": amounts[0]["need"], "have": amounts[0]["have"]}
         return tree
 
+    def _amount(self, resource: str) -> Tree:
+        haves = sorted(self._haves[resource], key=_value)
+        have = {"least": _plain(haves[0]), "most": _plain(haves[-1])}
+        return {"resource": resource, "need": _plain(self._needs[resource]), "have": have}
 
-def _resource_of(refusal: RuleRefusal) -> str:
-    """The resource that a refusal is about, "" for none."""
-    text = ", ".join(refusal.reasons)
-    found = _RESOURCE.fullmatch(text)
-    return found[1] if found is not None else "pods" if text == _TOO_MANY_PODS else ""
+
+def _resources_of(refusal: RuleRefusal) -> list[str]:
+    """The resources that a refusal is about."""
+    found = []
+    for reason in refusal.reasons:
+        match = _RESOURCE.fullmatch(reason)
+        if match is not None:
+            found.append(match[1])
+        elif reason == _TOO_MANY_PODS:
+            found.append("pods")
+    return found
 
 
 def grouped_rules(explanation: Explanation) -> list[Tree]:
@@ -114,6 +126,12 @@ def why_tree(explanation: Explanation) -> Tree:
         "preemption": plain.get("preemption"),
         "notes": plain.get("notes", []),
     }
+
+
+def _plain(text: str) -> str:
+    """A quantity as kubectl prints it: whole cores without the thousandths."""
+    whole = text.removesuffix("000m")
+    return whole if text != whole and whole not in ("", "-") else "0" if text == "0m" else text
 
 
 def _value(text: str) -> int:

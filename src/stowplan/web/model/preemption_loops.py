@@ -48,6 +48,8 @@ def preemption_trees(
                 "victim": one.pod,
                 "node": one.node,
                 "preemptor": one.preemptor,
+                "victimPriority": one.priority,
+                "preemptorPriority": one.preemptor_priority,
                 "preemptorBound": at,
                 "gapMs": None if at is None else round(at - one.time, 3),
                 "message": one.message,

@@ -17,6 +17,7 @@ from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.insight.pod_placement import frameworks_of
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.web.model.changed_nodes import CHANGES_MAX, node_changes
 from stowplan.web.model.decision_ring import (
@@ -64,15 +65,13 @@ class LiveSource:
     def __init__(self, server: SchedulerServer, epoch: int) -> None:
         self.epoch = epoch
         self.n_copies = 0
-        self.ring = DecisionRing(self._scheduler_of)
+        self.ring = DecisionRing(self._scheduler_of, self._pod)
         self._server = server
         self._rows = PendingRows(rules_of_reasons(frameworks_of(server.scheduler)))
         self._view: NodeView | None = None
         self._pending: PendingState | None = None
         self._pending_at = self._status_at = self._queues_at = 0.0
         self._decided = -1
-        self._leader_since: float | None = None
-        self._led: bool | None = None
         self._changes: deque[Tree] = deque(maxlen=CHANGES_MAX)
         self._looking = asyncio.Lock()
         self._asking: asyncio.Task[Tree] | None = None
@@ -83,9 +82,13 @@ class LiveSource:
 
     def _scheduler_of(self, pod: str) -> str:
         """The schedulerName of a pod, "" for an unknown one."""
-        informers = self._server.informers
-        found = None if informers is None else informers.pod(pod)
+        found = self._pod(pod)
         return "" if found is None else found.spec.scheduler_name
+
+    def _pod(self, pod: str) -> Pod | None:
+        """A pod by NAMESPACE/NAME as it was last seen."""
+        informers = self._server.informers
+        return None if informers is None else informers.pod(pod)
 
     # In the scheduler's thread.
 
@@ -177,11 +180,6 @@ class LiveSource:
                 self._changes.appendleft(change)
 
     def _status(self, tree: Tree) -> Tree:
-        now_ms = time.time() * 1000
-        leads = tree["leads"]
-        if self._led is not None and leads != self._led:
-            self._leader_since = now_ms if leads else None
-        self._led = leads
         pending = self._pending
         longest = None
         why: list[Tree] = []
@@ -196,7 +194,6 @@ class LiveSource:
         return {
             **tree,
             "source": "live",
-            "leaderSince": self._leader_since,
             "gpusWaiting": 0 if pending is None else pending.gpus_waiting,
             "longestWait": longest,
             "why": why,

@@ -6,6 +6,7 @@ Only fields are copied here; rows, groups and JSON are made of them elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -116,6 +117,7 @@ def copy_status(server: SchedulerServer) -> Tree:
         "unready": unready,
         "leads": server.leadership.leads,
         "holder": server.leadership.leader,
+        "leaderSince": _milliseconds(server.leadership.leader_since),
         "synced": server.is_synced,
         **recorder.rates(),
         "bound": recorder.n_bound,
@@ -124,6 +126,14 @@ def copy_status(server: SchedulerServer) -> Tree:
         "nodes": table.n_nodes,
         "pods": int(table.pod_count.sum()),
     }
+
+
+def _milliseconds(moment: str) -> float | None:
+    """A time in RFC 3339 as milliseconds since 1970, None for "" and what is no time."""
+    try:
+        return datetime.fromisoformat(moment).timestamp() * 1000
+    except ValueError:
+        return None
 
 
 def _columns(server: SchedulerServer, last: NodeTableCopy | None) -> NodeTableCopy | None:

@@ -5,6 +5,8 @@ import { SCREENS } from "./address.js";
 import { pendingCount } from "./overview.js";
 import { ageText, countText } from "./quantities.js";
 
+// Characters of the leader's identity; the whole one is its title.
+const HOLDER_MAX = 24;
 const OF_LIVE = new Set(["Leader", "Caches", "Data"]);
 
 export class Header {
@@ -66,7 +68,9 @@ export class Header {
     const { status, time } = this.app.model;
     const since = status.leaderSince ? ` for ${ageText((time - status.leaderSince) / 1000)}` : "";
     const leads = status.leads === false ? "not this process" : "this process";
-    this.set("Leader", status.holder ? `${status.holder}${since}` : `${leads}${since}`, status.leads === false ? "warn" : "");
+    const holder = status.holder || leads;
+    this.set("Leader", `${holder.length > HOLDER_MAX ? `${holder.slice(0, HOLDER_MAX)}…` : holder}${since}`, status.leads === false ? "warn" : "");
+    this.facts.get("Leader").title = holder;
     this.set("Caches", status.synced === false ? "not synced" : "synced", status.synced === false ? "bad" : "");
     this.set("Bound", status.boundPerSecond === null || status.boundPerSecond === undefined ? countText(status.bound) : `${status.boundPerSecond.toFixed(1)}/s`);
     const pending = pendingCount(status);

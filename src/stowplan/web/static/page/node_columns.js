@@ -109,6 +109,15 @@ export class NodeColumns {
     this.columns.set(`group:${key}`, index);
   }
 
+  hasLabel(key) {
+    return this.columns.has(`group:${key}`);
+  }
+
+  // Keys of labels by which nodes can be grouped, the zone first; others: those of the cluster.
+  allLabelKeys(others = []) {
+    return [...this.labelKeys, ...others.filter((key) => !this.labelKeys.includes(key))];
+  }
+
   label(key, row) {
     const index = this.columns.get(`group:${key}`);
     return index ? this.groups[key][index[row]] ?? "" : "";

@@ -92,22 +92,45 @@ export class NodesScreen {
     const { nodes } = this;
     const resources = nodes.resources;
     const wanted = resources.includes(values.resource) ? values.resource : resources[0] || "cpu";
-    const group = nodes.labelKeys.includes(values.group) ? values.group : values.group === "none" ? "" : nodes.labelKeys[0] || "";
+    const keys = this.labelKeys;
+    const group = keys.includes(values.group) ? values.group : values.group === "none" ? "" : nodes.labelKeys[0] || "";
     const measure = values.show === "stranded" && !nodes.hasStranded ? "allocated" : values.show || "allocated";
     this.shown = { resource: wanted, measure, group };
     this.resource.offer(resources.map((one) => [one, one]), wanted);
     this.measure.offer(nodes.hasStranded ? MEASURES : MEASURES.slice(0, 2), this.shown.measure);
-    this.group.offer([["none", "nothing"], ...nodes.labelKeys.map((key) => [key, key])], group || "none");
+    this.group.offer([["none", "nothing"], ...keys.map((key) => [key, key])], group || "none");
     this.filter.show(values.filter || "");
     const sort = values.sort || "";
     this.sort = [sort.replace(/^-/, ""), sort.startsWith("-")];
     this.table.setSort(...this.sort);
     this.bin = values.share ? Number(values.share) : null;
+    this.askLabels();
     this.arrange();
     const row = nodes.rowOf(values.node);
     this.table.select(values.node || null);
     this.map.select(row);
     this.node.show(values.node || "", row);
+  }
+
+  get labelKeys() {
+    return this.nodes.allLabelKeys(this.app.cluster?.labels);
+  }
+
+  // Labels but the zone come when somebody groups or filters by them, for the nodes of now.
+  askLabels() {
+    const { nodes } = this;
+    const { names } = nodes;
+    if (!nodes.count) return;
+    const wanted = [this.shown.group, ...labelsOf(this.filter.value, this.labelKeys)];
+    for (const key of wanted.filter((one) => one && !nodes.hasLabel(one))) {
+      nodes.addLabel(key, [""], new Uint8Array(nodes.count));
+      this.app.asked(`labels?key=${encodeURIComponent(key)}`).then((found) => {
+        // Nodes that have come or gone meanwhile: asked again with their snapshot.
+        if (!found || this.nodes.names !== names || found.index.length !== names.length) return;
+        nodes.addLabel(key, found.values, found.index);
+        this.arrange();
+      });
+    }
   }
 
   share(row) {
@@ -120,7 +143,7 @@ export class NodesScreen {
   // Rows by filter and group: again when the address or the set of nodes changes.
   arrange() {
     const { nodes, shown } = this;
-    const test = filterOf(nodes, this.filter.value);
+    const test = filterOf(nodes, this.filter.value, this.labelKeys);
     this.matching = Array.from({ length: nodes.count }, (_, row) => row).filter(test);
     this.histogram.set(this.matching, (row) => this.share(row), this.bin);
     const rows = this.bin === null ? this.matching : this.matching.filter((row) => Histogram.binOf(this.share(row)) === this.bin);
@@ -247,13 +270,19 @@ function sortedRows(rows, by, isDown) {
   return isDown ? found.reverse() : found;
 }
 
+// Keys of labels that a filter names.
+function labelsOf(text, keys) {
+  const named = text.toLowerCase().split(/\s+/).filter((word) => word.includes("=")).map((word) => word.split("=", 1)[0]);
+  return keys.filter((key) => named.includes(key.toLowerCase()));
+}
+
 // Words that all have to match: part of a name, label=value, or a state.
-export function filterOf(nodes, text) {
+export function filterOf(nodes, text, keys) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return () => true;
   const tests = words.map((word) => {
     const [key, value] = word.split(/=(.*)/s);
-    const label = value === undefined ? undefined : nodes.labelKeys.find((one) => one.toLowerCase() === key);
+    const label = value === undefined ? undefined : keys.find((one) => one.toLowerCase() === key);
     if (label !== undefined) return (row) => nodes.label(label, row).toLowerCase() === value;
     return (row) => nodes.names[row].toLowerCase().includes(word) || nodes.state(row).toLowerCase().includes(word);
   });

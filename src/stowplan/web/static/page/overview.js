@@ -50,7 +50,7 @@ export class Overview {
     const { nodes, rates } = this.app.model;
     const isGood = status.healthy !== false && !(status.unready || []).length;
     const figure = element("div", { class: `figure ${isGood ? "good" : "bad"}` }, isGood ? "Healthy" : "Not ready");
-    const problems = [...(status.unready || []), ...(status.findings || []).map((one) => one.text)];
+    const problems = [...(status.unready || []).map((text) => [text, ""]), ...(status.findings || []).map((one) => [one.text, one.subject])];
     let [cordoned, unready] = [0, 0];
     for (let row = 0; row < nodes.count; row += 1) {
       const flags = nodes.flag(row);
@@ -60,7 +60,11 @@ export class Overview {
     const counts = [`${countText(status.nodes ?? nodes.count)} nodes`];
     if (unready) counts.push(`${countText(unready)} not ready`);
     if (cordoned) counts.push(`${countText(cordoned)} cordoned`);
-    return [figure, problems.length ? problems[0] : counts.join(" · "), sparkLine(rates)];
+    const [[text, subject] = []] = problems;
+    const more = problems.length > 1 ? ` (${countText(problems.length)} findings)` : "";
+    const whole = problems.map((one) => one.filter(Boolean).reverse().join(": ")).join("\n");
+    const problem = text ? [element("div", { class: "line one", title: whole }, subject ? `${subject}: ` : "", text, more)] : [];
+    return [figure, element("div", { class: "line one" }, counts.join(" · ")), ...problem, sparkLine(rates)];
   }
 
   placed(status) {
@@ -80,7 +84,7 @@ export class Overview {
     if (longest) {
       const age = ageText(app.model.since(longest.since));
       const pod = element("a", { href: app.address.link("pod", { pod: longest.pod }) }, longest.pod);
-      lines.push(element("div", { class: "line one", title: longest.pod }, age ? `longest ${age}: ` : "first: ", pod));
+      lines.push(element("div", { class: "cut", title: longest.pod }, age ? `longest ${age}: ` : "first: ", pod));
     }
     return lines;
   }
@@ -116,7 +120,7 @@ export class Overview {
     return changed.slice(0, LINES).map((one) => {
       const time = this.app.source === "live" ? clockText(one.time / 1000) : "";
       const name = one.what === "node" ? element("a", { href: this.app.address.link("nodes", { node: one.name }) }, one.name) : one.name;
-      return element("div", { class: "line", title: `${time} ${one.what} ${one.name} ${one.text}` }, `${time} `, name, ` ${one.text}`);
+      return element("div", { class: "cut", title: `${time} ${one.what} ${one.name} ${one.text}` }, `${time} `, name, ` ${one.text}`);
     });
   }
 }

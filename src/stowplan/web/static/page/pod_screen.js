@@ -14,7 +14,7 @@ export class PodScreen {
     this.title = "Pod";
     this.content = element("div", { class: "screen" });
     this.element = element("section", { class: "screen", "aria-label": "Pod" }, this.content);
-    this.pod = "";
+    this.pod = null;
     this.askedAt = 0;
   }
 
@@ -71,8 +71,8 @@ export class PodScreen {
     return element("div", { class: "panel" }, element("p", { class: "soft" }, back, " / pod"), title, message);
   }
 
-  nodeLink(name) {
-    return element("a", { href: this.app.address.link("nodes", { node: name, pod: this.pod }) }, name);
+  nodeLink(name, title = null) {
+    return element("a", { href: this.app.address.link("nodes", { node: name, pod: this.pod }), title }, name);
   }
 
   facts(found) {
@@ -97,8 +97,8 @@ export class PodScreen {
   rules({ rules, nodes }) {
     if (!rules?.length) return null;
     const rows = rules.map((one) => [
-      one.rule, one.reason, countText(one.first), countText(one.nodes), one.need ?? "",
-      one.have ? haveText(one.have) : "", this.examples(one.examples || []),
+      one.rule, one.reason, countText(one.first), countText(one.nodes), amountLines(one, ({ need }) => need),
+      amountLines(one, ({ have }) => haveText(have)), this.examples(one.examples || [], Boolean(one.amounts)),
     ]);
     const columns = [["Rule"], ["Reason", false, "wrap"], ["Refuses first", true], ["Refuses alone", true], ["Need", true], ["Have", true], ["Examples", false, "wrap"]];
     const found = panel("Rules that refuse it", plainTable("Rules that refuse the pod", columns, rows));
@@ -106,15 +106,16 @@ export class PodScreen {
     return found;
   }
 
-  // Nodes that are refused in the same words stand together.
-  examples(examples) {
+  // Nodes that are refused in the same words stand together; amounts have columns of their own, and are the titles of nodes.
+  examples(examples, hasAmounts) {
     const byText = new Map();
     for (const { node, details } of examples) {
-      const text = (details || []).join("; ");
-      byText.set(text, [...(byText.get(text) || []), node]);
+      const whole = (details || []).join("; ");
+      const text = hasAmounts ? "" : whole;
+      byText.set(text, [...(byText.get(text) || []), { node, whole }]);
     }
     const lines = [...byText].map(([text, nodes]) => {
-      const links = nodes.flatMap((node, k) => (k ? [", ", this.nodeLink(node)] : [this.nodeLink(node)]));
+      const links = nodes.flatMap(({ node, whole }, k) => [k ? ", " : "", this.nodeLink(node, whole)]);
       return element("div", {}, text ? `${text}: ` : "", ...links);
     });
     return element("div", {}, ...lines);
@@ -145,9 +146,17 @@ export class PodScreen {
 
   attempts({ attempts }) {
     if (!attempts?.length) return null;
-    const items = attempts.map((one) => {
+    // The same answer again and again is one line.
+    const runs = [];
+    for (const one of attempts) {
+      const last = runs.at(-1);
+      if (last && ["outcome", "node", "message"].every((name) => last.one[name] === one[name])) Object.assign(last, { times: last.times + 1, first: one.time });
+      else runs.push({ one, times: 1, first: one.time });
+    }
+    const items = runs.map(({ one, times, first }) => {
       const node = one.node ? [" on ", this.nodeLink(one.node)] : [];
-      return element("li", {}, element("span", { class: "soft" }, this.app.timeText(one.time)), ` ${one.outcome}`, ...node, one.message ? element("div", {}, one.message) : "");
+      const again = times > 1 ? `, ${countText(times)} times since ${this.app.timeText(first)}` : "";
+      return element("li", {}, element("span", { class: "soft" }, this.app.timeText(one.time)), ` ${one.outcome}`, ...node, again, one.message ? element("div", {}, one.message) : "");
     });
     return panel("Past tries", element("ul", { class: "tries" }, ...items));
   }
@@ -155,6 +164,12 @@ export class PodScreen {
 
 function textOfRefusal(refusal) {
   return typeof refusal === "string" ? refusal : [refusal.rule, refusal.reason || refusal.message].filter(Boolean).join(": ");
+}
+
+// A line for each resource; its name where there are several.
+function amountLines({ amounts, need, have }, text) {
+  const found = amounts ?? (have ? [{ resource: "", need, have }] : []);
+  return element("div", {}, ...found.map((one) => element("div", {}, found.length > 1 ? `${one.resource} ` : "", text(one))));
 }
 
 function haveText({ least, most }) {

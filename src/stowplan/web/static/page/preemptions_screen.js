@@ -22,7 +22,7 @@ export class PreemptionsScreen {
       { title: "Priority", number: true, cell: (one) => one.victimPriority ?? "" },
       { title: "Preemptor", cell: pod("preemptor") },
       { title: "Priority", number: true, cell: (one) => one.preemptorPriority ?? "" },
-      { title: "Node", cell: (one, before) => linkCell(one.node, app.address.link("nodes", { node: one.node }), before) },
+      { title: "Node", cell: (one, before) => (one.node ? linkCell(one.node, app.address.link("nodes", { node: one.node }), before) : "") },
       { title: "Bound after", number: true, cell: (one) => gapText(one.gapMs) },
       { title: "Loop", cell: (one) => (one.loop ? "loop" : "") },
       { title: "Message", cell: (one) => one.message || "" },

@@ -20,8 +20,8 @@ export class QueuesScreen {
     this.content = element("div", { class: "screen" });
     this.chart = panel("Over time", element("div", { class: "line-chart" }));
     this.gangs = panel("Gangs");
-    const tools = element("div", { class: "panel" }, element("div", { class: "toolbar" }, this.resource.element, this.field.element));
-    this.element = element("section", { class: "screen", "aria-label": "Queues and gangs" }, tools, this.content, this.chart, this.gangs);
+    this.tools = element("div", { class: "panel" }, element("div", { class: "toolbar" }, this.resource.element, this.field.element));
+    this.element = element("section", { class: "screen", "aria-label": "Queues and gangs" }, this.tools, this.content, this.chart, this.gangs);
     this.content.append(element("div", { class: "panel" }, emptyText("Waiting for the first answer…")));
     this.drawnAt = 0;
     this.askedAt = -Infinity;
@@ -61,7 +61,8 @@ export class QueuesScreen {
   draw() {
     const { queues } = this.app.model;
     if (!queues) {
-      if (!this.app.can("queues")) this.content.replaceChildren(element("div", { class: "panel" }, emptyText("No scheduler of this process has queues.")));
+      if (!this.app.can("queues")) this.content.replaceChildren(noQueues());
+      for (const part of [this.tools, this.chart, this.gangs]) part.hidden = !this.app.can("queues");
       return;
     }
     this.drawnAt = performance.now();
@@ -76,8 +77,9 @@ export class QueuesScreen {
     if (key === this.key || this.element.contains(document.activeElement) && document.activeElement.closest("table")) return;
     this.key = key;
     const panels = schedulers.map((one) => this.scheduler(one));
-    if (!panels.length) panels.push(element("div", { class: "panel" }, emptyText("No scheduler of this process has queues.")));
+    if (!panels.length) panels.push(noQueues());
     this.content.replaceChildren(...panels);
+    this.tools.hidden = !schedulers.length;
     this.chart.hidden = !schedulers.length;
     this.gangs.hidden = !schedulers.length && !queues.gangs?.length;
     this.drawGangs(queues.gangs || []);
@@ -140,6 +142,10 @@ export class QueuesScreen {
     const content = rows.length ? plainTable("Gangs", columns, rows) : emptyText("no gangs");
     this.gangs.replaceChildren(element("h2", {}, "Gangs", element("small", {}, countText(rows.length))), content);
   }
+}
+
+function noQueues() {
+  return element("div", { class: "panel" }, emptyText("No scheduler of this process has queues. A configuration with actions and tiers has them: stowplan run --config, stowplan up --config."));
 }
 
 function resourcesOf(schedulers) {

@@ -108,8 +108,7 @@ export class WhatIfScreen {
 
   summary(found) {
     const effects = (found.changes || []).map((one) => element("p", { class: "change" }, `${one.kind} ${one.text}: ${one.effect}`));
-    const numbers = Object.entries(found.summary || {}).filter(([, value]) => value !== 0);
-    const chips = numbers.map(([name, value]) => element("span", { class: "chip" }, `${name} ${Number.isInteger(value) ? countText(value) : value.toPrecision(3)}`));
+    const chips = summaryTexts(found.summary || {}).map((text) => element("span", { class: "chip" }, text));
     const notes = (found.notes || []).map((note) => element("p", { class: "soft" }, note));
     return panel("Difference", ...effects, element("div", {}, ...chips), ...notes);
   }
@@ -156,4 +155,16 @@ export class WhatIfScreen {
     const columns = [["Queue"], ["Pods before", true], ["after", true], ["Pending before", true], ["after", true]];
     return rows.length ? panel("Queues", plainTable("Queues before and after", columns, rows)) : null;
   }
+}
+
+// Figures in words; one that has another before it as both.
+function summaryTexts(summary) {
+  const shown = ([name, value]) => !name.endsWith("_before") && (value !== 0 || summary[`${name}_before`]);
+  return Object.entries(summary).filter(shown).map(([name, value]) => {
+    const isPercent = name.endsWith(".percent");
+    const title = isPercent ? `${name.slice(0, -8)} allocated` : name.replaceAll("_", " ");
+    const before = summary[`${name}_before`];
+    const text = (one) => (isPercent ? percentText(one / 100) : Number.isInteger(one) ? countText(one) : String(Number(one.toPrecision(3))));
+    return `${title} ${before === undefined ? "" : `${text(before)} → `}${text(value)}`;
+  });
 }
