@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
-from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
+from stowplan.benchmarks.cases.stowplan_cases import STOWPLAN_CASES
 from stowplan.columns.pods.podterms import ExistingPodTerms
 from stowplan.cycle.engine import class_arrays, classes, engine, layouts
 from stowplan.cycle.engine.classes import PodClassIndex

@@ -119,6 +119,7 @@ def _run(
     from stowplan.driver.live.scheduler_server import SchedulerServerOptions
     from stowplan.driver.process import ProcessOptions, exit_after, run
     from stowplan.objects.pod import DEFAULT_SCHEDULER
+    from stowplan.simulation.kernel_cache import BACKGROUND_COMPILATION
 
     user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
     with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
@@ -146,7 +147,7 @@ def _run(
             ) as page,
         ):
             print_address(page)
-            chosen = replace(chosen, recorder=recorder)
+            chosen = replace(chosen, recorder=recorder, kernels=BACKGROUND_COMPILATION)
             on_server = None if page is None else page.attach
             code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.
