@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BATCH, BenchmarkWorkload
-from stowplan.benchmarks.volume_controller import VolumeController
+from stowplan.benchmarks.volume_replies import VolumeReplies
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -45,7 +45,7 @@ class Playback:
         self.calls: list[tuple[float, int]] = []
         self.seconds = 0.0
         self.loading_s = 0.0
-        self._volumes = VolumeController()
+        self._volumes = VolumeReplies()
         self._client = client
         # Resource version of the last write.
         self._version = 1

@@ -138,7 +138,6 @@ def _run(
             written.qps if qps is None else qps,
             written.burst if burst is None else burst,
             dry_run,
-            seed,
         )
         with (
             maybe_recording(record, "run", plugin_files) as recorder,
@@ -147,7 +146,7 @@ def _run(
             ) as page,
         ):
             print_address(page)
-            chosen = replace(chosen, recorder=recorder, kernels=BACKGROUND_COMPILATION)
+            chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)
             on_server = None if page is None else page.attach
             code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.

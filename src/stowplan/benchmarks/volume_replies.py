@@ -20,7 +20,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
-class VolumeController:
+class VolumeReplies:
     """Binds claims to the volumes that name them, and provisions those with a selected node."""
 
     def __init__(self) -> None:
