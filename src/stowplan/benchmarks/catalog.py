@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
-from stowplan.benchmarks.cases.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
+from stowplan.benchmarks.cases.device_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.cases.scheduler_perf_cases import AFFINITY, GANGS, PLACING, SPREADING
 from stowplan.benchmarks.cases.scheduler_perf_churn import CHURN, VOLUMES
 from stowplan.benchmarks.cases.stowplan_cases import MILLION, STOWPLAN_CASES
 from stowplan.benchmarks.cases.volume_cases import UNBOUND_VOLUMES
+from stowplan.benchmarks.claims.claim_cases import CLAIM_CASES
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 
@@ -16,7 +17,7 @@ CASES: dict[str, BenchmarkCase] = {
     for shape in (
         *STOWPLAN_CASES,
         *GPU_SHARE_CASES,
-        *DEVICE_CLAIM_CASES,
+        *CLAIM_CASES,
         *PLACING,
         *AFFINITY,
         *SPREADING,
