@@ -41,10 +41,11 @@ golden: .venv/.stamp ## write scenarios, parity-api.md, tutorials and images aga
 bench: .venv/.run ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
 
-bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS='writes memory', STEADY=600 seconds)
+bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS='writes memory', STEADY=600 seconds, REAL='10000 5000'; KUBE_APISERVER, ETCD, KUBE_SCHEDULER)
 	$(BIN)/python bench/live.py $(PARTS)
 	$(BIN)/python bench/live_rate.py 3000 500
 	$(BIN)/python bench/live_steady.py $(STEADY)
+	$(BIN)/python bench/live_real.py $(REAL)
 
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py

@@ -16,11 +16,11 @@ from stowplan.benchmarks.benchmark_workload import (
     WorkloadSizes,
     arriving_pods,
 )
+from stowplan.benchmarks.cases.scheduler_perf_churn import CHURN
+from stowplan.benchmarks.cases.stowplan_cases import INFEASIBLE_TEMPLATES
 from stowplan.benchmarks.catalog import CASES, NAMES, check_case_name
 from stowplan.benchmarks.measurement import prepare_run
 from stowplan.benchmarks.playback import Playback
-from stowplan.benchmarks.scheduler_perf_churn import CHURN
-from stowplan.benchmarks.stowplan_cases import INFEASIBLE_TEMPLATES
 from stowplan.inputs.input_error import InputError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened

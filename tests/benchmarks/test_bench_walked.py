@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
+from stowplan.benchmarks.cases.device_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.catalog import CASES
-from stowplan.benchmarks.device_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.measurement import ENGINES, run_once
 
 SIZES = WorkloadSizes(nodes=40, pods=30)
 WALKED = {
+    # Claims that are not bound.
+    "wffc": 30,
+    "static-volumes": 30,
+    "storage-capacity": 30,
     # A pod of each template; the others are refused as that one was.
     "unfit": 20,
     # The attempt that preempts, and the one on the nominated node.

@@ -46,7 +46,8 @@ def test_no_two_things_share_a_column_of_classes() -> None:
         at.STATIC, at.LAYOUT, at.N_GROUPS, at.PODS, at.SEEN, at.N_WANTED, at.N_USED, at.N_EVEN,
         at.N_TAKEN, at.N_NORMALISED, at.USE_KIND, at.USE_WEIGHT, at.EVEN_WEIGHT, at.HAS_ROOM,
         at.CPU, at.MEMORY, at.FIRST_TERM, at.N_HOST_TERMS, at.N_TERMS, at.SPREAD_WEIGHT,
-        at.AFFINITY_WEIGHT, at.REQUIRES_ALL, at.MATCHES_ITSELF, at.TREE,
+        at.AFFINITY_WEIGHT, at.REQUIRES_ALL, at.MATCHES_ITSELF, at.TREE, at.N_BLOCKS,
+        at.INNER,
     ]  # fmt: skip
     spans = {
         at.WANTED: 2 * at.AMOUNTS_MAX,
@@ -65,7 +66,7 @@ def test_no_two_things_share_a_column_of_classes() -> None:
 def test_no_two_things_share_a_column_of_terms() -> None:
     taken = [
         at.KIND, at.KEY, at.FIRST_COUNT, at.N_VALUES, at.SLOT, at.SKEW_MAX, at.DOMAINS_MIN,
-        at.MATCHES, at.N_DOMAINS, at.MASK, at.TOTAL,
+        at.MATCHES, at.N_DOMAINS, at.MASK, at.TOTAL, at.LOWEST, at.N_LOWEST,
     ]  # fmt: skip
     assert sorted(taken) == list(range(at.N_TERM_COLUMNS))
 

@@ -67,7 +67,11 @@ def test_stacked_layouts_keep_their_positions() -> None:
         assert groups[i, 0, : one.n_groups].tolist() == one.first.tolist()
         assert groups[i, 1, : one.n_groups].tolist() == one.size.tolist()
         assert values[i, :, : one.n_groups].tolist() == one.value.tolist()
-        assert places[i].tolist() == [one.group.tolist(), one.leaf.tolist()]
+        assert places[i, :2].tolist() == [one.group.tolist(), one.leaf.tolist()]
+        assert places[i, 2].tolist() == one.block.tolist()
+        n_blocks = one.block_first.shape[0]
+        assert groups[i, 2, :n_blocks].tolist() == one.block_first.tolist()
+        assert groups[i, 3, :n_blocks].tolist() == one.block_end.tolist()
         assert rows_of[i, : one.width].tolist() == one.row.tolist()
 
 

@@ -271,6 +271,46 @@ def test_storage_capacity(size: str | None, capacities: list[Object], names: str
     assert refusals(VolumeBinding, case(pod("c"), TWO, [*objects, csi_driver()])) == {}
 
 
+def full_after_a_change() -> list[dict[str, str]]:
+    """The refusals while one capacity shrinks, and then the class allows one zone only."""
+    asked_for = case(
+        pod("c"),
+        TWO,
+        [WAIT, claim("c", size="5Gi"), csi_driver(storageCapacity=True)]
+        + [capacity(zone, "wait", zone, capacity="9Gi") for zone in ("a", "b")],
+    )
+    found = [refusals(VolumeBinding, asked_for)]
+    asked_for.object_store.put(capacity("a", "wait", "a", capacity="1Gi"))
+    found.append(refusals(VolumeBinding, asked_for))
+    in_zone = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    asked_for.object_store.put(storage_class("wait", allowedTopologies=in_zone))
+    found.append(refusals(VolumeBinding, asked_for))
+    return found
+
+
+FULL = [
+    {},
+    {"n1": refused(NOT_ENOUGH_SPACE)},
+    {"n1": refused(NOT_ENOUGH_SPACE), "n2": refused(BIND_CONFLICT)},
+]
+
+
+def test_changes_of_capacities_and_classes_are_followed() -> None:
+    assert full_after_a_change() == FULL
+
+
+def test_kept_capacities_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what a class can provision is evaluated once."""
+    right = VolumeIndex.supply
+
+    def once(self: VolumeIndex, key: Any, reads: Any, make: Any) -> Any:
+        return right(self, key, (), make)
+
+    monkeypatch.setattr(VolumeIndex, "supply", once)
+    with pytest.raises(AssertionError):
+        assert full_after_a_change() == FULL
+
+
 def test_a_malformed_selector_of_a_claim_is_an_error() -> None:
     bad = {"matchExpressions": [{"key": "tier", "operator": "Near"}]}
     asked_for = case(pod("c"), [node("n1")], [WAIT, claim("c", selector=bad)])

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
-from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
+from stowplan.benchmarks.cases.stowplan_cases import STOWPLAN_CASES
 from stowplan.columns.pods.podterms import ExistingPodTerms
-from stowplan.cycle.engine import class_arrays, classes, engine
+from stowplan.cycle.engine import class_arrays, classes, engine, layouts
 from stowplan.cycle.engine.classes import PodClassIndex
 from stowplan.cycle.engine.engine import Engine
 from stowplan.cycle.engine.plans import Planner
@@ -130,6 +130,30 @@ def test_what_is_forgotten_is_found_anew(name: str, monkeypatch: pytest.MonkeyPa
             fresh=seed % 3 == 0, happenings=TO_PODS if seed % 2 else (), sizes=(3, 8, 12)
         )
         same_nodes(course, compiled, seed, n_steps)
+
+    look()
+
+
+ROWS_AS_DOMAINS = Course(
+    sizes=(4, 12, 20),
+    foreign=3,
+    wishes=(objects.spreads, objects.spreads_softly, objects.prefers_apart, objects.prefers_near),
+)
+SMALL_BLOCKS = ((layouts, "BLOCK_ROWS", 4), (class_arrays, "CELLS_MAX", 2))
+"""Blocks of few rows, some of them with more kinds of rows than there is space for."""
+
+
+@pytest.mark.parametrize("random_ties", [False, True], ids=["first", "drawn"])
+def test_rows_that_are_domains_are_rated_by_blocks(
+    random_ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in SMALL_BLOCKS:
+        monkeypatch.setattr(*one)
+
+    @settings(max_examples=examples(15))
+    @given(SEEDS, STEPS)
+    def look(seed: int, n_steps: int) -> None:
+        same_nodes(replace(ROWS_AS_DOMAINS, random_ties=random_ties), compiled, seed, n_steps)
 
     look()
 
@@ -278,6 +302,46 @@ def assert_noticed(name: str, course: Course, kernels: Any, n_seeds: int = 60) -
 def test_wrong_kernels_are_noticed(name: str) -> None:
     course, change = WRONG_KERNELS[name]
     assert_noticed(name, course, plain(change))
+
+
+WRONG_BLOCKS: dict[str, Wrong] = {
+    "a placement leaves its block as it was": (
+        ROWS_AS_DOMAINS,
+        ("places[layout, at.BLOCK, row], 0] = at.STALE", "0, 0] = cells[tree, 0, 0]"),
+    ),
+    "a cell counts for one domain": (
+        replace(ROWS_AS_DOMAINS, wishes=(objects.spreads_softly,)),
+        ("cells[tree, block, 1 + n_max + cell] += 1\n", "cells[tree, block, 0] = at.STALE\n"),
+    ),
+    "the first row of a cell is its best": (
+        ROWS_AS_DOMAINS,
+        ("       cells[tree, block, 1 + cell] = group\n    cells[", "       pass\n    cells["),
+    ),
+    "rows of other counts share a cell": (
+        ROWS_AS_DOMAINS,
+        ("if count != counts[start + values[layout, inner, other]]:", "if False:"),
+    ),
+    "a crowded block is left out": (
+        ROWS_AS_DOMAINS,
+        ("            for group in range(first, end):\n", "            for group in range(0):\n"),
+    ),
+    "the lowest count stays the lowest": (
+        replace(ROWS_AS_DOMAINS, wishes=(objects.spreads,)),
+        ("max(terms[t, at.N_LOWEST] - 1, 0)", "terms[t, at.N_LOWEST]"),
+    ),
+    "of a cell only the first row takes part in a draw": (
+        replace(ROWS_AS_DOMAINS, random_ties=True),
+        ("if has_draw and classes[c, at.N_BLOCKS] > 0:", "if False:"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_BLOCKS)
+def test_wrong_blocks_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in SMALL_BLOCKS:
+        monkeypatch.setattr(*one)
+    course, change = WRONG_BLOCKS[name]
+    assert_noticed(name, course, plain(change), 150)
 
 
 # Wrong variants of what is around them.

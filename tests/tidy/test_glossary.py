@@ -89,7 +89,7 @@ REPLACEMENTS = {
 EXCEPTIONS = {
     "src/stowplan/apis/batch/cron_schedule.py:month": "of the calendar",
     "src/stowplan/apis/machinery/timestamps.py:month": "of the calendar",
-    "src/stowplan/benchmarks/stowplan_cases.py:unfit": "name of a benchmark",
+    "src/stowplan/benchmarks/cases/stowplan_cases.py:unfit": "name of a benchmark",
     "src/stowplan/conformance/queue_scripts.py:_on_flush_leftover": "verb of recorded scripts",
     "src/stowplan/forecast/queue_shares.py:strays": "field of the JSON of `stowplan queues`",
     "*:hollow_nodes": "users know simulated nodes as hollow nodes, as of kubemark",

@@ -19,10 +19,10 @@ MAY_NAME_PLUGINS = {
     "src/stowplan/conformance/": "recorded answers contain the state of single plugins",
     "src/stowplan/insight/changes/node_problems.py": "what helps is particular to the rule",
     "src/stowplan/kubelet/pod_admit_handler.py": "the kubelet's reasons for rejecting a pod",
-    "src/stowplan/benchmarks/device_cases.py": "a benchmark of one plugin",
+    "src/stowplan/benchmarks/cases/device_cases.py": "a benchmark of one plugin",
     "src/stowplan/driver/kernel_warming.py": "kernels that are compiled for one plugin",
     "src/stowplan/experiments/gpu_sharing/experiment.py": "an experiment with one plugin",
-    "src/stowplan/benchmarks/scheduler_perf_cases.py": "a feature gate has the name of its plugin",
+    "src/stowplan/benchmarks/cases/scheduler_perf_cases.py": "a feature gate is named so, too",
 }
 
 

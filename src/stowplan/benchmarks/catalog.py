@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
+from stowplan.benchmarks.cases.device_cases import GPU_SHARE_CASES
+from stowplan.benchmarks.cases.scheduler_perf_cases import AFFINITY, GANGS, PLACING, SPREADING
+from stowplan.benchmarks.cases.scheduler_perf_churn import CHURN, VOLUMES
+from stowplan.benchmarks.cases.stowplan_cases import MILLION, STOWPLAN_CASES
+from stowplan.benchmarks.cases.volume_cases import UNBOUND_VOLUMES
 from stowplan.benchmarks.claims.claim_cases import CLAIM_CASES
-from stowplan.benchmarks.device_cases import GPU_SHARE_CASES
-from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, GANGS, PLACING, SPREADING
-from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
-from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 
@@ -22,17 +23,22 @@ CASES: dict[str, BenchmarkCase] = {
         *SPREADING,
         *CHURN,
         *VOLUMES,
+        *UNBOUND_VOLUMES,
         *GANGS,
+        MILLION,
     )
 }
 
 START = "start"
 """Start times: measured in separate processes, not a workload."""
 
+COLD = "cold"
+"""The first decisions of a new process without compiled kernels, not a workload."""
+
 SESSIONS = "sessions"
 """Session times: measured per session, not per pod."""
 
-NAMES = (*CASES, START, SESSIONS)
+NAMES = (*CASES, START, COLD, SESSIONS)
 """Names in the default order."""
 
 

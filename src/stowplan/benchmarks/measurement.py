@@ -59,7 +59,8 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     done: pods that ended within the measurement; all, unless the cluster is too small. pods_per_s:
     median of `runs` (events, if the unit says so). p50_ms, p99_ms: of the median run, from the call
     that delivered a pod to the end of the call that bound or rejected it. memory_mb: peak of the
-    process. walked: attempts of the median run that no kernel and no cached refusal has answered.
+    process. loading_s: time to take in the cluster, without decoding. walked: attempts of the
+    median run that no kernel and no cached refusal has answered.
     floor, factor: kube-scheduler's rate, and our rate divided by it. decode_per_s: pods
     decoded from JSON. confirm_per_s: bindings confirmed by the watch. stages_us: per pod. seconds:
     times of `start`. recording: its cost. old_pods_per_s, ratio: rate of an earlier run, and our
@@ -76,6 +77,7 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     p50_ms: float | None = None
     p99_ms: float | None = None
     memory_mb: float | None = None
+    loading_s: float | None = None
     walked: int | None = None
     floor: float | None = None
     floor_source: str = ""
@@ -120,6 +122,7 @@ class BenchmarkRun(msgspec.Struct, frozen=True):
     decode_per_s: float
     confirm_per_s: float
     walked: int = 0
+    loading_s: float = 0.0
 
 
 def n_walked(machine: Scheduler) -> int:
@@ -145,7 +148,9 @@ def run_once(shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = No
         waits = [took for took, n_events in play.calls for _ in range(n_events)]
     p50, p99 = np.percentile(waits, (50, 99)) * 1e3 if waits else (0.0, 0.0)
     rate = done / play.seconds if play.seconds else 0.0
-    return BenchmarkRun(done, rate, float(p50), float(p99), decode_per_s, play.confirm(), walked)
+    return BenchmarkRun(
+        done, rate, float(p50), float(p99), decode_per_s, play.confirm(), walked, play.loading_s
+    )
 
 
 def measure(
@@ -178,6 +183,7 @@ def measure(
         p50_ms=round(median.p50_ms, 3),
         p99_ms=round(median.p99_ms, 3),
         memory_mb=memory_mb,
+        loading_s=round(median.loading_s, 3),
         walked=median.walked,
         floor=None if floor is None else floor.pods_per_s,
         floor_source="" if floor is None else floor.source,

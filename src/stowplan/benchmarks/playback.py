@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BATCH, BenchmarkWorkload
+from stowplan.benchmarks.volume_replies import VolumeReplies
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -33,7 +34,8 @@ class Playback:
 
     waits: uid -> seconds from the start of the call that delivered the pod to the end of the call
     that ended it. calls: seconds and number of events of each call. effects: all effects. seconds:
-    time until the last awaited pod ended, or the last event was handled.
+    time until the last awaited pod ended, or the last event was handled. loading_s: time to take in
+    the events before the measurement.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class Playback:
         self.waits: dict[str, float] = {}
         self.calls: list[tuple[float, int]] = []
         self.seconds = 0.0
+        self.loading_s = 0.0
+        self._volumes = VolumeReplies()
         self._client = client
         # Resource version of the last write.
         self._version = 1
@@ -59,7 +63,10 @@ class Playback:
         events = self.workload.before
         self._remember(events)
         for first in range(0, len(events), BATCH):
-            self._settle(self.scheduler.handle(events[first : first + BATCH], 0, HEADS_MAX))
+            began = time.perf_counter()
+            effects = self.scheduler.handle(events[first : first + BATCH], 0, HEADS_MAX)
+            self.loading_s += time.perf_counter() - began
+            self._settle(effects)
         while len(self.scheduler.queue.active):
             self._settle(self.scheduler.handle([], 0, HEADS_MAX))
         for now in range(PAUSE, SECOND, PAUSE):
@@ -136,6 +143,7 @@ class Playback:
         return [
             happened.WriteDone(effect.effect, effect.uid, version),
             happened.ObjectUpdated(seen),
+            *self._volumes.written(seen),
         ]
 
     # Confirmations by the watch.
@@ -175,6 +183,7 @@ class Playback:
 
     def _remember(self, events: Iterable[Event]) -> None:
         for event in events:
+            self._volumes.observe(event)
             if isinstance(event, happened.PodAdded):
                 self._pods[event.pod.uid] = event.pod
 

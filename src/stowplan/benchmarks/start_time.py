@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stowplan.benchmarks.benchmark_objects import pod_tree
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
-from stowplan.benchmarks.stowplan_cases import REQUESTS, node
+from stowplan.benchmarks.cases.stowplan_cases import REQUESTS, node
 from stowplan.objects.encoding.json_codec import encode
 
 CACHE_FOLDERS = ("NUMBA_CACHE_DIR", "STOWPLAN_CACHE_DIR", "XDG_CACHE_HOME")
@@ -35,6 +35,44 @@ assert any(isinstance(effect, Bind) for effect in effects)
 print(time.monotonic(), flush=True)
 """
 """A scheduler's work until its first decision: import, build, read the cluster."""
+
+_DECIDE_MANY = """\
+import sys, time
+from stowplan.assembly import configuration_of
+from stowplan.assembly.build import scheduler_for
+from stowplan.messages.effects import Bind
+from stowplan.messages.events import NodeAdded, PodAdded
+from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.simulation.kernel_cache import BACKGROUND_COMPILATION
+n_pods, n_max, target = int(sys.argv[2]), 8, float(sys.argv[3])
+scheduler = scheduler_for(*configuration_of(None, "default"))
+with open(sys.argv[1], "rb") as lines:
+    text = next(lines)
+    scheduler.handle([NodeAdded(decode(line, Node)) for line in lines], 0)
+BACKGROUND_COMPILATION.start()
+texts = [text.replace(b'first"', b'first-%d"' % i) for i in range(n_pods)]
+longest, first, n_bound = 0.0, 0.0, 0
+while n_bound < n_pods:
+    began = time.monotonic()
+    BACKGROUND_COMPILATION.poll()
+    events = [PodAdded(decode(text, Pod)) for text in texts[:200]]
+    effects, texts = scheduler.handle(events, 0, n_max), texts[200:]
+    took = time.monotonic() - began
+    longest = max(longest, took)
+    n_max = max(8, int(n_max * target / took)) if took > target else min(2 * n_max, 2000)
+    n_bound += sum(isinstance(effect, Bind) for effect in effects)
+    first = first or time.monotonic()
+print(first, longest, time.monotonic(), flush=True)
+BACKGROUND_COMPILATION.stop()
+"""
+"""As `_DECIDE`, with many pods, while another process compiles the kernels, and as many pods per
+call as the live scheduler asks for; prints the time of the first decision, the seconds of the
+longest call, and the time of the last decision."""
+
+COLD_TARGET_S = 0.025
+"""As long as a call may take."""
 
 _HELP = (
     "import time\nfrom stowplan.cli.main import main\n"
@@ -64,6 +102,25 @@ def start_seconds(n_nodes: int, repeat: int = 1) -> dict[str, float]:
     }
 
 
+def cold_seconds(n_nodes: int, n_pods: int) -> dict[str, float]:
+    """Decisions of a new process with empty caches, whose kernels are not compiled, in seconds.
+
+    first, last: from process start to the first and the last decision. stall: the longest call,
+    with the decoding of its pods.
+    """
+    with tempfile.TemporaryDirectory(prefix="stowplan-bench-") as folder:
+        cluster = Path(folder, "cluster.jsonl")
+        write_cluster(cluster, n_nodes)
+        began = time.monotonic()
+        ran = _run(_DECIDE_MANY, str(cluster), str(n_pods), str(COLD_TARGET_S), cache=Path(folder))
+    first, stall, last = map(float, ran.split()[-3:])
+    return {
+        "first": round(first - began, 3),
+        "stall": round(stall, 3),
+        "last": round(last - began, 3),
+    }
+
+
 def write_cluster(path: Path, n_nodes: int) -> None:
     """A pod and the nodes as JSON, one per line."""
     sizes = WorkloadSizes(nodes=n_nodes, pods=1)
@@ -73,8 +130,13 @@ def write_cluster(path: Path, n_nodes: int) -> None:
 
 def _seconds(script: str, *arguments: str, cache: Path) -> float:
     """Seconds from process start to the time that it prints last."""
+    began = time.monotonic()
+    return float(_run(script, *arguments, cache=cache).split()[-1]) - began
+
+
+def _run(script: str, *arguments: str, cache: Path) -> str:
+    """The output of a new process with these caches."""
     surroundings = {**os.environ, **dict.fromkeys(CACHE_FOLDERS, str(cache))}
     command = [sys.executable, "-c", script, *arguments]
-    began = time.monotonic()
     ran = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
-    return float(ran.stdout.split()[-1]) - began
+    return ran.stdout

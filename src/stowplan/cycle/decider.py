@@ -14,6 +14,7 @@ from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.kernel_loading import (
     COMPILE_ROWS_MIN,
     EngineMode,
+    is_compiled_elsewhere,
     is_loaded,
     load_card_kernels,
     load_kernels,
@@ -68,7 +69,9 @@ class CycleDecider:
         if self._is_numba_missing:
             return False
         n_evaluated = self._n_evaluated + engine.n_evaluated
-        return self._mode is EngineMode.COMPILED or is_loaded() or n_evaluated > COMPILE_ROWS_MIN
+        if self._mode is EngineMode.COMPILED or is_loaded():
+            return True
+        return n_evaluated > COMPILE_ROWS_MIN and not is_compiled_elsewhere()
 
     def decide(
         self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -188,10 +189,17 @@ class KernelCompilation:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
+    def start(self) -> None:
+        """Load kernels that are on disk, or begin to compile them."""
+        if not load_exported() and is_cached():
+            kernel_loading.load_kernels()
+        self.begin()
+
     def begin(self) -> None:
         """Start the compilation unless all kernels are on disk."""
-        if is_exported() and is_cached():
+        if self._process is not None or (is_exported() and is_cached()):
             return
+        kernel_loading.note_compilation(self, is_under_way=True)
         self._process = subprocess.Popen(
             [sys.executable, "-c", COMPILE],
             stdin=subprocess.DEVNULL,
@@ -206,6 +214,14 @@ class KernelCompilation:
         """True while the compilation runs."""
         return self._process is not None
 
+    def stop(self) -> None:
+        """End the compilation, which otherwise outlives this process."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait()
+            self._process = None
+            kernel_loading.note_compilation(self, is_under_way=False)
+
     def poll(self) -> None:
         """Load the kernels when the compilation has finished."""
         if self._process is None:
@@ -213,6 +229,7 @@ class KernelCompilation:
         code = self._process.poll()
         if code is not None:
             self._process = None
+            kernel_loading.note_compilation(self, is_under_way=False)
             if code == 0 and not load_exported():
                 kernel_loading.load_kernels()
 

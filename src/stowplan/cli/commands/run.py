@@ -119,6 +119,7 @@ def _run(
     from stowplan.driver.live.scheduler_server import SchedulerServerOptions
     from stowplan.driver.process import ProcessOptions, exit_after, run
     from stowplan.objects.pod import DEFAULT_SCHEDULER
+    from stowplan.simulation.kernel_cache import BACKGROUND_COMPILATION
 
     user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
     with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
@@ -137,7 +138,6 @@ def _run(
             written.qps if qps is None else qps,
             written.burst if burst is None else burst,
             dry_run,
-            seed,
         )
         with (
             maybe_recording(record, "run", plugin_files) as recorder,
@@ -146,7 +146,7 @@ def _run(
             ) as page,
         ):
             print_address(page)
-            chosen = replace(chosen, recorder=recorder)
+            chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)
             on_server = None if page is None else page.attach
             code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.

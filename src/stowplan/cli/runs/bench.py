@@ -14,7 +14,7 @@ from rich.text import Text
 
 from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
-from stowplan.benchmarks.catalog import CASES, NAMES, SESSIONS, START, check_case_name
+from stowplan.benchmarks.catalog import CASES, COLD, NAMES, SESSIONS, START, check_case_name
 from stowplan.benchmarks.comparison import compare_result, read_earlier
 from stowplan.benchmarks.measurement import (
     BenchmarkResult,
@@ -25,11 +25,12 @@ from stowplan.benchmarks.measurement import (
 )
 from stowplan.benchmarks.recording_cost import measure_recording
 from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
-from stowplan.benchmarks.start_time import start_seconds
+from stowplan.benchmarks.start_time import cold_seconds, start_seconds
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
 
 START_NODES = 5000
+COLD_PODS = 10_000
 _SOURCES = {MEASURED: "m", PUBLISHED: "p"}
 
 
@@ -100,13 +101,15 @@ def _run_cases(
 def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
     """The result of a case, measured in this process."""
     nodes, pods, existing, templates, repeat, stages, engine, record = settings
-    if name == START:
-        n_nodes = nodes or START_NODES
+    if name in (START, COLD):
+        n_nodes, n_pods = nodes or START_NODES, 1 if name == START else pods or COLD_PODS
         try:
-            seconds = start_seconds(n_nodes, repeat)
+            seconds = (
+                start_seconds(n_nodes, repeat) if name == START else cold_seconds(n_nodes, n_pods)
+            )
         except subprocess.CalledProcessError as problem:
             raise BenchFailed(_failure_text(problem.returncode, problem.stderr)) from None
-        return BenchmarkResult(START, n_nodes, 1, done=1, seconds=seconds)
+        return BenchmarkResult(name, n_nodes, n_pods, done=n_pods, seconds=seconds)
     if name == SESSIONS:
         n_nodes = nodes or CROWDED_NODES
         seconds = session_seconds(n_nodes, repeat)
@@ -165,6 +168,8 @@ def list_cases() -> None:
         pods = f"{shape.pods:,}" + ("" if shape.unit == "pods" else f" {shape.unit}")
         table.add_row(shape.name, f"{shape.nodes:,}", pods, Text(shape.what))
     table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
+    text = "first decisions of a new process, kernels not compiled"
+    table.add_row(COLD, f"{START_NODES:,}", f"{COLD_PODS:,}", text)
     text = "sessions on a crowded cluster, and for gangs on an empty one"
     table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
     stdout_console().print(table)

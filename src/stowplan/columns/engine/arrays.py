@@ -35,7 +35,10 @@ SPREAD_WEIGHT, AFFINITY_WEIGHT, REQUIRES_ALL, MATCHES_ITSELF = 19, 20, 21, 22
 TREE = 23
 """Index of its tree; SHARED for a class without a tree of its own, which is evaluated for every
 call."""
-WANTED = 24
+N_BLOCKS, INNER = 24, 25
+"""Number of blocks of its layout, 0 for a class whose groups are rated one by one; the slot of the
+key whose values are single rows."""
+WANTED = 26
 """(item, amount) for each of N_WANTED: amounts that must be free."""
 USED = WANTED + 2 * AMOUNTS_MAX
 """(item, weight, source, amount) for each of N_USED: resources scored by utilisation."""
@@ -65,17 +68,24 @@ REQUESTED, NONZERO_CPU, NONZERO_MEMORY = 0, 1, 2
 # Columns of `terms`.
 KIND, KEY, FIRST_COUNT, N_VALUES, SLOT = 0, 1, 2, 3, 4
 SKEW_MAX, DOMAINS_MIN, MATCHES, N_DOMAINS, MASK, TOTAL = 5, 6, 7, 8, 9, 10
-N_TERM_COLUMNS = 11
+LOWEST, N_LOWEST = 11, 12
+"""For hard spread the lowest count of a domain, and how many domains have it; 0 where neither is
+known. Written by kernels."""
+N_TERM_COLUMNS = 13
 
 # Values of KIND; those from EVEN_SOFT on are scored.
 APART, NEAR, EVEN_HARD, EVEN_SOFT, WEIGHTED_AFFINITY = 0, 1, 2, 3, 4
 
 # The second axis of `groups` and of `places`.
-FIRST, SIZE = 0, 1
-GROUP, LEAF = 0, 1
+FIRST, SIZE, BLOCK_FIRST, BLOCK_END = 0, 1, 2, 3
+GROUP, LEAF, BLOCK = 0, 1, 2
+
+STALE, CROWDED = -2, -1
+"""Instead of a block's number of cells: to be found again; more than there is space for."""
 
 # The first axis of `by_group` and of `by_term`.
-OPEN, SCORED, AFFINITY_POINTS, SPREAD_POINTS, POINTS = 0, 1, 2, 3, 4
+OPEN, SCORED, AFFINITY_POINTS, SPREAD_POINTS, POINTS, N_ROWS = 0, 1, 2, 3, 4, 5
+N_GROUP_ROWS = 6
 FLOOR = 0
 
 
@@ -127,11 +137,17 @@ class DomainGrouping(NamedTuple):
     """Groups of rows, and the tournament trees. Rows of a group share a domain of each of a
     layout's keys.
 
-    groups: int64 (n_layouts, 2, n_groups_max), start of a group's tree, and its number of leaves, a
-    power of 2. values: int32 (n_layouts, KEYS_MAX, n_groups_max), -1 for no such label. places:
-    int32 (n_layouts, 2, n_nodes), group and leaf of a row. rows_of: int32 (n_layouts, width), row
-    of a leaf. trees: int32 (n_trees, width): the root of a group is at its start + 1, a leaf holds
-    the points of its row or -1. log: int32 (n_log_max,), rows in the order of their changes.
+    groups: int64 (n_layouts, 4, n_groups_max), start of a group's tree, its number of leaves, a
+    power of 2, and by block its first group and the one after its last. values: int32 (n_layouts,
+    KEYS_MAX, n_groups_max), -1 for no such label. places: int32 (n_layouts, 3, n_nodes), group,
+    leaf and block of a row. rows_of: int32 (n_layouts, width), row of a leaf. trees: int32
+    (n_trees, width): the root of a group is at its start + 1, a leaf holds the points of its row or
+    -1. log: int32 (n_log_max,), rows in the order of their changes.
+
+    Where a key's values are single rows, each group is a row, and groups whose other values are the
+    same are divided into blocks. cells: int32 (n_trees, n_blocks_max, 1 + 2 * n_cells_max), per
+    block the number of cells, STALE or CROWDED; the best group of each cell; and its number of
+    groups. The groups of a cell have fitting rows and the same counts.
     """
 
     groups: Ints
@@ -140,14 +156,15 @@ class DomainGrouping(NamedTuple):
     rows_of: Codes
     trees: Codes
     log: Codes
+    cells: Codes
 
 
 class Scratch(NamedTuple):
     """Working memory of one choice.
 
-    by_group: int64 (5, n_groups_max). by_term: int64 (1, n_terms + 1). weights: float64 (n_terms +
-    1,). stamps: int64 (n_values_max + 3,). stack: int64 (64,). even: float64 (n_nodes,). leaves:
-    int32 (n_nodes,).
+    by_group: int64 (N_GROUP_ROWS, n_groups_max). by_term: int64 (1, n_terms + 1). weights: float64
+    (n_terms + 1,). stamps: int64 (n_values_max + 3,). stack: int64 (64,). even: float64 (n_nodes,).
+    leaves: int32 (n_nodes,). picked: int64 (n_groups_max,), the open groups that are rated.
     """
 
     by_group: Ints
@@ -157,3 +174,4 @@ class Scratch(NamedTuple):
     stack: Ints
     even: NDArray[np.float64]
     leaves: Codes
+    picked: Ints

@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "1080ef05283c89759a180d3f780ad090300202d8e91bed30d8237a4f5137d95a"
+ARRAYS = "60698d706aa7572f935fab0640ae9382ddb87da143a0a3a31604d4f939668769"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1

@@ -26,7 +26,8 @@ ARRAY_TYPES = (
     *("int64/2", "uint8/2", "int64/2", "int64/3", "int64/2", "int64/1", "uint8/1", "int32/2"),
     *("uint8/2", "uint8/1", "float64/1", "int64/1", "int64/2"),
     *("int64/3", "int32/3", "int32/3", "int32/2", "int32/2", "int32/1"),
-    *("int64/2", "int64/2", "float64/1", "int64/1", "int64/1", "float64/1", "int32/1"),
+    *("int32/3", "int64/2", "int64/2", "float64/1", "int64/1", "int64/1", "float64/1"),
+    *("int32/1", "int64/1"),
     *("int64/1", "uint64/1", "int64/1", "int64/1"),
 )
 """Type and number of axes of each array of `kernels.run`, in the order of its parameters."""
@@ -107,18 +108,20 @@ def _run_at() -> Any:
             carray(at[21], (n[63], n[64]), i4),
             carray(at[22], (n[66], n[67]), i4),
             carray(at[23], (n[69],), i4),
+            carray(at[24], (n[72], n[73], n[74]), i4),
         )
         scratch = (
-            carray(at[24], (n[72], n[73]), i8),
             carray(at[25], (n[75], n[76]), i8),
-            carray(at[26], (n[78],), f8),
-            carray(at[27], (n[81],), i8),
+            carray(at[26], (n[78], n[79]), i8),
+            carray(at[27], (n[81],), f8),
             carray(at[28], (n[84],), i8),
-            carray(at[29], (n[87],), f8),
-            carray(at[30], (n[90],), i4),
+            carray(at[29], (n[87],), i8),
+            carray(at[30], (n[90],), f8),
+            carray(at[31], (n[93],), i4),
+            carray(at[32], (n[96],), i8),
         )
-        heads, draws = carray(at[31], (n[93],), i8), carray(at[32], (n[96],), np.uint64)
-        rows, totals = carray(at[33], (n[99],), i8), carray(at[34], (n[102],), i8)
+        heads, draws = carray(at[33], (n[99],), i8), carray(at[34], (n[102],), np.uint64)
+        rows, totals = carray(at[35], (n[105],), i8), carray(at[36], (n[108],), i8)
         return run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log)
 
     return run_at

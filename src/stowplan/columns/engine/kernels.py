@@ -7,6 +7,10 @@ paths above them. Points of topology domains (spread over zones, affinity to a z
 leaves: rows of one domain share a tree, and the domain's points are added to the root when a pod is
 placed.
 
+Where the domains are rows (host names), a tree per domain would help nothing. Blocks of such rows
+keep their cells: rows with equal counts, of which only the best can be chosen. A placement makes
+one block stale, and only one row per cell is rated for a pod.
+
 Points are integers and divisions truncate toward zero; floats are IEEE doubles and nothing is
 reordered, so the results equal those of the NumPy code to the bit.
 
@@ -39,7 +43,7 @@ def jit(function):
 
 
 # The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "1080ef05283c89759a180d3f780ad090300202d8e91bed30d8237a4f5137d95a"
+ARRAYS = "60698d706aa7572f935fab0640ae9382ddb87da143a0a3a31604d4f939668769"
 
 NOWHERE = -1
 
@@ -256,11 +260,13 @@ def clear(c, tree, classes, groups, trees):
 @jit
 def build(
     c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms, counts,
-    codes, groups, places, trees, even, leaves,
+    codes, groups, places, trees, cells, even, leaves,
 ):  # fmt: skip
     """Evaluate every row for class `c`."""
     layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
     clear(c, tree, classes, groups, trees)
+    for block in range(classes[c, at.N_BLOCKS]):
+        cells[tree, block, 0] = at.STALE
     if asks_plainly(c, classes):
         note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         if fill_plain(
@@ -470,7 +476,7 @@ def set_leaf(c, row, value, classes, groups, places, trees):
 @jit
 def catch_up(
     c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-    counts, codes, groups, places, trees, even, leaves, log,
+    counts, codes, groups, places, trees, cells, even, leaves, log,
 ):  # fmt: skip
     """Bring the tree of class `c` up to date with the log."""
     seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
@@ -492,10 +498,13 @@ def catch_up(
                 now = points_of(c, row, classes, allocatable, requested, nonzero, points, raw)
             if now != before:
                 set_leaf(c, row, now, classes, groups, places, trees)
+            if classes[c, at.N_BLOCKS] > 0:
+                # Counts of its domain may have changed, too.
+                cells[tree, places[layout, at.BLOCK, row], 0] = at.STALE
     if not is_true:
         build(
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-            counts, codes, groups, places, trees, even, leaves,
+            counts, codes, groups, places, trees, cells, even, leaves,
         )  # fmt: skip
 
 
@@ -509,15 +518,26 @@ def find_floors(c, classes, terms, counts, present, by_term):
     for t in range(first, first + classes[c, at.N_TERMS]):
         if terms[t, at.KIND] != at.EVEN_HARD:
             continue
-        lowest = np.int64(2**31 - 1)
         if terms[t, at.N_DOMAINS] < terms[t, at.DOMAINS_MIN]:
-            lowest = np.int64(0)
-        else:
-            start = terms[t, at.FIRST_COUNT]
-            for place in range(start, start + terms[t, at.N_VALUES]):
-                if present[place] == 1:
-                    lowest = min(lowest, counts[place])
-        by_term[at.FLOOR, t - first] = lowest
+            by_term[at.FLOOR, t - first] = 0
+            continue
+        if terms[t, at.N_LOWEST] == 0:
+            find_lowest(t, terms, counts, present)
+        by_term[at.FLOOR, t - first] = terms[t, at.LOWEST]
+
+
+@jit
+def find_lowest(t, terms, counts, present):
+    """Find the lowest count of a term's domains, and how many have it."""
+    start = terms[t, at.FIRST_COUNT]
+    lowest, n_lowest = np.int64(2**31 - 1), np.int64(0)
+    for place in range(start, start + terms[t, at.N_VALUES]):
+        if present[place] == 1:
+            if counts[place] < lowest:
+                lowest, n_lowest = counts[place], np.int64(0)
+            if counts[place] == lowest:
+                n_lowest += 1
+    terms[t, at.LOWEST], terms[t, at.N_LOWEST] = lowest, n_lowest
 
 
 @jit
@@ -552,9 +572,11 @@ def is_open(c, group, classes, terms, counts, values, by_term):
 
 
 @jit
-def find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term):
-    """Mark the groups with fitting rows whose domains admit the pod."""
-    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+def find_open(
+    c, classes, terms, counts, present, groups, values, trees, by_group, by_term, picked
+):  # fmt: skip
+    """Mark and pick the groups with fitting rows whose domains admit the pod; returns how many."""
+    layout, tree, n_picked = classes[c, at.LAYOUT], classes[c, at.TREE], 0
     has_domains = classes[c, at.N_TERMS] > classes[c, at.N_HOST_TERMS]
     if has_domains:
         find_floors(c, classes, terms, counts, present, by_term)
@@ -563,6 +585,115 @@ def find_open(c, classes, terms, counts, present, groups, values, trees, by_grou
         if is_possible and has_domains:
             is_possible = is_open(c, group, classes, terms, counts, values, by_term)
         by_group[at.OPEN, group] = 1 if is_possible else 0
+        if is_possible:
+            picked[n_picked] = group
+            n_picked += 1
+    return n_picked
+
+
+# Blocks of groups that are rows.
+
+
+@jit
+def is_alike(c, one, other, classes, terms, counts, values):
+    """True where two groups of a block have the same counts for class `c`."""
+    layout, inner, first = classes[c, at.LAYOUT], classes[c, at.INNER], classes[c, at.FIRST_TERM]
+    for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
+        if terms[t, at.SLOT] == inner:
+            start = terms[t, at.FIRST_COUNT]
+            count = counts[start + values[layout, inner, one]]
+            if count != counts[start + values[layout, inner, other]]:
+                return False
+    return True
+
+
+@jit
+def find_cells(
+    c, block, classes, terms, counts, groups, values, rows_of, rank, trees, cells
+):  # fmt: skip
+    """Divide the groups of a block with fitting rows into cells, and find the best of each."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+    n_cells, n_max = 0, (cells.shape[2] - 1) // 2
+    for group in range(groups[layout, at.BLOCK_FIRST, block], groups[layout, at.BLOCK_END, block]):
+        leaf = groups[layout, at.FIRST, group] + 1
+        if trees[tree, leaf] < 0:
+            continue
+        cell = 0
+        while cell < n_cells and not is_alike(
+            c, group, cells[tree, block, 1 + cell], classes, terms, counts, values
+        ):
+            cell += 1
+        if cell == n_max:
+            cells[tree, block, 0] = at.CROWDED
+            return
+        if cell == n_cells:
+            n_cells += 1
+            cells[tree, block, 1 + cell] = group
+            cells[tree, block, 1 + n_max + cell] = 1
+            continue
+        cells[tree, block, 1 + n_max + cell] += 1
+        best = groups[layout, at.FIRST, cells[tree, block, 1 + cell]] + 1
+        if trees[tree, leaf] > trees[tree, best] or (
+            trees[tree, leaf] == trees[tree, best]
+            and rank[rows_of[layout, leaf]] < rank[rows_of[layout, best]]
+        ):
+            cells[tree, block, 1 + cell] = group
+    cells[tree, block, 0] = n_cells
+
+
+@jit
+def pick_cells(
+    c, classes, terms, counts, present, groups, values, rows_of, rank, trees, cells, by_group,
+    by_term, picked,
+):  # fmt: skip
+    """Pick the best group of every cell whose domains admit the pod; returns how many. by_group:
+    N_ROWS is written, of the cell."""
+    layout, tree, n_picked = classes[c, at.LAYOUT], classes[c, at.TREE], 0
+    n_max = (cells.shape[2] - 1) // 2
+    find_floors(c, classes, terms, counts, present, by_term)
+    for block in range(classes[c, at.N_BLOCKS]):
+        if cells[tree, block, 0] == at.STALE:
+            find_cells(
+                c, block, classes, terms, counts, groups, values, rows_of, rank, trees, cells
+            )
+        if cells[tree, block, 0] == at.CROWDED:
+            first, end = groups[layout, at.BLOCK_FIRST, block], groups[layout, at.BLOCK_END, block]
+            for group in range(first, end):
+                fitting = trees[tree, groups[layout, at.FIRST, group] + 1] >= 0
+                if fitting and is_open(c, group, classes, terms, counts, values, by_term):
+                    by_group[at.N_ROWS, group] = 1
+                    picked[n_picked] = group
+                    n_picked += 1
+            continue
+        for cell in range(cells[tree, block, 0]):
+            group = np.int64(cells[tree, block, 1 + cell])
+            if is_open(c, group, classes, terms, counts, values, by_term):
+                by_group[at.N_ROWS, group] = cells[tree, block, 1 + n_max + cell]
+                picked[n_picked] = group
+                n_picked += 1
+    return n_picked
+
+
+@jit
+def tie_broken_group(
+    c, group, draw, classes, terms, counts, groups, values, places, rows_of, rank, trees
+):  # fmt: skip
+    """int64: the one of the groups as good as this one, in its cell, whose row has the smallest
+    tie-break rank."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+    leaf = groups[layout, at.FIRST, group] + 1
+    block = places[layout, at.BLOCK, rows_of[layout, leaf]]
+    chosen, smallest = np.int64(NOWHERE), np.uint64(0)
+    for other in range(groups[layout, at.BLOCK_FIRST, block], groups[layout, at.BLOCK_END, block]):
+        its_leaf = groups[layout, at.FIRST, other] + 1
+        if trees[tree, its_leaf] != trees[tree, leaf]:
+            continue
+        if not is_alike(c, group, other, classes, terms, counts, values):
+            continue
+        its = tie_break_rank(draw, rank[rows_of[layout, its_leaf]])
+        if chosen < 0 or its < smallest:
+            chosen, smallest = np.int64(other), its
+    return chosen
 
 
 @jit
@@ -593,11 +724,12 @@ def settle_highest(
 
 
 @jit
-def find_scored(c, classes, terms, values, by_group):
-    """Mark the open groups that soft spread scores: those with all keys, where all are required."""
+def find_scored(c, n_picked, classes, terms, values, by_group, picked):
+    """Mark the picked groups that soft spread scores: those with all keys, where all are
+    required."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
-    for group in range(classes[c, at.N_GROUPS]):
-        is_scored = by_group[at.OPEN, group]
+    for i in range(n_picked):
+        group, is_scored = picked[i], np.int64(1)
         if classes[c, at.REQUIRES_ALL] == 1:
             for t in range(first, first + classes[c, at.N_TERMS]):
                 value = values[layout, terms[t, at.SLOT], group]
@@ -607,7 +739,7 @@ def find_scored(c, classes, terms, values, by_group):
 
 
 @jit
-def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs):
+def find_weights(c, n_picked, classes, terms, values, by_group, weights, stamps, logs, picked):
     """Compute the weight of a pod in the domains of each soft spread term."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
     for t in range(first, first + classes[c, at.N_TERMS]):
@@ -616,8 +748,12 @@ def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, 
         # A new stamp marks the values that have been seen.
         stamps[0] += 1
         n_distinct = 0
-        for group in range(classes[c, at.N_GROUPS]):
-            if by_group[at.SCORED, group] == 1:
+        by_row = classes[c, at.N_BLOCKS] > 0 and terms[t, at.SLOT] == classes[c, at.INNER]
+        for i in range(n_picked):
+            group = picked[i]
+            if by_row:
+                n_distinct += by_group[at.SCORED, group] * by_group[at.N_ROWS, group]
+            elif by_group[at.SCORED, group] == 1:
                 place = 2 + values[layout, terms[t, at.SLOT], group]
                 if stamps[place] != stamps[0]:
                     stamps[place] = stamps[0]
@@ -626,12 +762,11 @@ def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, 
 
 
 @jit
-def find_raw(c, classes, terms, counts, values, by_group, weights):
-    """Compute the raw domain scores of the open groups; -1 for what is not scored."""
+def find_raw(c, n_picked, classes, terms, counts, values, by_group, weights, picked):
+    """Compute the raw domain scores of the picked groups; -1 for what is not scored."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
-    for group in range(classes[c, at.N_GROUPS]):
-        if by_group[at.OPEN, group] == 0:
-            continue
+    for i in range(n_picked):
+        group = picked[i]
         affinity, spread = np.int64(0), 0.0
         for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
             kind = terms[t, at.KIND]
@@ -654,34 +789,32 @@ def find_raw(c, classes, terms, counts, values, by_group, weights):
 
 
 @jit
-def normalise_affinity(n_groups, weight, by_group):
+def normalise_affinity(n_picked, weight, by_group, picked):
     """Normalize raw scores to 0..100 from the lowest to the highest, weighted."""
     lowest, highest = np.int64(2**63 - 1), np.int64(-(2**63))
-    for group in range(n_groups):
-        if by_group[at.OPEN, group] == 1:
-            lowest = min(lowest, by_group[at.AFFINITY_POINTS, group])
-            highest = max(highest, by_group[at.AFFINITY_POINTS, group])
-    for group in range(n_groups):
-        if by_group[at.OPEN, group] == 1:
-            normal = np.int64(0)
-            if highest != lowest:
-                above = by_group[at.AFFINITY_POINTS, group] - lowest
-                normal = np.int64(100 * (np.float64(above) / np.float64(highest - lowest)))
-            by_group[at.AFFINITY_POINTS, group] = normal * weight
+    for i in range(n_picked):
+        lowest = min(lowest, by_group[at.AFFINITY_POINTS, picked[i]])
+        highest = max(highest, by_group[at.AFFINITY_POINTS, picked[i]])
+    for i in range(n_picked):
+        normal = np.int64(0)
+        if highest != lowest:
+            above = by_group[at.AFFINITY_POINTS, picked[i]] - lowest
+            normal = np.int64(100 * (np.float64(above) / np.float64(highest - lowest)))
+        by_group[at.AFFINITY_POINTS, picked[i]] = normal * weight
 
 
 @jit
-def normalise_spread(n_groups, weight, by_group):
+def normalise_spread(n_picked, weight, by_group, picked):
     """Normalize raw scores to 0..100, the lowest highest, weighted; 0 for what is not scored."""
     highest, lowest, n_scored = np.int64(0), np.int64(2**63 - 1), 0
-    for group in range(n_groups):
+    for i in range(n_picked):
+        group = picked[i]
         if by_group[at.SCORED, group] == 1:
             highest = max(highest, by_group[at.SPREAD_POINTS, group])
             lowest = min(lowest, by_group[at.SPREAD_POINTS, group])
             n_scored += 1
-    for group in range(n_groups):
-        if by_group[at.OPEN, group] == 0:
-            continue
+    for i in range(n_picked):
+        group = picked[i]
         value, normal = by_group[at.SPREAD_POINTS, group], np.int64(0)
         if highest == 0:
             normal = np.int64(100)
@@ -739,42 +872,50 @@ def tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack
 
 @jit
 def rate_groups(
-    c, classes, terms, counts, groups, values, trees, by_group, by_term, weights, stamps, logs
+    c, n_picked, classes, terms, counts, groups, values, trees, by_group, weights, stamps, logs,
+    picked,
 ):  # fmt: skip
-    """Write the points of each open group's best row into by_group[POINTS], NOWHERE for others;
-    returns the highest."""
-    layout, n_groups, tree = classes[c, at.LAYOUT], classes[c, at.N_GROUPS], classes[c, at.TREE]
+    """Write the points of each picked group's best row into by_group[POINTS]; returns the highest,
+    NOWHERE if none is picked."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
     if classes[c, at.SPREAD_WEIGHT] != 0:
-        find_scored(c, classes, terms, values, by_group)
-        find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs)
+        find_scored(c, n_picked, classes, terms, values, by_group, picked)
+        find_weights(c, n_picked, classes, terms, values, by_group, weights, stamps, logs, picked)
     if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.AFFINITY_WEIGHT] != 0:
-        find_raw(c, classes, terms, counts, values, by_group, weights)
-        normalise_affinity(n_groups, classes[c, at.AFFINITY_WEIGHT], by_group)
+        find_raw(c, n_picked, classes, terms, counts, values, by_group, weights, picked)
+        normalise_affinity(n_picked, classes[c, at.AFFINITY_WEIGHT], by_group, picked)
         if classes[c, at.SPREAD_WEIGHT] != 0:
-            normalise_spread(n_groups, classes[c, at.SPREAD_WEIGHT], by_group)
+            normalise_spread(n_picked, classes[c, at.SPREAD_WEIGHT], by_group, picked)
     best = np.int64(NOWHERE)
-    for group in range(n_groups):
-        points = np.int64(NOWHERE)
-        if by_group[at.OPEN, group] == 1:
-            points = np.int64(trees[tree, groups[layout, at.FIRST, group] + 1])
-            if classes[c, at.AFFINITY_WEIGHT] != 0:
-                points += by_group[at.AFFINITY_POINTS, group]
-            if classes[c, at.SPREAD_WEIGHT] != 0:
-                points += by_group[at.SPREAD_POINTS, group]
+    for i in range(n_picked):
+        group = picked[i]
+        points = np.int64(trees[tree, groups[layout, at.FIRST, group] + 1])
+        if classes[c, at.AFFINITY_WEIGHT] != 0:
+            points += by_group[at.AFFINITY_POINTS, group]
+        if classes[c, at.SPREAD_WEIGHT] != 0:
+            points += by_group[at.SPREAD_POINTS, group]
         by_group[at.POINTS, group] = points
         best = max(best, points)
     return best
 
 
 @jit
-def best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_group, stack):
-    """int64: a row of a group with these points. Ties: the first in the snapshot's order, or with a
-    draw the row with the smallest tie-break rank."""
+def best_row(
+    c, best, n_picked, has_draw, draw, classes, terms, counts, groups, values, places, rows_of,
+    rank, trees, by_group, stack, picked,
+):  # fmt: skip
+    """int64: a row of a picked group with these points. Ties: the first in the snapshot's order, or
+    with a draw the row with the smallest tie-break rank."""
     layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
     chosen, smallest = np.int64(NOWHERE), np.uint64(0)
-    for group in range(classes[c, at.N_GROUPS]):
+    for i in range(n_picked):
+        group = picked[i]
         if by_group[at.POINTS, group] != best:
             continue
+        if has_draw and classes[c, at.N_BLOCKS] > 0:
+            group = tie_broken_group(
+                c, group, draw, classes, terms, counts, groups, values, places, rows_of, rank, trees
+            )
         first, size = groups[layout, at.FIRST, group], groups[layout, at.SIZE, group]
         if has_draw:
             leaf = tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack)
@@ -785,6 +926,8 @@ def best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_
             its = np.uint64(rank[row])
         if chosen < 0 or its < smallest:
             chosen, smallest = row, its
+    # As `run` reads it: with a draw, the group need not be one of the picked.
+    by_group[at.POINTS, places[layout, at.GROUP, chosen]] = best
     return chosen
 
 
@@ -807,8 +950,8 @@ def flat_row(has_draw, draw, rank, leaves):
 
 @jit
 def place(
-    c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks, first_effect,
-    effects,
+    c, row, classes, requested, nonzero, pod_count, terms, counts, present, codes, masks,
+    first_effect, effects,
 ):  # fmt: skip
     """Count a pod of class `c` on a row."""
     for i in range(classes[c, at.N_TAKEN]):
@@ -823,39 +966,46 @@ def place(
             continue
         value = codes[terms[t, at.KEY], row]
         if value >= 0:
-            counts[terms[t, at.FIRST_COUNT] + value] += count
+            place = terms[t, at.FIRST_COUNT] + value
+            if counts[place] == terms[t, at.LOWEST] and present[place] == 1:
+                # The last of them makes it unknown.
+                terms[t, at.N_LOWEST] = max(terms[t, at.N_LOWEST] - 1, 0)
+            counts[place] += count
             terms[t, at.TOTAL] += count
 
 
 @jit
 def tree_row(
     c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms, counts,
-    present, groups, values, places, rows_of, rank, trees, by_group, by_term, weights, stamps,
-    logs, stack,
+    present, groups, values, places, rows_of, rank, trees, cells, by_group, by_term, weights,
+    stamps, logs, stack, picked,
 ):  # fmt: skip
     """int64: the row for a pod of class `c`, whose tree is up to date; NOWHERE if it fits
     nowhere."""
-    find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term)
+    if classes[c, at.N_BLOCKS] > 0:
+        n_picked = pick_cells(
+            c, classes, terms, counts, present, groups, values, rows_of, rank, trees, cells,
+            by_group, by_term, picked,
+        )  # fmt: skip
+    else:
+        n_picked = find_open(
+            c, classes, terms, counts, present, groups, values, trees, by_group, by_term, picked
+        )
     if is_bounded(c, classes, terms):
         settle_highest(
             c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees,
             by_group,
         )  # fmt: skip
     best = rate_groups(
-        c, classes, terms, counts, groups, values, trees, by_group, by_term, weights, stamps, logs
-    )
+        c, n_picked, classes, terms, counts, groups, values, trees, by_group, weights, stamps, logs,
+        picked,
+    )  # fmt: skip
     if best < 0:
         return np.int64(NOWHERE)
-    return best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_group, stack)
-
-
-@jit
-def highest_points(c, classes, by_group):
-    """int64: points of the row that `tree_row` returned for a pod of class `c`."""
-    best = np.int64(NOWHERE)
-    for group in range(classes[c, at.N_GROUPS]):
-        best = max(best, by_group[at.POINTS, group])
-    return best
+    return best_row(
+        c, best, n_picked, has_draw, draw, classes, terms, counts, groups, values, places, rows_of,
+        rank, trees, by_group, stack, picked,
+    )  # fmt: skip
 
 
 @jit
@@ -871,8 +1021,8 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
     allocatable, requested, nonzero, pod_count, rank = columns
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
      first_effect, effects) = rules  # fmt: skip
-    groups, values, places, rows_of, trees, log = grouping
-    by_group, by_term, weights, stamps, stack, even, leaves = scratch
+    groups, values, places, rows_of, trees, log, cells = grouping
+    by_group, by_term, weights, stamps, stack, even, leaves, picked = scratch
     has_draw, noted = draws.shape[0] > 0, np.int64(NOWHERE)
     for i in range(heads.shape[0]):
         c = heads[i]
@@ -889,19 +1039,20 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
         else:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
-                terms, counts, codes, groups, places, trees, even, leaves, log,
+                terms, counts, codes, groups, places, trees, cells, even, leaves, log,
             )  # fmt: skip
             row = tree_row(
                 c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms,
-                counts, present, groups, values, places, rows_of, rank, trees, by_group, by_term,
-                weights, stamps, logs, stack,
+                counts, present, groups, values, places, rows_of, rank, trees, cells, by_group,
+                by_term, weights, stamps, logs, stack, picked,
             )  # fmt: skip
-            total = highest_points(c, classes, by_group)
+            layout = classes[c, at.LAYOUT]
+            total = np.int64(by_group[at.POINTS, places[layout, at.GROUP, max(row, 0)]])
         if row < 0:
             return i
         rows[i], totals[i] = row, total
         place(
-            c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks,
+            c, row, classes, requested, nonzero, pod_count, terms, counts, present, codes, masks,
             first_effect, effects,
         )  # fmt: skip
         if noted >= 0:

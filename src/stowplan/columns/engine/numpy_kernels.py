@@ -250,6 +250,7 @@ class NumpyRun:
             if value >= 0:
                 rules.counts[cells[at.FIRST_COUNT] + value] += count
                 cells[at.TOTAL] += count
+                cells[at.N_LOWEST] = 0
         return bool(rules.behind[row])
 
 

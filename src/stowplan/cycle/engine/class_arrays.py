@@ -22,6 +22,9 @@ TREES_BYTES_MAX = 1 << 28
 """Memory limit of score trees; beyond it the least recently used class loses its tree."""
 
 
+CELLS_MAX = 8
+"""Cells of a block; the groups of one with more kinds are rated one by one."""
+
 LOG_MIN = 1 << 16
 """The log is not trimmed below this many entries, or 8 per node."""
 
@@ -37,6 +40,7 @@ class ClassArrays:
         self.n_terms = 0
         self.classes = np.zeros((8, at.N_COLUMNS), dtype=np.int64)
         self._trees = np.zeros((8, 1), dtype=np.int32)
+        self._cells = np.zeros((8, 1, 1 + 2 * CELLS_MAX), dtype=np.int32)
         # Classes that have their own tree, least recently used first.
         self._owners: OrderedDict[int, int] = OrderedDict()
         self.terms = np.zeros((8, at.N_TERM_COLUMNS), dtype=np.int64)
@@ -148,9 +152,13 @@ class ClassArrays:
             self._kernel_arrays = None
         return number, self._layout_list[number]
 
-    def n_groups(self, layout: int) -> int:
-        """Number of groups of a layout."""
-        return self._layout_list[layout].n_groups
+    def group(self, params: at.Ints, layout: int, *, by_block: bool) -> None:
+        """Write a class's layout. by_block: rate its groups by blocks where there are any."""
+        one = self._layout_list[layout]
+        n_blocks = one.block_first.shape[0] if by_block else 0
+        params[[at.LAYOUT, at.N_GROUPS, at.N_BLOCKS, at.INNER]] = (
+            layout, one.n_groups, n_blocks, one.inner,
+        )  # fmt: skip
 
     def updates_image_counts(self, row: int) -> bool:
         """True for a row whose image counts are updated once a pod is placed on it."""
@@ -188,6 +196,7 @@ class ClassArrays:
         """Log rows changed from outside (None for all rows) and reserve `n_more` entries."""
         if rows is None:
             self.classes[:, at.SEEN] = -1
+            self.terms[:, at.N_LOWEST] = 0
             rows = []
         n_log_needed = self.n_log + len(rows) + n_more
         if n_log_needed > max(8 * self._nodes.n_nodes, LOG_MIN):
@@ -253,18 +262,26 @@ class ClassArrays:
         if self._trees.shape[1] < width:
             self._trees = np.zeros((self._trees.shape[0], width), dtype=np.int32)
             self.classes[:, at.SEEN] = -1
-        return at.DomainGrouping(groups, values, places, rows_of, self._trees, self.log)
+        n_blocks = max((one.block_first.shape[0] for one in self._layout_list), default=0)
+        shape = self._trees.shape[0], max(n_blocks, 1), 1 + 2 * CELLS_MAX
+        if self._cells.shape != shape:
+            self._cells = np.zeros(shape, dtype=np.int32)
+            self.classes[:, at.SEEN] = -1
+        return at.DomainGrouping(
+            groups, values, places, rows_of, self._trees, self.log, self._cells
+        )
 
     def _scratch(self, n_groups: int) -> at.Scratch:
         n_values = int(self.terms[:, at.N_VALUES].max(initial=0))
         return at.Scratch(
-            by_group=np.zeros((5, n_groups), dtype=np.int64),
+            by_group=np.zeros((at.N_GROUP_ROWS, n_groups), dtype=np.int64),
             by_term=np.zeros((1, self.n_terms + 1), dtype=np.int64),
             weights=np.zeros(self.n_terms + 1, dtype=np.float64),
             stamps=np.zeros(n_values + 3, dtype=np.int64),
             stack=np.zeros(64, dtype=np.int64),
             even=np.zeros(self._nodes.n_nodes, dtype=np.float64),
             leaves=np.zeros(self._nodes.n_nodes, dtype=np.int32),
+            picked=np.zeros(n_groups, dtype=np.int64),
         )
 
 

@@ -35,12 +35,37 @@ class Kernels(Protocol):
         """See `kernels.run`."""
 
 
+class CompiledKernels(Protocol):
+    """Compiles the kernels beside this process."""
+
+    def start(self) -> None:
+        """Load compiled kernels, or begin to compile them; takes a moment."""
+
+    def poll(self) -> None:
+        """Load the kernels when the compilation has finished."""
+
+
 _exported: list[Kernels] = []
+_compiling_elsewhere: list[object] = []
 
 
 def use_exported(kernels: Kernels) -> None:
     """Take these compiled kernels from now on, unless Numba's are loaded."""
     _exported[:] = [kernels]
+
+
+def note_compilation(owner: object, *, is_under_way: bool) -> None:
+    """Note that another process compiles the kernels, so that this one does not, or that it has
+    ended. owner: what follows that process."""
+    if owner in _compiling_elsewhere:
+        _compiling_elsewhere.remove(owner)
+    if is_under_way:
+        _compiling_elsewhere.append(owner)
+
+
+def is_compiled_elsewhere() -> bool:
+    """True while another process compiles the kernels for this one."""
+    return bool(_compiling_elsewhere)
 
 
 def is_loaded() -> bool:

@@ -263,12 +263,13 @@ class Planner:
         if (unplaced or class_terms.are_cards_scored) and static.normalised:
             raise NoPlan
         number = self._static_number(one, class_terms, static)
-        layout, placed = self._placed(class_terms)
+        is_bounded = bool(static.normalised) and any(t.kind.filters for t in class_terms.terms)
+        layout, placed = self._placed(class_terms, by_block=not is_bounded)
         one.number = self._class_arrays.add_class()
         self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
-        params[at.STATIC], params[at.LAYOUT] = number, layout
-        params[at.N_GROUPS] = self._class_arrays.n_groups(layout)
+        params[at.STATIC] = number
+        self._class_arrays.group(params, layout, by_block=not is_bounded)
         normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
         params[at.N_NORMALISED] = _write_groups(
             memoryview(params.data), at.NORMALISED, 2, normalised
@@ -428,8 +429,11 @@ class Planner:
 
     # Terms.
 
-    def _placed(self, class_terms: ClassTerms) -> tuple[int, list[tuple[TopologyTerm, bool]]]:
-        """The layout for the terms' topology keys, and the terms, hostname terms first."""
+    def _placed(
+        self, class_terms: ClassTerms, *, by_block: bool
+    ) -> tuple[int, list[tuple[TopologyTerm, bool]]]:
+        """The layout for the terms' topology keys, and the terms, hostname terms first. by_block:
+        see `ClassArrays.group`."""
         class_arrays, nodes = self._class_arrays, self._snapshot.nodes
         by_host, by_domain = [], []
         for term in class_terms.terms:
@@ -451,7 +455,7 @@ class Planner:
         if len(keys) > at.KEYS_MAX:
             raise NoPlan
         number, layout = class_arrays.layout(keys)
-        if layout.n_groups > GROUPS_MAX:
+        if layout.n_groups > GROUPS_MAX and not (by_block and layout.inner >= 0):
             raise NoPlan
         return number, [(t, True) for t in by_host] + [(t, False) for t in by_domain]
 
@@ -527,7 +531,7 @@ class Planner:
             codes = class_arrays.codes(int(params[at.KEY]))[:n_nodes]
             sums = sums_by_value(codes, int(params[at.N_VALUES]), counts)[:-1]
             class_arrays.counted(t)[:] = sums
-            params[at.TOTAL] = int(sums.sum())
+            params[at.TOTAL], params[at.N_LOWEST] = int(sums.sum()), 0
 
 
 class StaticResult(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.client.resources import resources_of
 from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.cycle.engine.kernel_loading import CompiledKernels
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.extender_client import ExtenderClient
@@ -78,7 +79,8 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     """election_config: None to lead without election. qps, burst: limits of write requests; qps 0:
     no limit. dry_run: write nothing. seed: of random tie-breaks; None takes the first of equal
     nodes. engine: see `scheduler_for`; "auto" loads the kernels at the start. recorder: records the
-    scheduler; None for no recording."""
+    scheduler; None for no recording. kernels: compiles them in another process while pods are
+    placed without; None to compile them here before the first pod."""
 
     client_config: ClientConfig
     election_config: LeaderElectionConfig | None = None
@@ -89,6 +91,7 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     engine: str = "auto"
     streams: bool = True
     recorder: RecordingWriter | None = None
+    kernels: CompiledKernels | None = None
 
 
 T = TypeVar("T")
@@ -300,7 +303,10 @@ class SchedulerServer:
         if options.engine == "auto":
             profiles = self.deciders.configuration.profiles.values()
             uses = {use.name for one in profiles for some in one.points.values() for use in some}
-            warming = start_kernel_warming(cards=GPU_SHARE in uses)
+            if options.kernels is None or GPU_SHARE in uses:
+                warming = start_kernel_warming(cards=GPU_SHARE in uses)
+            else:
+                await asyncio.to_thread(options.kernels.start)
         await self._follow_until_synced()
         if warming is not None:
             await self._wait_for_kernels(warming)
@@ -351,6 +357,8 @@ class SchedulerServer:
 
     async def _decide_until_stopped(self) -> None:
         while not self._stopping.is_set():
+            if self.options.kernels is not None:
+                self.options.kernels.poll()
             events = self._take_events()
             held_back = (
                 self.api_dispatcher is not None

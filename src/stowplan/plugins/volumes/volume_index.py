@@ -6,7 +6,7 @@ put on their informers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -21,6 +21,9 @@ from stowplan.plugins.volumes.volume_claims import storage_class_of
 
 T = TypeVar("T", bound=Object)
 M = TypeVar("M")
+
+SUPPLIES_MAX = 64
+"""Answers to kinds of claims that are kept; with more all are forgotten."""
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
@@ -68,6 +71,7 @@ class VolumeIndex:
         self._migrated: dict[str, Bools] = {}
         # By name of a volume: the version that was read, and what `bound_claims` makes of it.
         self.kinds: dict[str, tuple[PersistentVolume, Any]] = {}
+        self._supplies: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
     def all(self, kind: type[T]) -> Sequence[T]:
@@ -94,6 +98,16 @@ class VolumeIndex:
         if part is None or part[0] is not objects:
             part = self._parts[name] = objects, make(objects)
         made: M = part[1]
+        return made
+
+    def supply(self, key: Hashable, reads: tuple[object, ...], make: Callable[[], M]) -> M:
+        """The result of `make`, cached by key until one of the objects that it reads is another."""
+        kept = self._supplies.get(key)
+        if kept is None or any(a is not b for a, b in zip(kept[0], reads, strict=True)):
+            if len(self._supplies) >= SUPPLIES_MAX:
+                self._supplies.clear()
+            kept = self._supplies[key] = reads, make()
+        made: M = kept[1]
         return made
 
     @property

@@ -109,13 +109,36 @@ class PodVolumeBindings(msgspec.Struct, frozen=True):
         return PodVolumeBindings(self.conflicts | conflict, why=(*self.why, why))
 
 
-class ProvisioningOptions(msgspec.Struct, frozen=True):
+class ProvisioningOptions:
     """How a class provisions for a claim. capacities: those large enough, None if not checked."""
 
-    provisions: bool
-    reach: AccessibleTopology
-    capacities: tuple[CSIStorageCapacity, ...] | None
-    capacity_reaches: tuple[AccessibleTopology, ...]
+    def __init__(
+        self,
+        provisions: bool,
+        reach: AccessibleTopology,
+        capacities: tuple[CSIStorageCapacity, ...] | None = None,
+        capacity_reaches: tuple[AccessibleTopology, ...] = (),
+    ) -> None:
+        self.provisions = provisions
+        self.reach = reach
+        self.capacities = capacities
+        self.capacity_reaches = capacity_reaches
+        # The table and the shape for which the columns were made.
+        self._made_for: tuple[NodeTable | None, int] = None, -1
+        self._columns: tuple[Bools, Bools]
+
+    def columns(self, nodes: NodeTable) -> tuple[Bools, Bools]:
+        """Two of bool (n_nodes,), read only: the nodes that the class allows, and those where a
+        capacity suffices. Kept until a node is added, removed or labelled."""
+        if self._made_for[0] is not nodes or self._made_for[1] != nodes.shape:
+            rows = nodes.all_rows
+            allowed = topology_column(self.reach, nodes, rows)
+            has_room = np.ones(nodes.n_nodes, dtype=np.bool_)
+            if self.capacities is not None:
+                ranks = TopologyRanking(self.capacity_reaches).first(nodes, rows, 1)
+                has_room = ranks[:, 0] != NO_RANK
+            self._made_for, self._columns = (nodes, nodes.shape), (allowed, has_room)
+        return self._columns
 
     def capacity_at(self, node: Node) -> CSIStorageCapacity | None:
         """The first of the capacities that is for the node.
@@ -179,20 +202,18 @@ class VolumeSearch:
         # A claim whose class does not exist binds immediately, so it is never delayed.
         storage_class = self._object_store.find(StorageClass, storage_class_of(claim))
         if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
-            return ProvisioningOptions(False, NO_NODES, None, ())
-        reach = storage_class_topology(storage_class)
+            return ProvisioningOptions(False, NO_NODES)
         size = requested_size(claim)
         driver = self._object_store.find(CSIDriver, storage_class.provisioner)
-        if size is None or driver is None or not driver.spec.storage_capacity:
-            return ProvisioningOptions(True, reach, None, ())
-        wanted = value(size)
-        capacities = tuple(
-            capacity
-            for capacity in self._index.capacities.get(storage_class.name, ())
-            if _has_sufficient_capacity(capacity, wanted)
-        )
-        return ProvisioningOptions(
-            True, reach, capacities, tuple(map(capacity_topology, capacities))
+        wanted: int | None = None
+        capacities: Sequence[CSIStorageCapacity] = ()
+        if size is not None and driver is not None and driver.spec.storage_capacity:
+            wanted = value(size)
+            capacities = self._index.capacities.get(storage_class.name, ())
+        return self._index.supply(
+            (storage_class.name, wanted),
+            (storage_class, capacities),
+            lambda: _options(storage_class, wanted, capacities),
         )
 
     # One node.
@@ -296,14 +317,10 @@ class VolumeSearch:
         if not supply.provisions:
             codes[needed] |= BIND_CONFLICT
             return needed
-        outside = needed & ~topology_column(supply.reach, nodes, rows)
+        allowed, has_room = supply.columns(nodes)
+        outside = needed & ~allowed[rows]
         codes[outside] |= BIND_CONFLICT
-        if supply.capacities is None:
-            return outside
-        has_room: Bools = (
-            TopologyRanking(supply.capacity_reaches).first(nodes, rows, 1)[:, 0] != NO_RANK
-        )
-        full = needed & ~outside & ~has_room
+        full = needed & ~outside & ~has_room[rows]
         codes[full] |= NOT_ENOUGH_SPACE
         return outside | full
 
@@ -402,6 +419,18 @@ def smallest_matching_volume(
         if volume.name not in taken and topology_admits(topology_of(volume), node.labels):
             return volume
     return None
+
+
+def _options(
+    storage_class: StorageClass, wanted: int | None, found: Sequence[CSIStorageCapacity]
+) -> ProvisioningOptions:
+    """How a class provisions for claims of a size. wanted: None where the driver does not report
+    capacities. found: the capacities of the class."""
+    reach = storage_class_topology(storage_class)
+    if wanted is None:
+        return ProvisioningOptions(True, reach)
+    capacities = tuple(one for one in found if _has_sufficient_capacity(one, wanted))
+    return ProvisioningOptions(True, reach, capacities, tuple(map(capacity_topology, capacities)))
 
 
 def _has_sufficient_capacity(capacity: CSIStorageCapacity, wanted: int) -> bool:

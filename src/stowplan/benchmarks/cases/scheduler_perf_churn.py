@@ -29,7 +29,7 @@ from stowplan.benchmarks.benchmark_workload import (
     objects_added,
     pods_added,
 )
-from stowplan.benchmarks.scheduler_perf_cases import (
+from stowplan.benchmarks.cases.scheduler_perf_cases import (
     DEFAULT,
     LIGHT,
     NODE_ALLOCATABLE,

@@ -50,6 +50,7 @@ UPDATES_IN_5 = 4
 """Pod updates among five events; the others are node heartbeats."""
 
 _PLACED_PER_NODE = 4
+_OLD_PER_NODE = 9
 
 Describe = Callable[[int, WorkloadSizes], Tree]
 """Properties of a pod by number, as arguments of `pod_tree`."""
@@ -251,6 +252,13 @@ def memory(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     return event_workload(cluster(sizes), pods_added(_placed(client, sizes, sizes.pods)))
 
 
+def million(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+    """Plain pods on nodes that have nine each."""
+    return _placing("million", plain_pod)(
+        client, sizes._replace(existing=sizes.existing or _OLD_PER_NODE * sizes.nodes)
+    )
+
+
 def _shape(name: str, what: str, describe: Describe) -> BenchmarkCase:
     return BenchmarkCase(name, what, 5000, 10_000, _placing(name, describe))
 
@@ -282,3 +290,7 @@ STOWPLAN_CASES = (
     BenchmarkCase("memory", "the first list of a big cluster", 5000, 150_000, memory, "events"),
 )
 """In the order of runs and output."""
+
+MILLION = BenchmarkCase(
+    "million", "plain pods in a cluster that ends with a million", 100_000, 100_000, million
+)

@@ -1,0 +1,338 @@
+"""Schedulers on a real API server: `python bench/live_real.py [PODS [NODES [ROUNDS [SECONDS]]]]`.
+
+KUBE_APISERVER and ETCD name the programs of the server, KUBE_SCHEDULER the original beside ours.
+Without the first two nothing is measured, without the third only ours and a client that posts the
+same bindings and events and decides nothing.
+
+In each round, in turn on one server: the pods are created, the contender is started with all of
+them waiting (a cold start), and they are deleted again. Then pods arrive at constant rates. Times
+are those of the watch. Processor time is that of the contender and of the API server per thousand
+pods. kube-scheduler may send 5,000 requests a second, as in its own benchmark.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, node, pod, post_all
+
+from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.requests import JSON, ApiRequest, bind
+from stowplan.client.resources import PODS as POD_RESOURCE
+from stowplan.driver.background_tasks import background_tasks
+from stowplan.driver.certificate import self_signed_certificate
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.clocks import request_time
+from stowplan.driver.live.informers import Informers
+from stowplan.messages.effects import Bind, RecordEvent
+from stowplan.messages.events import Event, PodAdded, PodDeleted, PodUpdated
+
+TOKEN = "token-of-the-admin"
+READY_S = 120.0
+PATIENCE_S = 600.0
+RATES = (100, 300, 500)
+CLIENT, OURS, ORIGINAL = "client", "stowplan", "kube-scheduler"
+SCHEDULER_NAMES = {CLIENT: "none", OURS: "stowplan", ORIGINAL: "default-scheduler"}
+AIMS = {CLIENT: 0.9, ORIGINAL: 4.0}
+"""Aimed ratios of our rate to theirs; the second for 5,000 nodes, 3 for 1,000."""
+
+ORIGINAL_CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+clientConnection: {{kubeconfig: {file}, qps: 5000, burst: 5000}}
+"""
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: real
+clusters: [{{name: real, cluster: {{server: "https://127.0.0.1:{port}",
+  insecure-skip-tls-verify: true}}}}]
+users: [{{name: admin, user: {{token: {token}}}}}]
+contexts: [{{name: real, context: {{cluster: real, user: admin}}}}]
+"""
+
+
+class Contender(NamedTuple):
+    """A contender's run. first_s: from its start to the first binding. per_s: pods per second from
+    the first binding on. cpu_s, server_cpu_s: per 1,000 pods."""
+
+    first_s: float
+    per_s: float
+    cpu_s: float
+    server_cpu_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s, processor time per 1,000 "
+            f"pods {self.cpu_s:.2f} s and {self.server_cpu_s:.2f} s of the server"
+        )
+
+
+class Bindings:
+    """Times at which the watch showed pods bound. n_pods: pods that exist."""
+
+    def __init__(self) -> None:
+        self.bound_at: dict[str, float] = {}
+        self.names: set[str] = set()
+
+    def seen(self, events: list[Event]) -> None:
+        """Process watch events."""
+        now = time.perf_counter()
+        for event in events:
+            if isinstance(event, PodDeleted):
+                self.names.discard(event.pod.name)
+            elif isinstance(event, PodAdded | PodUpdated):
+                self.names.add(event.pod.name)
+                if event.pod.node_name:
+                    self.bound_at.setdefault(event.pod.name, now)
+
+    async def wait(self, n_bound: int) -> None:
+        """Wait until so many pods are bound."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.bound_at) < n_bound:
+                await asyncio.sleep(0.01)
+
+    async def wait_empty(self) -> None:
+        """Wait until no pod exists."""
+        async with asyncio.timeout(PATIENCE_S):
+            while self.names:
+                await asyncio.sleep(0.05)
+        self.bound_at.clear()
+
+
+@asynccontextmanager
+async def program(directory: Path, name: str, *command: str) -> AsyncIterator[int]:
+    """The pid of a running program."""
+    with (directory / f"{name}.log").open("ab") as log:
+        child = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+    try:
+        yield child.pid
+        if child.returncode is not None:
+            raise SystemExit(f"{name} ended: {(directory / f'{name}.log').read_text()[-2000:]}")
+    finally:
+        if child.returncode is None:
+            child.terminate()
+            await child.wait()
+
+
+@asynccontextmanager
+async def real_server(directory: Path, apiserver: str, etcd: str) -> AsyncIterator[tuple[str, int]]:
+    """Kubeconfig and pid of a new API server with its store."""
+    store, peer, port = free_port(), free_port(), free_port()
+    key, tokens, file = directory / "key", directory / "tokens", directory / "kubeconfig"
+    key.write_text(self_signed_certificate(["localhost"], time.time()).key)
+    tokens.write_text(f'{TOKEN},admin,0,"system:masters"\n')
+    file.write_text(KUBECONFIG.format(port=port, token=TOKEN))
+    data = (
+        f"--data-dir={directory / 'etcd'}",
+        f"--listen-client-urls=http://127.0.0.1:{store}",
+        f"--advertise-client-urls=http://127.0.0.1:{store}",
+        f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        "--quota-backend-bytes=8000000000",
+        "--log-level=error",
+    )
+    serving = (
+        f"--etcd-servers=http://127.0.0.1:{store}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={directory / 'certificates'}",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--service-account-issuer=https://localhost",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=1000",
+    )
+    async with (
+        program(directory, "etcd", etcd, *data),
+        program(directory, "kube-apiserver", apiserver, *serving) as pid,
+        ApiClient(load_client_config(str(file))) as api,
+    ):
+        async with asyncio.timeout(READY_S):
+            while not (await api.send(ApiRequest("GET", "/readyz"))).is_done:
+                await asyncio.sleep(0.3)
+            # Made by the server itself, a moment after it is ready.
+            while not (await api.send(ApiRequest("GET", "/api/v1/namespaces/default"))).is_done:
+                await asyncio.sleep(0.3)
+        yield str(file), pid
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])
+
+
+def command_of(name: str, directory: Path, file: str) -> tuple[str, ...]:
+    """How to start a scheduler."""
+    if name == OURS:
+        run = ("run", "--kubeconfig", file, "--listen", "0", "--no-leader-elect")
+        return (sys.executable, "-m", "stowplan", *run)
+    configuration = directory / "scheduler.yaml"
+    configuration.write_text(ORIGINAL_CONFIGURATION.format(file=file))
+    return (os.environ["KUBE_SCHEDULER"], f"--config={configuration}", "--secure-port=0")
+
+
+def waiting(name: str, scheduler: str) -> dict:
+    """A pod for a scheduler."""
+    tree = pod(name, "bench")
+    tree["spec"]["schedulerName"] = SCHEDULER_NAMES[scheduler]
+    return tree
+
+
+class RealRun:
+    """Measurements on one server."""
+
+    def __init__(self, directory: Path, file: str, server: int, api: ApiClient) -> None:
+        self._directory, self._file, self._server, self._api = directory, file, server, api
+        self.bindings = Bindings()
+
+    async def backlog(self, name: str, n_pods: int) -> Contender:
+        """A contender starts with all pods waiting."""
+        await post_all(self._api, PODS, [waiting(f"p{i}", name) for i in range(n_pods)])
+        await asyncio.sleep(2)
+        if name == CLIENT:
+            found = await self._post(n_pods)
+        else:
+            began, served = time.perf_counter(), cpu_s(self._server)
+            command = command_of(name, self._directory, self._file)
+            async with program(self._directory, name, *command) as pid:
+                await self.bindings.wait(n_pods)
+                found = self._figures(n_pods, began, cpu_s(pid), served)
+        await self._clear()
+        return found
+
+    async def _post(self, n_pods: int) -> Contender:
+        """Bindings and events of a client that decides nothing."""
+        items = json.loads((await self._api.send(ApiRequest("GET", NODES))).body)["items"]
+        names = [item["metadata"]["name"] for item in items]
+        pods = await listed(self._api)
+        limit, correlator = asyncio.Semaphore(AT_ONCE), EventCorrelator("bench")
+
+        async def one(i: int, meta: dict) -> None:
+            uid, name, chosen = meta["uid"], meta["name"], names[i % len(names)]
+            note = f"Successfully assigned default/{name} to {chosen}"
+            words = ("Normal", "Scheduled", "Binding", note)
+            now = request_time()
+            event = RecordEvent(i, 1, uid, "default", name, "bench", *words)
+            request = correlator.record(event, now.now, now.wall_ns, now.micros)
+            async with limit:
+                for sent in (bind(Bind(i, 1, uid, "default", name, chosen), {}), request):
+                    assert sent is not None
+                    answer = await self._api.send(sent)
+                    assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
+
+        began, used, served = time.perf_counter(), time.process_time(), cpu_s(self._server)
+        await asyncio.gather(*(one(i, item["metadata"]) for i, item in enumerate(pods)))
+        await self.bindings.wait(n_pods)
+        return self._figures(n_pods, began, time.process_time() - used, served)
+
+    def _figures(self, n_pods: int, began: float, used: float, served: float) -> Contender:
+        first, last = (pick(self.bindings.bound_at.values()) for pick in (min, max))
+        per_thousand = 1000 / n_pods
+        return Contender(
+            first - began,
+            n_pods / max(last - first, 1e-9),
+            used * per_thousand,
+            (cpu_s(self._server) - served) * per_thousand,
+        )
+
+    async def latencies_ms(self, name: str, per_s: int, seconds: float) -> list[float]:
+        """From the creation request to the watch event of the binding, at a constant rate."""
+        sent: dict[str, float] = {}
+
+        async def come(pod_name: str) -> None:
+            sent[pod_name] = time.perf_counter()
+            body = json.dumps(waiting(pod_name, name)).encode()
+            answer = await self._api.send(ApiRequest("POST", PODS, (), body, JSON))
+            assert answer.is_done, (answer.status, answer.fault)
+
+        command = command_of(name, self._directory, self._file)
+        async with program(self._directory, name, *command):
+            await come("first")
+            await self.bindings.wait(1)
+            begun, coming = time.perf_counter(), []
+            for i in range(round(per_s * seconds)):
+                await asyncio.sleep(max(0.0, begun + i / per_s - time.perf_counter()))
+                coming.append(asyncio.create_task(come(f"p{i}")))
+            await asyncio.gather(*coming)
+            await self.bindings.wait(len(sent))
+        del sent["first"]
+        found = [1000 * (self.bindings.bound_at[one] - at) for one, at in sent.items()]
+        await self._clear()
+        return found
+
+    async def _clear(self) -> None:
+        query = (("gracePeriodSeconds", "0"),)
+        answer = await self._api.send(ApiRequest("DELETE", PODS, query))
+        assert answer.is_done, (answer.status, answer.fault)
+        await self.bindings.wait_empty()
+
+
+async def main(n_pods: int, n_nodes: int, rounds: int, seconds: float) -> None:
+    apiserver, etcd = os.environ.get("KUBE_APISERVER", ""), os.environ.get("ETCD", "")
+    if not (shutil.which(apiserver) and shutil.which(etcd)):
+        print("No real API server: KUBE_APISERVER and ETCD name no programs.")
+        return
+    names = [CLIENT, OURS] + [ORIGINAL] * bool(shutil.which(os.environ.get("KUBE_SCHEDULER", "")))
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        async with (
+            real_server(directory, apiserver, etcd) as (file, server),
+            ApiClient(load_client_config(file)) as api,
+            background_tasks() as tasks,
+        ):
+            await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
+            run = RealRun(directory, file, server, api)
+            rng = np.random.default_rng()
+            following = Informers(api, [POD_RESOURCE], run.bindings.seen, rng)
+            following.start(tasks)
+            await following.synced.wait()
+            await report(run, names, n_pods, n_nodes, rounds, seconds)
+            tasks.cancel()
+
+
+async def report(
+    run: RealRun, names: list[str], n_pods: int, n_nodes: int, rounds: int, seconds: float
+) -> None:
+    """Measure, and print rates, ratios and latencies."""
+    found: dict[str, list[Contender]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name in names:
+            found[name].append(await run.backlog(name, n_pods))
+            print(f"{name}: {found[name][-1]}", flush=True)
+    middle = {name: statistics.median(one.per_s for one in runs) for name, runs in found.items()}
+    for name in names:
+        if name != OURS:
+            print(
+                f"{n_pods} pods on {n_nodes} nodes: {middle[OURS] / middle[name]:.2f} of the rate "
+                f"of {name}; aim {AIMS[name]:.1f}"
+            )
+    for per_s in RATES if seconds else ():
+        for name in names:
+            if name != CLIENT:
+                p50, p99 = np.percentile(await run.latencies_ms(name, per_s, seconds), (50, 99))
+                print(f"{name} at {per_s} pods/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    words = [float(word) for word in sys.argv[1:]]
+    n_pods, n_nodes, rounds, seconds = (words + [10_000, 5000, 3, 20][len(words) :])[:4]
+    asyncio.run(main(int(n_pods), int(n_nodes), int(rounds), seconds))
