@@ -76,7 +76,7 @@ def test_every_domain_is_tried_so() -> None:
     assert len(result["placements"]) == 3
 
 
-def test_a_member_with_a_place_is_shown_how_many_have_one() -> None:
+def test_the_text_of_a_member_with_a_place_counts_those_that_have_one() -> None:
     pods = [member("a", "2", "stowplan"), member("b", "8", "stowplan")]
     result = answered(pods, [node("n", "4")], "stowplan")
     assert (

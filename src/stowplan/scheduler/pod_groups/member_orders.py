@@ -1,8 +1,8 @@
 """Member orders: other orders in which the members of a group are tried when the first one fails.
 
 Members are placed one after the other, so a large one may find that small ones have taken its room.
-Where that leaves a group unschedulable, its members are tried again: those that found no room first,
-and those of the last attempts before them, until the group is schedulable or nothing is new.
+Where that leaves a group unschedulable, its members are tried again, those that found no room
+first, until the group is schedulable or nothing is new.
 
 Differs: kube-scheduler tries one order. Only in the profile `stowplan`, without `compat`.
 """
