@@ -17,7 +17,7 @@ import pytest
 from tests.cli.run import run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
-PAGES = ("first-policy.md", "first-gang.md", "replay.md", "drain-a-zone.md")
+PAGES = ("first-policy.md", "first-gang.md", "replay.md", "drain-a-zone.md", "gpu-claims.md")
 FILE = re.compile(r'```\w+ title="([\w.-]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"(```console\n)(.*?)(```)", re.DOTALL)
 SPEED = re.compile(r"[\d,]+ pods/s")

@@ -92,9 +92,9 @@ def needed() -> set[Right]:
     found |= {("", "pods", "get"), ("", "pods", "delete")}
     found |= {("", "pods/binding", "create"), ("", "pods/status", "patch")}
     found |= {("", name, "patch") for name in ("persistentvolumes", "persistentvolumeclaims")}
-    found |= {
-        ("resource.k8s.io", name, "patch") for name in ("resourceclaims", "resourceclaims/status")
-    }
+    # The API server asks for the last one when status.allocation changes.
+    claims = ("resourceclaims", "resourceclaims/status", "resourceclaims/binding")
+    found |= {("resource.k8s.io", name, "patch") for name in claims}
     found |= {("resource.k8s.io", "resourceclaims", verb) for verb in ("create", "delete")}
     found |= {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
     for version in GROUP_API_VERSIONS:

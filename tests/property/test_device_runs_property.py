@@ -263,6 +263,11 @@ def test_kernels_place_pods_with_claims() -> None:
     assert sum(same_effects(seed) for seed in range(10)) > 40
 
 
+def test_states_are_forgotten_and_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan.plugins.devices.states.device_states._STATES_MAX", 2)
+    assert sum(same_effects(seed) for seed in range(6)) > 20
+
+
 def devices_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is free is read once."""
     monkeypatch.setattr(DeviceRows, "follow", lambda rows, placed: True)

@@ -13,7 +13,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 from stowplan.queue.pod_record import PodState
-from stowplan.scheduler.binding.prebind import POLL_PACE_NS, AppliedChange
+from stowplan.scheduler.binding.prebind import POLL_PACE_NS, RESENDS_MAX, AppliedChange
 from stowplan.testing import node
 from tests.scheduler.scheduler_driver import SchedulerDriver
 
@@ -199,8 +199,7 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
     ("code", "reason", "message"),
     [
         (409, "it has changed", "it has changed"),
-        (500, "", "the API server returned 500"),
-        (0, "x", "x"),
+        (422, "", "the API server returned 422"),
     ],
 )
 def test_a_refused_write_fails_the_attempt(code: int, reason: str, message: str) -> None:
@@ -213,6 +212,53 @@ def test_a_refused_write_fails_the_attempt(code: int, reason: str, message: str)
     assert driver.last(to_do.PatchStatus).reason == "SchedulerError"
     # Repeated outcomes are ignored.
     assert driver.handle(happened.WriteFailed(write.effect, web.uid, code, reason)) == []
+
+
+def unanswered(code: int) -> tuple[SchedulerDriver, Pod]:
+    """A pod whose write may have happened or not."""
+    driver = SchedulerDriver(plugins="PreBindWrite")
+    driver.handle(happened.ObjectAdded(namespace("shared", "7")))
+    web = driver.add("web")
+    write = driver.last(to_do.Write)
+    driver.handle(happened.WriteFailed(write.effect, web.uid, code, "no answer"))
+    assert driver.stage("web") is PodState.PREBINDING, "what it takes stays taken"
+    assert notes(driver) == []
+    return driver, web
+
+
+@pytest.mark.parametrize("code", [0, 408, 500, 503])
+def test_a_write_that_may_have_happened_is_sent_again(code: int) -> None:
+    driver, web = unanswered(code)
+    first = driver.last(to_do.Write)
+    driver.after(1)
+    again = driver.last(to_do.Write)
+    assert again.effect > first.effect
+    assert again.value == first.value, "of the same version: only one of them succeeds"
+    driver.handle(happened.WriteDone(again.effect, web.uid, "9"))
+    driver.handle(happened.ObjectUpdated(namespace("shared", "9", web="here")))
+    assert driver.stage("web") is PodState.BINDING
+
+
+def test_after_a_conflict_the_watch_shows_what_happened() -> None:
+    driver, web = unanswered(0)
+    driver.after(1)
+    again = driver.last(to_do.Write)
+    driver.handle(happened.WriteFailed(again.effect, web.uid, 409, "it has changed"))
+    assert driver.stage("web") is PodState.PREBINDING
+    driver.handle(happened.ObjectUpdated(namespace("shared", "8", web="here")))
+    driver.after(1)
+    last = driver.last(to_do.Write)
+    driver.handle(happened.WriteFailed(last.effect, web.uid, 409, "it has changed"))
+    assert notes(driver) == ['running PreBind plugin "PreBindWrite": it has changed']
+
+
+def test_a_server_that_never_answers_ends_the_attempt() -> None:
+    driver, web = unanswered(0)
+    for _ in range(RESENDS_MAX):
+        driver.after(1)
+        write = driver.last(to_do.Write)
+        driver.handle(happened.WriteFailed(write.effect, web.uid, 0, "no answer"))
+    assert notes(driver) == ['running PreBind plugin "PreBindWrite": no answer']
 
 
 SHARED = namespace("shared", "7")

@@ -26,7 +26,13 @@ NO_EFFECT = frozenset(
 """Kinds that affect no scheduling decision and create no pods."""
 
 
-REPLAYED = frozenset({"CronJob.batch", "HorizontalPodAutoscaler.autoscaling"})
+REPLAYED = frozenset(
+    {
+        "CronJob.batch",
+        "HorizontalPodAutoscaler.autoscaling",
+        "ResourceClaimTemplate.resource.k8s.io",
+    }
+)
 """Kinds that no fill reads, and whose controllers run in a replay of workloads."""
 
 

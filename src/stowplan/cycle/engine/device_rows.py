@@ -37,8 +37,10 @@ class DeviceRows:
         self._class_arrays = class_arrays
         self._nodes = nodes
         self._classes: dict[EnginePodClass, ClassDevices] = {}
-        # States of rows for which the passing rows are written.
+        # States of rows for which the passing rows are written, and the array that they are from:
+        # in another one a number may stand for another state.
         self._known: Ints = np.zeros(0, dtype=np.int64)
+        self._source = self._known
 
     def __contains__(self, one: EnginePodClass) -> bool:
         return one in self._classes
@@ -57,7 +59,7 @@ class DeviceRows:
         if states is None or admitted is None:
             return None
         if not self._classes:
-            self._known = states.copy()
+            self._known, self._source = states.copy(), states
         passes = self._class_arrays.passes(np.array([static]))[0]
         number = self._class_arrays.add_static_like(static, passes & admitted)
         self._classes[one] = ClassDevices(claims, number, passes)
@@ -72,7 +74,9 @@ class DeviceRows:
         states = first.claims.states(self._nodes)
         if states is None or states.shape != self._known.shape:
             return False
-        changed = np.flatnonzero(states != self._known)
+        is_same = states is self._source
+        changed = np.flatnonzero(states != self._known) if is_same else np.arange(states.shape[0])
+        self._source = states
         if not changed.shape[0]:
             return True
         for one in self._classes.values():

@@ -32,6 +32,9 @@ from stowplan.scheduler.pods.transitions import PodEvent
 
 CONFLICT = 409
 UNPACED_WAITS_MAX = 100
+RESENDS_MAX = 30
+RESEND_NS = 1_000_000_000
+"""How often, and after how many nanoseconds, a write is sent again whose outcome is not known."""
 POLL_PACE_NS = 100_000
 """Nanoseconds added to the poll interval for each wait beyond UNPACED_WAITS_MAX."""
 
@@ -75,7 +78,8 @@ class PreBindInProgress(msgspec.Struct):
     """One plugin's wait on behalf of one pod.
 
     effect: number of the write in progress, 0 for none. sent: the object of that write in the
-    version that the watch had shown.
+    version that the watch had shown. n_resent: how often a write was sent again. is_resending: it
+    will be.
     """
 
     record: PodRecord
@@ -84,6 +88,8 @@ class PreBindInProgress(msgspec.Struct):
     applied: list[AppliedChange] = []
     effect: int = 0
     sent: Object | None = None
+    n_resent: int = 0
+    is_resending: bool = False
 
     @property
     def uid(self) -> str:
@@ -222,6 +228,11 @@ class PreBindRunner:
         if wait is None:
             self._context.requested_write_ended(event)
             return
+        if self._may_have_happened(wait, event):
+            wait.effect, wait.is_resending = 0, True
+            wait.n_resent += 1
+            self._deadlines.set(wait.key, self._context.now + RESEND_NS)
+            return
         retries = self._context.pod_groups is not None and event.code == CONFLICT
         if retries and wait.member.calls["pre_bind_conflict"] is not None:
             # The members of a group write the same objects.
@@ -229,6 +240,29 @@ class PreBindRunner:
         else:
             reason = event.reason or f"the API server returned {event.code}"
             self._table.transition(wait.record, PodEvent.WRITE_FAILED, wait.failed(reason))
+
+    def _may_have_happened(self, wait: PreBindInProgress, event: WriteFailed) -> bool:
+        """True where a write may have happened, or may happen yet, and the watch does not show it:
+        what it takes stays taken. It is sent again with the same version, so that only one of them
+        succeeds; after a conflict the watch is waited for.
+
+        Differs: the original gives devices back at once, so that a late write gives them to two.
+        """
+        if wait.n_resent >= RESENDS_MAX:
+            return False
+        if not event.is_definite:
+            return True
+        if event.code != CONFLICT or wait.n_resent == 0:
+            return False
+        change = _following(wait.applied, wait.asked.changes[len(wait.applied)])
+        value = change.value
+        now: Object | None = self._context.cache.object_store.observed(type(value), key_of(value))
+        if now is None:
+            return change.creates
+        have, base = now.metadata.resource_version, value.metadata.resource_version
+        if have.isdecimal() and base.isdecimal():
+            return int(have) <= int(base)
+        return have == base
 
     def _try_again(self, wait: PreBindInProgress) -> Status:
         """Somebody else has changed an object: ask the plugin for changes of the new version."""
@@ -252,14 +286,17 @@ class PreBindRunner:
         self._poll_at = now + max(0, len(self._waits) - UNPACED_WAITS_MAX) * POLL_PACE_NS
         for key, wait in tuple(self._waits.items()):
             # Ending one wait may have ended others.
-            if not wait.effect and key in self._waits:
+            if not wait.effect and not wait.is_resending and key in self._waits:
                 self._continue(wait, self._poll_plugin)
 
     def serve_due(self) -> None:
         """End the waits that timed out."""
         for key in self._deadlines.due(self._context.now):
             wait = self._waits.get(key)
-            if wait is not None:
+            if wait is not None and wait.is_resending:
+                wait.is_resending = False
+                self._continue(wait, self._write_next)
+            elif wait is not None:
                 late = wait.failed(wait.asked.late)
                 self._table.transition(wait.record, PodEvent.PREBIND_TIMED_OUT, late)
 

@@ -38,6 +38,7 @@ from stowplan.scheduler.pod_groups.group_results import (
     MemberResult,
     refused_on_node,
 )
+from stowplan.scheduler.pod_groups.member_orders import MemberOrders, has_extensions
 
 Undo = Callable[[], None]
 
@@ -130,6 +131,27 @@ class GroupAlgorithm:
         return found[best][1]
 
     def _run_within(
+        self, group: GroupAttempt, rows: Ints | None, *, has_post_filter: bool
+    ) -> GroupResult:
+        """Try the members on these rows, in their order, and in others where that fails."""
+        result = self._run_in_order(group, rows, has_post_filter=has_post_filter)
+        if not has_extensions(group.framework, has_defects=self._context.has_defects):
+            return result
+        orders, again = MemberOrders(group.records), result
+        while again.status.code == Code.UNSCHEDULABLE and not again.is_waiting:
+            records = next(orders.after(again), None)
+            if records is None:
+                break
+            # Only whether they fit is new; what preemption found is kept.
+            other = msgspec.structs.replace(group, records=records)
+            again = self._run_in_order(other, rows, has_post_filter=False)
+            if again.status.code == Code.SUCCESS:
+                found = {one.record.uid: one for one in again.members}
+                again.members = [found[record.uid] for record in group.records]
+                return again
+        return result
+
+    def _run_in_order(
         self, group: GroupAttempt, rows: Ints | None, *, has_post_filter: bool
     ) -> GroupResult:
         """Try the members in order on these rows."""

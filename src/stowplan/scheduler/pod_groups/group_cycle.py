@@ -44,6 +44,7 @@ from stowplan.scheduler.pod_groups.group_results import (
     MemberResult,
 )
 from stowplan.scheduler.pod_groups.group_run import GroupRuns
+from stowplan.scheduler.pod_groups.member_orders import has_extensions
 
 NO_PREEMPTION_PLUGIN = (
     "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -259,13 +260,28 @@ class GroupCycles:
                 nominated_node=member.node,
             )
         elif member.is_placed or (member.needs_preemption and not result.is_waiting):
-            message = f"{GROUP_UNSCHEDULABLE}, {member.permit}"
+            message = self._waiting_text(member, result, framework)
             waits_for = self._waits_for(framework, result)
             self._failures.attempt_failed(
                 record, message, reason=UNSCHEDULABLE, refused_by=waits_for
             )
         else:
             self._fail_with_decision(record, member.decision)
+
+    def _waiting_text(self, member: MemberResult, result: GroupResult, framework: Framework) -> str:
+        """Why a member with a place is not bound.
+
+        Differs: in the original the text is the same for every group; here with `compat`, and in
+        other profiles than `stowplan`.
+        """
+        if not has_extensions(framework, has_defects=self._context.has_defects):
+            return f"{GROUP_UNSCHEDULABLE}, {member.permit}"
+        n_placed = sum(bool(one.node) for one in result.members)
+        n_members = len(result.members)
+        return (
+            f"{GROUP_UNSCHEDULABLE}, {n_placed} of {n_members} pods have a node at once "
+            f"({member.node} for this one), {member.permit}"
+        )
 
     def _waits_for(self, framework: Framework, result: GroupResult) -> tuple[str, ...]:
         """The plugins whose events wake a member that has a place, while its group has not.
