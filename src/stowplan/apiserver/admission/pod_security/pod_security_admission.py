@@ -153,7 +153,8 @@ def _warning_text(names: list[str], reason: str) -> str:
 
 def _prioritized(pods: list[Tree]) -> list[Tree]:
     """One pod of each controller first."""
-    first, rest = [], []
+    first: list[Tree] = []
+    rest: list[Tree] = []
     seen: set[str] = set()
     for pod in pods:
         owners = pod["metadata"].get("ownerReferences") or ()

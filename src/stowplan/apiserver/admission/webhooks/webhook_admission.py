@@ -214,7 +214,7 @@ def _replace(request: AdmissionAttributes, obj: Tree, after: Tree, matched: Reso
     if sub is not None and (sub.act is not None or sub.schema is not None):
         schema = sub.body_schema(resource)[0]
     head: Tree = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
-    given = {key: after[key] for key in ("kind", "apiVersion") if key in after}
+    given: Tree = {key: after[key] for key in ("kind", "apiVersion") if key in after}
     try:
         made, _ = schema.decode(after, (), "Ignore")
     except BodyDecodeError as error:
