@@ -88,6 +88,27 @@ _server_options = grouped(
         help='File with bearer tokens, one per line: token,user,uid,"group1,group2".',
     ),
     flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
+    flag(
+        "--max-requests",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=5_000,
+        show_default=True,
+        help="Requests per second that one client may send; twice as many at once.",
+    ),
+    flag(
+        "--audit-log",
+        metavar="FILE",
+        type=_NonEmptyPath(dir_okay=False, path_type=Path),
+        help="Append an audit event for each request to this file.",
+    ),
+    flag(
+        "--audit-level",
+        type=click.Choice(["Metadata", "Request", "RequestResponse"]),
+        default="Metadata",
+        show_default=True,
+        help="What audit events contain: bodies of requests and responses or neither.",
+    ),
 )
 
 _cluster_options = grouped(
@@ -137,6 +158,11 @@ _cluster_options = grouped(
 @node_failure_options.node_lifecycle_options()
 @record_options.record_options
 @web_option.web
+@flag(
+    "--no-controllers",
+    is_flag=True,
+    help="Run no controllers: another controller manager runs them. Hollow nodes run.",
+)
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
@@ -155,6 +181,10 @@ def command(
     feature_gates: FeatureGates | None,
     web: str | None,
     no_scheduler: bool,
+    no_controllers: bool,
+    max_requests: int,
+    audit_log: Path | None,
+    audit_level: str,
     **given: Any,
 ) -> None:
     """Run an embedded cluster: an API server, controllers, a scheduler and hollow nodes.
@@ -174,6 +204,7 @@ def command(
         raise click.UsageError("--no-scheduler cannot be used with --record")
     if no_scheduler and web is not None:
         raise click.UsageError("--no-scheduler cannot be used with --web")
+    from stowplan.apiserver.auth.flow_control import RequestLimits
     from stowplan.cli.runs.up import SchedulerArguments, run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
@@ -187,6 +218,10 @@ def command(
         token_file=token_file,
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,
+        limits=RequestLimits(float(max_requests), 2 * max_requests),
+        runs_controllers=not no_controllers,
+        audit_log=audit_log,
+        audit_level=audit_level,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         serves_workloads=feature_gates is not None and feature_gates.generic_workload,
     )
