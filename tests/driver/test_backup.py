@@ -57,7 +57,7 @@ def test_a_damaged_copy_is_not_restored(tmp_path: Path) -> None:
     assert not (tmp_path / "restored" / COMMITTED).exists()
 
 
-def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+def test_the_command_reports_what_it_did(tmp_path: Path) -> None:
     _written(tmp_path / "data", 3).close()
     done = CliRunner().invoke(command, [str(tmp_path / "data"), str(tmp_path / "copy")])
     assert (done.exit_code, done.output) == (0, f"{tmp_path / 'copy'} has version 3.\n")

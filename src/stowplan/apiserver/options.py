@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from stowplan.apis.machinery.resource import (
     ResourceRegistry,
     ServerContext,
 )
-from stowplan.objects.encoding.tree import Tree
+from stowplan.apiserver.http.audit_events import AuditSink
 
 
 class NonResourcePages(Protocol):
@@ -64,5 +64,5 @@ class ApiServerOptions:
     future_s: float = 3.0
     chunk_bytes_max: int = 256 << 10
     webhook_caller: WebhookCaller | None = None
-    audit: Callable[[Tree], None] | None = None
+    audit: AuditSink | None = None
     audit_level: str = "Metadata"

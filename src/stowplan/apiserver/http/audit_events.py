@@ -17,7 +17,6 @@ from stowplan.apis.machinery.timestamps import format_micro_time
 from stowplan.apiserver.auth.request_info import RequestInfo
 from stowplan.objects.encoding.tree import Tree
 
-LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 AuditSink = Callable[[Tree], None]
 """Takes each event; it must not wait."""
 _READING = {"GET": "get", "HEAD": "get"}

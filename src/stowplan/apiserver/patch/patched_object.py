@@ -77,7 +77,7 @@ def _as_printed(whole: Tree, call: ApiCall) -> Tree:
     schema = call.resource.schema
     if not isinstance(schema, KindSchema):
         return whole
-    head = {key: whole[key] for key in ("apiVersion", "kind") if key in whole}
+    head: Tree = {key: whole[key] for key in ("apiVersion", "kind") if key in whole}
     return {**head, **schema.struct.in_order(whole)}
 
 

@@ -147,6 +147,23 @@ _cluster_options = grouped(
 )
 
 
+def _server_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the API server, taken from the options."""
+    from stowplan.apiserver.auth.flow_control import RequestLimits
+
+    per_s: int = given["max_requests"]
+    return {
+        "port": given["port"],
+        "token_file": given["token_file"],
+        "kubeconfig": given["kubeconfig"],
+        "anonymous": not given["no_anonymous"],
+        "limits": RequestLimits(float(per_s), 2 * per_s),
+        "runs_controllers": not given["no_controllers"],
+        "audit_log": given["audit_log"],
+        "audit_level": given["audit_level"],
+    }
+
+
 @click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
 @_cluster_options
@@ -170,21 +187,13 @@ def command(
     node_count: int,
     devices: str,
     data: Path | None,
-    port: int,
     bind: str,
-    kubeconfig: Path | None,
-    token_file: Path | None,
-    no_anonymous: bool,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     compat: tuple[str, ...],
     feature_gates: FeatureGates | None,
     web: str | None,
     no_scheduler: bool,
-    no_controllers: bool,
-    max_requests: int,
-    audit_log: Path | None,
-    audit_level: str,
     **given: Any,
 ) -> None:
     """Run an embedded cluster: an API server, controllers, a scheduler and hollow nodes.
@@ -204,7 +213,6 @@ def command(
         raise click.UsageError("--no-scheduler cannot be used with --record")
     if no_scheduler and web is not None:
         raise click.UsageError("--no-scheduler cannot be used with --web")
-    from stowplan.apiserver.auth.flow_control import RequestLimits
     from stowplan.cli.runs.up import SchedulerArguments, run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
@@ -212,18 +220,11 @@ def command(
     settings = LocalClusterSettings(
         data=data,
         host=bind,
-        port=port,
         nodes=node_count,
         devices=devices,
-        token_file=token_file,
-        kubeconfig=kubeconfig,
-        anonymous=not no_anonymous,
-        limits=RequestLimits(float(max_requests), 2 * max_requests),
-        runs_controllers=not no_controllers,
-        audit_log=audit_log,
-        audit_level=audit_level,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         serves_workloads=feature_gates is not None and feature_gates.generic_workload,
+        **_server_settings(given),
     )
     scheduler = (
         None
