@@ -34,6 +34,7 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
@@ -265,11 +266,13 @@ def _api_server_options(
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
+    registry = built_in_registry(workloads=settings.serves_workloads)
+    list_usage_metrics(registry)
     return ApiServerOptions(
-        registry=built_in_registry(workloads=settings.serves_workloads),
+        registry=registry,
         access=access,
         admission=(*default_admission(), EscalationCheck()),
-        pages=default_pages(f"{settings.host}:{port}"),
+        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
         webhook_caller=call_webhooks,
