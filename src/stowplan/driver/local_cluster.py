@@ -36,6 +36,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
@@ -84,6 +85,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: how failed nodes are handled. serves_workloads: with
     scheduling.k8s.io/v1alpha2. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
+    serves_volcano: with Volcano's kinds and their controllers.
     """
 
     data: Path | None = None
@@ -102,6 +104,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     runs_controllers: bool = True
     audit_log: Path | None = None
     audit_level: str = "Metadata"
+    serves_volcano: bool = False
 
 
 class LocalCluster(NamedTuple):
@@ -219,6 +222,8 @@ def _load_objects(
     create_bootstrap_objects(cluster.server, now)
     nodes = make_hollow_nodes(settings.nodes, devices=settings.devices)
     load_manifests(cluster.server, [("", node) for node in nodes], now)
+    if settings.serves_volcano:
+        load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
     loading = load_manifests(cluster.server, documents, now)
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
@@ -238,7 +243,9 @@ def _restored_cluster(
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     rng = np.random.default_rng(seed)
     manager_options = manager_options or ControllerManagerOptions(
-        controllers=settings.runs_controllers, node_lifecycle=settings.node_lifecycle
+        controllers=settings.runs_controllers,
+        node_lifecycle=settings.node_lifecycle,
+        volcano=settings.serves_volcano,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
