@@ -142,7 +142,7 @@ def test_the_journal_is_read_and_missed(tmp_path: Path) -> None:
 def test_what_is_refused_is_left_as_it_is(tmp_path: Path) -> None:
     filled(tmp_path / "a")
     copied_while_open(tmp_path / "a", tmp_path / "b")
-    (tmp_path / "b" / COMMITTED).write_bytes(sqlite_store._note(9999))
+    (tmp_path / "b" / COMMITTED).write_bytes(sqlite_store.note_of(9999))
     before = {name: (tmp_path / "b" / name).read_bytes() for name in (FILE, f"{FILE}-wal")}
     assert "version 9999 was acknowledged" in refusal(tmp_path / "b")
     assert before == {name: (tmp_path / "b" / name).read_bytes() for name in before}

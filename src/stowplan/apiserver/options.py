@@ -15,6 +15,7 @@ from stowplan.apis.machinery.resource import (
     ResourceRegistry,
     ServerContext,
 )
+from stowplan.apiserver.http.audit_events import AuditSink
 
 
 class NonResourcePages(Protocol):
@@ -42,7 +43,8 @@ class ApiServerOptions:
     chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:
     a watch without timeoutSeconds ends after one to two times this. future_s: how long a request
     for a future resourceVersion is delayed. webhook_caller: calls webhooks; None: none is called,
-    and each counts as one that does not answer.
+    and each counts as one that does not answer. audit: takes an event of each request, with what
+    `audit_level` says; None: none are made.
     """
 
     registry: ResourceRegistry
@@ -62,3 +64,5 @@ class ApiServerOptions:
     future_s: float = 3.0
     chunk_bytes_max: int = 256 << 10
     webhook_caller: WebhookCaller | None = None
+    audit: AuditSink | None = None
+    audit_level: str = "Metadata"

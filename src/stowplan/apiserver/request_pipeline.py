@@ -107,13 +107,14 @@ class RequestPipeline:
     def __init__(self, server: ServerState, request: HttpRequest, now: float) -> None:
         self.server = server
         self.request = request
-        self.now = now
+        self.now = self.received = now
         self.query = QueryParameters(request.query)
         self.form: ResponseForm = PLAIN_JSON
         self._has_messages = True
         self.warnings = WarningList()
         self._dressing: ResponseForm | None = None
         self.user: User
+        self.known_user: User | None = None
         self.route: RequestInfo | None = None
         self._rounds = WebhookRounds(server)
         self._deleted_page: ListResult | None = None
@@ -194,7 +195,7 @@ class RequestPipeline:
     def _answer(self) -> RequestSteps:
         server, request, now = self.server, self.request, self.now
         access = server.options.access
-        self.user = access.authenticate(request, now)
+        self.user = self.known_user = access.authenticate(request, now)
         access.flow(self.user, request, now)
         route = parse_request_path(request.path)
         access.authorize(self.user, attributes_of_info(request, route))

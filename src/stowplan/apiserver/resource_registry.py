@@ -49,6 +49,7 @@ class BuiltInRegistry:
         self._by_name: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
         self._by_path: dict[str, Resource] = {}
+        self._listed: list[Resource] = []
         self.changes = 0
         for one in resources:
             self.add(one)
@@ -64,7 +65,7 @@ class BuiltInRegistry:
 
     def all(self) -> Iterable[Resource]:
         """Every resource, core first, then by group in the order of discovery."""
-        return list(self._by_name.values())
+        return [*self._by_name.values(), *self._listed]
 
     def has_group(self, group: str, version: str) -> bool:
         return any(key[:2] == (group, version) for key in self._by_name)
@@ -75,6 +76,11 @@ class BuiltInRegistry:
             self._by_kind[(resource.group, resource.version, resource.kind)] = resource
         if resource.alias is None and resource.act is None:
             self._by_path[resource.path] = resource
+        self.changes += 1
+
+    def add_listed(self, resource: Resource) -> None:
+        """Add a resource that others answer for; it is in `all` alone."""
+        self._listed.append(resource)
         self.changes += 1
 
     def remove(self, resource: Resource) -> None:
@@ -92,7 +98,7 @@ def built_in_registry(*, workloads: bool = False) -> BuiltInRegistry:
     """
     kinds = (*BUILTIN_KINDS, *WORKLOAD_KINDS) if workloads else BUILTIN_KINDS
     made = sorted(kinds, key=_discovery_order)
-    return BuiltInRegistry(_resource(kind) for kind in made)
+    return BuiltInRegistry(resource_of(kind) for kind in made)
 
 
 def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
@@ -104,7 +110,8 @@ def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
     return (GROUPS.index(kind.group) + 1 if kind.group else 0, kind.plural)
 
 
-def _resource(kind: KindRegistration) -> Resource:
+def resource_of(kind: KindRegistration, plural: str = "") -> Resource:
+    """The resource of a registered kind. plural: if it is not that of the kind."""
     subresources = {one.name: one for one in kind.subresources}
     if kind.kind == "ServiceAccount":
         subresources[TOKEN_SUBRESOURCE.name] = TOKEN_SUBRESOURCE
@@ -113,7 +120,7 @@ def _resource(kind: KindRegistration) -> Resource:
     return Resource(
         group=kind.group,
         version=kind.version,
-        plural=kind.plural,
+        plural=plural or kind.plural,
         kind=kind.kind,
         namespaced=kind.namespaced,
         schema=kind_schema(f"{kind.package}.{kind.kind}", kind.group),

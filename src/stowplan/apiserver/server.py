@@ -14,6 +14,8 @@ from stowplan.apis.machinery.http_messages import (
     StreamChunk,
     WatchResponse,
 )
+from stowplan.apiserver.auth.request_info import parse_request_path
+from stowplan.apiserver.http.audit_events import audit_event
 from stowplan.apiserver.http.deferred_work import PendingRequest, RequestSteps
 from stowplan.apiserver.http.request_counters import counted_request
 from stowplan.apiserver.request_pipeline import RequestPipeline
@@ -50,8 +52,21 @@ class ApiServer(ServerState):
             made: HttpResponse | WatchResponse = ended.value
             if exchange.route is not None:
                 self.counters.count(counted_request(exchange.request, exchange.route, made))
+            if self.options.audit is not None:
+                self._audit(exchange, made, now)
             return made
         return PendingRequest(work, partial(self._resume_request, exchange, steps))
+
+    def _audit(
+        self, exchange: RequestPipeline, made: HttpResponse | WatchResponse, now: float
+    ) -> None:
+        """Hand over the audit event of an answered request."""
+        assert self.options.audit is not None
+        request = exchange.request
+        user, route = exchange.known_user, parse_request_path(request.path)
+        times, level = (exchange.received, now), self.options.audit_level
+        event = audit_event(request, user, made, level, times, self.uids.new(), route)
+        self.options.audit(event)
 
     def read(self, stream: int, now: float) -> StreamChunk:
         """The next bytes of a watch, at most about chunk_bytes_max; may be empty."""

@@ -540,7 +540,10 @@ class ServerState:
 
     def act_on(self, call: ApiCall, sub: Subresource | None, body: Tree) -> SubresourceResult:
         """Admission, then the action of the subresource or resource."""
-        if sub is not None and call.namespace and "metadata" in body:
+        if sub is None and self.writes.fields is not None:
+            body.setdefault("metadata", {})
+            self.writes.fields.created(call, body)
+        elif sub is not None and call.namespace and "metadata" in body:
             body["metadata"].setdefault("namespace", call.namespace)
         for plugin in self.options.admission:
             plugin.admit(call, body, None)

@@ -171,6 +171,8 @@ class Issues:
             raise CompileError("\n".join(self._place(*issue) for issue in ordered))
 
     def _place(self, offset: int, message: str) -> str:
+        if not self.text:
+            return f"ERROR: <input>:1:0: {message}"
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", start)
         line = self.text[start:] if end < 0 else self.text[start:end]

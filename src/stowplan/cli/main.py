@@ -69,6 +69,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
+    "backup": (
+        "stowplan.cli.commands.storage.backup_command",
+        "Back up or restore the data of an embedded cluster.",
+    ),
     "queues": (
         "stowplan.cli.commands.queues",
         "Display the deserved, allocated and pending resources of queues.",

@@ -34,6 +34,7 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
@@ -44,6 +45,7 @@ from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
+from stowplan.driver.storage.audit_log import AuditLog, AuditLogError
 from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
@@ -81,7 +83,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     more clients, in kube-apiserver's form. kubeconfig: where it is written, None: in the data
     directory, or in the working directory. seed: of generated names; None for random ones.
     node_lifecycle: how failed nodes are handled. serves_workloads: with
-    scheduling.k8s.io/v1alpha2. serves_volcano: with Volcano's kinds and their controllers.
+    scheduling.k8s.io/v1alpha2. runs_controllers: False leaves them to another controller manager;
+    hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
+    serves_volcano: with Volcano's kinds and their controllers.
     """
 
     data: Path | None = None
@@ -97,6 +101,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
     serves_workloads: bool = False
+    runs_controllers: bool = True
+    audit_log: Path | None = None
+    audit_level: str = "Metadata"
     serves_volcano: bool = False
 
 
@@ -131,12 +138,14 @@ async def running_local_cluster(
     """
     with contextlib.closing(_listening_sockets(settings)) as listener:
         store: SqliteStore | None = None
+        audit: AuditLog | None = None
         try:
+            audit = AuditLog(settings.audit_log) if settings.audit_log else None
             store = SqliteStore(settings.data) if settings.data else None
             known = load_tokens(settings.data, settings.token_file)
             keys = serving_certificate(settings.data, settings.host, time.time())
             cluster = _restored_cluster(
-                settings, listener.getsockname()[1], store, known, manager_options
+                settings, listener.getsockname()[1], store, known, manager_options, audit
             )
             loading = _load_objects(cluster, settings, documents)
             failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -149,11 +158,13 @@ async def running_local_cluster(
                     yield LocalCluster(
                         cluster, server_loop, url, paths[0], paths[1], loading, failed, tasks
                     )
-        except (StoreError, CredentialFilesError) as problem:
+        except (StoreError, CredentialFilesError, AuditLogError) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
                 _close(store)
+            if audit is not None:
+                audit.close()
 
 
 @contextlib.asynccontextmanager
@@ -225,13 +236,16 @@ def _restored_cluster(
     store: SqliteStore | None,
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
+    audit: AuditLog | None = None,
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
-    options = _api_server_options(settings, port, known, is_durable=store is not None)
+    options = _api_server_options(settings, port, known, audit, is_durable=store is not None)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     rng = np.random.default_rng(seed)
     manager_options = manager_options or ControllerManagerOptions(
-        node_lifecycle=settings.node_lifecycle, volcano=settings.serves_volcano
+        controllers=settings.runs_controllers,
+        node_lifecycle=settings.node_lifecycle,
+        volcano=settings.serves_volcano,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -249,19 +263,28 @@ def _restored_cluster(
 
 
 def _api_server_options(
-    settings: LocalClusterSettings, port: int, known: TokenUsers, *, is_durable: bool
+    settings: LocalClusterSettings,
+    port: int,
+    known: TokenUsers,
+    audit: AuditLog | None,
+    *,
+    is_durable: bool,
 ) -> ApiServerOptions:
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
+    registry = built_in_registry(workloads=settings.serves_workloads)
+    list_usage_metrics(registry)
     return ApiServerOptions(
-        registry=built_in_registry(workloads=settings.serves_workloads),
+        registry=registry,
         access=access,
         admission=(*default_admission(), EscalationCheck()),
-        pages=default_pages(f"{settings.host}:{port}"),
+        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
         webhook_caller=call_webhooks,
+        audit=None if audit is None else audit.write,
+        audit_level=settings.audit_level,
     )
 
 

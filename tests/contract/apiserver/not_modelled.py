@@ -17,7 +17,6 @@ DOCUMENTS = (
 )
 BUILD = "what was built, and how, is our own"
 MANAGED = "managedFields were removed from these recordings"
-KEY_ORDER = "an object shown within a text has its keys in the order in which they were sent"
 VENDOR = "the recorded server had a cluster role of its vendor, for /.well-known"
 VENDOR_CERTIFICATE = "the recorded server gave pods a certificate of its vendor as well"
 VENDOR_MAPS = "the recorded namespace had two config maps with certificates, one of the vendor"
@@ -102,8 +101,6 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("crd", "crd-lifecycle", 28, "components", DOCUMENTS),
     NotModelled("crd", "crd-lifecycle", 24, "status", AT_ONCE),
     NotModelled("crd", "crd-delete", 11, "items", CLEARED),
-    NotModelled("core", "node-patch", 29, "message", KEY_ORDER),
-    NotModelled("core", "node-patch", 29, "details.causes[0].message", KEY_ORDER),
     NotModelled("auth", "rbac", 42, "status.nonResourceRules", VENDOR),
     NotModelled(
         "default-admission", "service-account-and-taints", 3, "spec.volumes", VENDOR_CERTIFICATE

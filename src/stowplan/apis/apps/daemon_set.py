@@ -26,7 +26,13 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, parse_int
 from stowplan.apis.validation import field_checks
@@ -110,17 +116,20 @@ class DaemonSetStrategy(PodTemplateStrategy):
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     yield from field_checks.selector(spec["selector"], "spec.selector")
-    found = spec["template"]["metadata"].get("labels", {})
+    found = spec["template"]["metadata"].get("labels")
     readable = not any(field_checks.selector(spec["selector"], "spec.selector"))
-    if readable and not field_checks.matches(spec["selector"], found):
+    if readable and not field_checks.matches(spec["selector"], found or {}):
         text = "`selector` does not match template `labels`"
-        yield invalid("spec.template.metadata.labels", found or None, text)
+        yield invalid("spec.template.metadata.labels", found, text)
     if spec["selector"] is not None and field_checks.is_empty_selector(spec["selector"]):
         yield invalid("spec.selector", spec["selector"], "empty selector is invalid for daemonset")
     yield from validate_pod_template(spec["template"], TEMPLATE_PATH)
     policy = spec["template"]["spec"]["restartPolicy"]
     if policy != "Always":
         yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+    if "activeDeadlineSeconds" in spec["template"]["spec"]:
+        text = "activeDeadlineSeconds in DaemonSet is not Supported"
+        yield forbidden_field("spec.template.spec.activeDeadlineSeconds", text)
     yield from field_checks.not_negative_fields(spec, ("minReadySeconds",), "spec")
     strategy = spec["updateStrategy"]
     if strategy["type"] == "RollingUpdate":

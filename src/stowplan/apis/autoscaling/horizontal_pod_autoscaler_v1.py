@@ -141,7 +141,7 @@ _ZERO = "0"
 
 def metric_v1(metric: Tree, words: _Words) -> Tree:
     """A metric of v2 in the words of v1, its fields in their order there."""
-    made: Tree = {"type": metric["type"]}
+    made: Tree = {"type": metric.get("type", "")}
     for field in ("object", "pods", "resource", "containerResource", "external"):
         if field in metric:
             made[field] = _source_v1(metric[field], field, words)
@@ -149,24 +149,28 @@ def metric_v1(metric: Tree, words: _Words) -> Tree:
 
 
 def _source_v1(source: Tree, field: str, words: _Words) -> Tree:
-    amounts = source[words.field]
+    # What is applied may leave out what is required.
+    amounts = source.get(words.field) or {}
     value, average = amounts.get("value"), amounts.get("averageValue")
     if field in ("resource", "containerResource"):
         made: Tree = {
-            "name": source["name"],
+            "name": source.get("name", ""),
             words.utilization: amounts.get("averageUtilization"),
             words.average: average if words is _TARGET else average or _ZERO,
         }
         if field == "containerResource":
-            made["container"] = source["container"]
+            made["container"] = source.get("container", "")
         return _given(made)
-    metric = source["metric"]
-    name, selector = metric["name"], metric.get("selector")
+    metric = source.get("metric") or {}
+    name, selector = metric.get("name", ""), metric.get("selector")
     if field == "pods":
         amount = average or _ZERO
         return _given({"metricName": name, words.average: amount, "selector": selector})
     if field == "object":
-        made = {"target": source["describedObject"], "metricName": name}
+        made = {
+            "target": source.get("describedObject") or {"kind": "", "name": ""},
+            "metricName": name,
+        }
         made |= {words.value: value or _ZERO, "selector": selector, "averageValue": average}
         return _given(made)
     kept = value if words is _TARGET else value or _ZERO
@@ -225,7 +229,7 @@ def _internal_behavior(behavior: Tree | None) -> Tree | None:
             policies = rules["Policies"]
             if policies is not None:
                 rules["Policies"] = [
-                    {_go_name(key): each[key] for key in ("type", "value", "periodSeconds")}
+                    {_go_name(key): each.get(key) for key in ("type", "value", "periodSeconds")}
                     for each in policies
                 ]
         made[_go_name(name)] = rules

@@ -52,7 +52,10 @@ KIND = KindRegistration(
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
-        _validate, immutable_fields("handler"), create_on_update=True, unconditional=False
+        _validate,
+        immutable_fields("handler", check=_validate),
+        create_on_update=True,
+        unconditional=False,
     ),
     table=PrintedTable("Name, Handler=handler, Age"),
 )

@@ -69,7 +69,9 @@ class _Encoder:
         field, number = one.field, one.number
         assert field is not None
         value, kind = tree.get(field.name), field.value
-        if kind.is_list:
+        if _is_named_list(kind):
+            parts.append(self._payload_field(number, kind, value))
+        elif kind.is_list:
             item = element_of(kind)
             parts += [self._payload_field(number, item, each) for each in value or ()]
         elif kind.is_map:
@@ -129,7 +131,9 @@ class _Decoder:
         field = one.field
         assert field is not None
         kind = field.value
-        if kind.is_list:
+        if _is_named_list(kind):
+            tree[field.name] = self._value(kind, payload, depth)
+        elif kind.is_list:
             value = self._value(element_of(kind), payload, depth)
             tree.setdefault(field.name, []).append(value)
         elif kind.is_map:
@@ -170,6 +174,11 @@ class _Decoder:
         if kind.shape is not None:
             return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
         return _codec(kind).decode(payload)
+
+
+def _is_named_list(kind: ValueType) -> bool:
+    """True for a list with a type of its own, which is a message (the verbs of discovery)."""
+    return kind.is_list and not kind.go.startswith("[]")
 
 
 def _is_left_out(field: StructField, value: Any) -> bool:

@@ -152,7 +152,7 @@ _META_KINDS = frozenset(
     ("APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "DeleteOptions", "Status")
 )
 """Kinds of meta/v1 that have the version of another group, or none."""
-_NO_MESSAGES = frozenset(("apiextensions", "apiregistration"))
+_NO_MESSAGES = frozenset(("apiextensions", "metrics"))
 """Groups whose messages are not known here.
 
 Differs: the original has them; definitions of custom kinds are answered as JSON.

@@ -34,7 +34,52 @@ def format_path(at: FieldLocation) -> str:
         else:
             steps.append("." + (step if isinstance(step, str) else step[0]))
         at = outer
-    return "".join(reversed(steps)).lstrip(".")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+_OWN_FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Volume": ("VolumeSource", ("name",)),
+    "PersistentVolumeSpec": (
+        "PersistentVolumeSource",
+        (
+            "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy",
+            "storageClassName", "mountOptions", "volumeMode", "nodeAffinity",
+            "volumeAttributesClassName",
+        ),
+    ),
+    "Probe": (
+        "ProbeHandler",
+        (
+            "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
+            "failureThreshold", "terminationGracePeriodSeconds",
+        ),
+    ),
+    "EphemeralContainer": ("EphemeralContainerCommon", ("targetContainerName",)),
+    "IngressRule": ("IngressRuleValue", ("host",)),
+    "RuleWithOperations": ("Rule", ("operations",)),
+    "NamedRuleWithOperations": ("RuleWithOperations", ("resourceNames",)),
+    **dict.fromkeys(
+        ("ConfigMapKeySelector", "SecretKeySelector"),
+        ("LocalObjectReference", ("key", "optional")),
+    ),
+    **dict.fromkeys(
+        (
+            "ConfigMapEnvSource", "SecretEnvSource", "ConfigMapVolumeSource",
+            "ConfigMapProjection", "SecretProjection",
+        ),
+        ("LocalObjectReference", ("items", "defaultMode", "optional")),
+    ),
+}  # fmt: skip
+"""Types that embed another one, which Go names in its errors, and the fields that are their own."""
+
+
+def _embedded_structs(owner: str, field: str) -> list[str]:
+    """The embedded types by which a field is reached, outermost first."""
+    found: list[str] = []
+    while owner in _OWN_FIELDS and field not in _OWN_FIELDS[owner][1]:
+        owner = _OWN_FIELDS[owner][0]
+        found.append(owner)
+    return found
 
 
 def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
@@ -43,7 +88,7 @@ def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
     while at is not None:
         outer, step, of = at
         if isinstance(step, str):
-            names.append(step)
+            names += [step, *reversed(_embedded_structs(of, step))]
             owner = owner or of
         at = outer
     where = f"Go struct field {owner}.{'.'.join(reversed(names))}" if owner else "Go value"
@@ -123,7 +168,7 @@ def time_decoder(read: Callable[[str], str]) -> Decoder:
 
     def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
         if type(value) is not str:
-            raise type_mismatch(value, None, "string")
+            raise type_mismatch(value, at, "string")
         try:
             return read(value)
         except canonical_time.InvalidTime as error:
@@ -138,7 +183,7 @@ def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
         return value
     if type(value) is int and -(2**31) <= value < 2**31:
         return value
-    raise type_mismatch(value, None, "int32")
+    raise type_mismatch(value, at, "int32")
 
 
 def decode_bytes(value: Any, at: FieldLocation, sink: Any) -> Any:

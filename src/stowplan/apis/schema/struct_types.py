@@ -129,6 +129,15 @@ class StructType:
             self.hook(out)
         return out
 
+    def in_order(self, tree: Tree) -> Tree:
+        """The tree as Go writes it: fields in the order of the type, keys of maps sorted."""
+        made = {
+            name: _in_order(one.value, tree[name])
+            for name, one in self.fields.items()
+            if name in tree
+        }
+        return {**made, **{key: one for key, one in tree.items() if key not in made}}
+
     def zero(self) -> Tree:
         """What Go writes for a missing struct."""
         made: Tree = self.decode({}, None, UnknownFields())
@@ -167,6 +176,17 @@ class CachedStructType(StructType):
                 self._known.clear()
             self._known[text] = msgspec.json.encode(made)
         return made
+
+
+def _in_order(value: ValueType, tree: Any) -> Any:
+    if value.is_map and isinstance(tree, dict):
+        ordered = ((key, tree[key]) for key in sorted(tree))
+        return {key: _in_order(value.item, one) if value.item else one for key, one in ordered}
+    if value.is_list and isinstance(tree, list):
+        return [_in_order(value.item, one) if value.item else one for one in tree]
+    if value.shape is not None and isinstance(tree, dict):
+        return value.shape.in_order(tree)
+    return tree
 
 
 def _copier(default: Any) -> Callable[[], Any]:

@@ -11,7 +11,14 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -30,22 +37,44 @@ StorageClass -- a class of dynamically provisioned volumes.
 """
 
 
+_PARAMETERS_MAX, _PARAMETERS_BYTES_MAX = 512, 256 << 10
+
+
 def _validate(obj: Tree) -> Iterator[Cause]:
     provisioner = obj["provisioner"]
     if not provisioner:
         yield required("provisioner")
     else:
         yield from field_checks.qualified_name(provisioner.lower(), "provisioner")
-    if "" in obj.get("parameters", {}):
-        yield invalid("parameters", "", "field can not be empty.")
+    yield from validate_parameters(obj.get("parameters", {}))
     policy = obj.get("reclaimPolicy")
     if policy and policy not in ("Delete", "Retain"):
         yield not_supported("reclaimPolicy", policy, ["Delete", "Retain"])
     mode = obj.get("volumeBindingMode")
     modes = ("Immediate", "WaitForFirstConsumer")
     yield from field_checks.one_of(mode, modes, "volumeBindingMode")
-    for at, term in enumerate(obj.get("allowedTopologies", ())):
-        yield from _validate_topology_term(term, f"allowedTopologies[{at}]")
+    topologies = obj.get("allowedTopologies", ())
+    # The original compares with as many empty terms as there are terms, too.
+    known: list[dict[str, set[str]]] = [{}] * len(topologies)
+    for at, term in enumerate(topologies):
+        path = f"allowedTopologies[{at}]"
+        yield from _validate_topology_term(term, path)
+        one = {e["key"]: set(e["values"] or ()) for e in term.get("matchLabelExpressions", ())}
+        for _ in range(known.count(one)):
+            yield duplicate(f"{path}.matchLabelExpressions", "")
+        known.append(one)
+
+
+def validate_parameters(parameters: Tree) -> Iterator[Cause]:
+    """Parameters of a class: their number, size, and names."""
+    if len(parameters) > _PARAMETERS_MAX:
+        yield too_long("parameters", _PARAMETERS_MAX)
+        return
+    if "" in parameters:
+        yield invalid("parameters", "", "field can not be empty.")
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
+    if size > _PARAMETERS_BYTES_MAX:
+        yield too_long("parameters", _PARAMETERS_BYTES_MAX)
 
 
 def _validate_topology_term(term: Tree, path: str) -> Iterator[Cause]:

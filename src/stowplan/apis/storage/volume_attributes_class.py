@@ -11,6 +11,7 @@ from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, required
+from stowplan.apis.storage.storage_class import validate_parameters
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -27,6 +28,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield required("driverName")
     else:
         yield from field_checks.qualified_name(obj["driverName"].lower(), "driverName")
+    yield from validate_parameters(obj.get("parameters", {}))
     if not obj.get("parameters"):
         yield required("parameters", "must contain at least one key/value pair")
 

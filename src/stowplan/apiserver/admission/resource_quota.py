@@ -23,6 +23,7 @@ from stowplan.apis.limits.object_usage import (
 )
 from stowplan.apis.limits.quota_usage import exceeded_text
 from stowplan.apis.limits.resource_amounts import Amounts, to_billionths
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -53,16 +54,15 @@ class ResourceQuotaAdmission(AdmissionPluginBase):
         if not quotas or (old is not None and call.resource.path not in _GROWING):
             return
         path, name = call.resource.path, obj["metadata"].get("name", "")
-        if old is None and stored_object(call, path, call.namespace, name) is not None:
-            # The create ends in AlreadyExists and uses nothing.
-            return
         charged = list(self._charged(call, quotas, obj, old))
-        if call.dry_run:
+        # A create that ends in AlreadyExists uses nothing, but is refused like any other.
+        is_taken = old is None and stored_object(call, path, call.namespace, name) is not None
+        if call.dry_run or is_taken:
             return
         for tree in charged:
             resource = call.objects.registry.by_path(_PATH)
             assert resource is not None, "quotas are stored, so their kind is served"
-            call.objects.update_status(resource, tree, call.now)
+            call.objects.update_status(resource, tree, call.now, AlwaysAllow.APISERVER)
 
     def _charged(
         self, call: ApiCall, quotas: Iterable[Tree], obj: Tree, old: Tree | None

@@ -163,6 +163,14 @@ def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str,
             yield from paths(fields[element], (*prefix, element))
 
 
+def in_order(fields: FieldSet) -> FieldSet:
+    """The same set, its elements in the order in which the original writes them."""
+    made: FieldSet = {SELF: fields[SELF]} if SELF in fields else {}
+    for element in sorted((e for e in fields if e != SELF), key=_element_order):
+        made[element] = in_order(fields[element])
+    return made
+
+
 def path_text(path: tuple[str, ...]) -> str:
     """A path as errors print it: `.spec.containers[name="c"].image`."""
     return "".join(element_text(element) for element in path)

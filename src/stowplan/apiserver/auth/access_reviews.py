@@ -17,6 +17,7 @@ from stowplan.apis.machinery.errors import Cause, bad_request, invalid, invalid_
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
+from stowplan.apiserver.apply.field_set import in_order
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
 from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES
 from stowplan.apiserver.auth.service_account_tokens import INVALID, InvalidToken
@@ -61,7 +62,7 @@ class ReviewAuthorizer:
 def self_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
     """SelfSubjectAccessReview."""
     spec = body.get("spec") or {}
-    _raise_invalid(_spec_causes(spec))
+    _raise_invalid(_spec_causes(spec) + _metadata_causes(body, {}))
     return _reviewed(call, body, spec, call.user)
 
 
@@ -114,7 +115,8 @@ def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
     status: Tree = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
     if missing:
         status["evaluationError"] = ", ".join(missing)
-    return SubresourceResult(201, {**_review_head(body), "spec": {}, "status": status})
+    head = _review_head(body) | {"metadata": {}}
+    return SubresourceResult(201, {**head, "spec": {}, "status": status})
 
 
 def self_subject_review(call: ApiCall, body: Tree) -> SubresourceResult:
@@ -240,9 +242,10 @@ def _subject_causes(spec: Tree) -> list[Cause]:
 
 def _metadata_causes(body: Tree, allowed: Tree) -> list[Cause]:
     metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value}
-    metadata.pop("managedFields", None)
-    if metadata in ({}, allowed):
+    if {key: one for key, one in metadata.items() if key != "managedFields"} in ({}, allowed):
         return []
+    for entry in metadata.get("managedFields") or ():
+        entry["fieldsV1"] = in_order(entry["fieldsV1"])
     text = "must be empty except for namespace" if allowed else "must be empty"
     return [invalid("metadata", metadata, text)]
 

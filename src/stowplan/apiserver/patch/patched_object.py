@@ -12,7 +12,9 @@ from typing import Any
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.schema import KindSchema
 from stowplan.apiserver.apply.apply_patch import ApplyBody, ApplyPatch
+from stowplan.apiserver.apply.field_set import in_order
 from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.patch import patch_request
 from stowplan.apiserver.storage.registry_store import check_name
@@ -50,6 +52,8 @@ class PatchedObject:
         call = self.call
         mode = call.field_validation
         whole = call.objects.get(call.resource, call.namespace, call.name)
+        if whole is not None:
+            whole = _as_printed(whole, call)
         again = patch_request.decode_patch(self.raw, self.kind, mode)
         return self._made(whole or old, again)
 
@@ -64,6 +68,17 @@ class PatchedObject:
         call.warnings.extend(warned)
         set_namespace_and_check(new, call)
         return new if alias is None else alias.to_stored(new)
+
+
+def _as_printed(whole: Tree, call: ApiCall) -> Tree:
+    """An object with its keys in the order in which errors print them."""
+    for entry in whole["metadata"].get(_ENTRIES) or ():
+        entry["fieldsV1"] = in_order(entry["fieldsV1"])
+    schema = call.resource.schema
+    if not isinstance(schema, KindSchema):
+        return whole
+    head: Tree = {key: whole[key] for key in ("apiVersion", "kind") if key in whole}
+    return {**head, **schema.struct.in_order(whole)}
 
 
 def applied_object(

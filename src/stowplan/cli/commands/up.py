@@ -88,6 +88,27 @@ _server_options = grouped(
         help='File with bearer tokens, one per line: token,user,uid,"group1,group2".',
     ),
     flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
+    flag(
+        "--max-requests",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=5_000,
+        show_default=True,
+        help="Requests per second that one client may send; twice as many at once.",
+    ),
+    flag(
+        "--audit-log",
+        metavar="FILE",
+        type=_NonEmptyPath(dir_okay=False, path_type=Path),
+        help="Append an audit event for each request to this file.",
+    ),
+    flag(
+        "--audit-level",
+        type=click.Choice(["Metadata", "Request", "RequestResponse"]),
+        default="Metadata",
+        show_default=True,
+        help="What audit events contain: bodies of requests and responses or neither.",
+    ),
 )
 
 _cluster_options = grouped(
@@ -126,6 +147,23 @@ _cluster_options = grouped(
 )
 
 
+def _server_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the API server, taken from the options."""
+    from stowplan.apiserver.auth.flow_control import RequestLimits
+
+    per_s: int = given["max_requests"]
+    return {
+        "port": given["port"],
+        "token_file": given["token_file"],
+        "kubeconfig": given["kubeconfig"],
+        "anonymous": not given["no_anonymous"],
+        "limits": RequestLimits(float(per_s), 2 * per_s),
+        "runs_controllers": not given["no_controllers"],
+        "audit_log": given["audit_log"],
+        "audit_level": given["audit_level"],
+    }
+
+
 @click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
 @_cluster_options
@@ -137,6 +175,11 @@ _cluster_options = grouped(
 @node_failure_options.node_lifecycle_options()
 @record_options.record_options
 @web_option.web
+@flag(
+    "--no-controllers",
+    is_flag=True,
+    help="Run no controllers: another controller manager runs them. Hollow nodes run.",
+)
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
@@ -144,11 +187,7 @@ def command(
     node_count: int,
     devices: str,
     data: Path | None,
-    port: int,
     bind: str,
-    kubeconfig: Path | None,
-    token_file: Path | None,
-    no_anonymous: bool,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     compat: tuple[str, ...],
@@ -181,14 +220,11 @@ def command(
     settings = LocalClusterSettings(
         data=data,
         host=bind,
-        port=port,
         nodes=node_count,
         devices=devices,
-        token_file=token_file,
-        kubeconfig=kubeconfig,
-        anonymous=not no_anonymous,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         serves_workloads=feature_gates is not None and feature_gates.generic_workload,
+        **_server_settings(given),
     )
     scheduler = (
         None

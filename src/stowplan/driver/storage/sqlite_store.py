@@ -143,7 +143,7 @@ class SqliteStore:
                 file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
             file.execute("UPDATE facts SET value = ?, checksum = ?", _fact(version))
         assert self._committed is not None
-        os.pwrite(self._committed, _note(version), 0)
+        os.pwrite(self._committed, note_of(version), 0)
         if is_first:
             self._marks = _marks_of(self.directory, FILE, f"{FILE}-wal", COMMITTED)
 
@@ -245,19 +245,19 @@ def _acknowledged_version(note: int, path: Path) -> int:
     found = os.pread(note, _NOTE_BYTES + 1, 0)
     if not found and (not path.exists() or path.stat().st_size == 0):
         # Written before the file exists, so that the file is never without it.
-        os.pwrite(note, _note(0), 0)
+        os.pwrite(note, note_of(0), 0)
         return 0
     if len(found) != _NOTE_BYTES:
         more = "more" if len(found) > _NOTE_BYTES else f"{len(found)}"
         text = f"{COMMITTED} beside it has {more} bytes: expected {_NOTE_BYTES}"
         raise _damaged(path, text)
     version = int.from_bytes(found[:8], "big")
-    if found != _note(version):
+    if found != note_of(version):
         raise _damaged(path, f"the checksum of {COMMITTED} beside it is wrong")
     return version
 
 
-def _note(version: int) -> bytes:
+def note_of(version: int) -> bytes:
     """Content of the note: the last version and its checksum."""
     encoded = version.to_bytes(8, "big")
     return encoded + zlib.crc32(encoded).to_bytes(4, "big")
@@ -324,6 +324,22 @@ def _checked(path: Path, acknowledged: int) -> int:
             f"the journal beside it ({FILE}-wal) is missing or damaged",
         )
     return known
+
+
+def checked_copy(path: Path) -> int:
+    """The version of a copy of a store, all of whose rows are intact. Raises StoreError."""
+    if not path.is_file():
+        raise StoreError(f"{path}: no such file")
+    try:
+        file = _read_only(path)
+        with contextlib.closing(file):
+            version = _checked_version(file, path)
+            for key, at, value, checksum in file.execute("SELECT * FROM objects"):
+                if not isinstance(value, bytes) or _checksum(key, at, value) != checksum:
+                    raise _damaged(path, f"the checksum of {key!r} is wrong")
+    except sqlite3.DatabaseError as problem:
+        raise _damaged(path, str(problem)) from None
+    return version
 
 
 def _create_file(path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.apis.machinery.errors import invalid_object
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, ObjectClient
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -49,6 +49,11 @@ PODS_CHECKED_MAX = 3000
 class PodSecurity(AdmissionPluginBase):
     """Checks pods and templates by the labels of their namespace."""
 
+    def __init__(self) -> None:
+        self._policies: dict[str, SecurityPolicy] = {}
+        self._objects: ObjectClient | None = None
+        self._n_writes = 0
+
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403 for a pod, 422 for labels of a namespace that cannot be read."""
         path = call.resource.path
@@ -59,22 +64,28 @@ class PodSecurity(AdmissionPluginBase):
                 _check_namespace(call, obj, old)
         elif path == "pods":
             if call.subresource not in _IGNORED and _is_significant(obj, old):
-                _check(call, obj, obj, enforces=True)
+                _check(call, self._policy(call), obj, obj, enforces=True)
         elif path in _TEMPLATES and not call.subresource:
             template = obj
             for name in _TEMPLATES[path]:
                 template = template.get(name) or {}
             if template.get("spec"):
-                _check(call, obj, template, enforces=False)
+                _check(call, self._policy(call), obj, template, enforces=False)
+
+    def _policy(self, call: ApiCall) -> SecurityPolicy:
+        """The policy of the namespace; read again after a write of namespaces."""
+        n_writes = call.objects.n_writes("namespaces")
+        if self._objects is not call.objects or self._n_writes != n_writes:
+            self._policies, self._objects, self._n_writes = {}, call.objects, n_writes
+        found = self._policies.get(call.namespace)
+        if found is None:
+            namespace = stored_object(call, "namespaces", "", call.namespace) or {"metadata": {}}
+            found = policy_of(namespace["metadata"].get("labels") or {})
+            self._policies[call.namespace] = found
+        return found
 
 
-def _policy(call: ApiCall) -> SecurityPolicy:
-    namespace = stored_object(call, "namespaces", "", call.namespace) or {"metadata": {}}
-    return policy_of(namespace["metadata"].get("labels") or {})
-
-
-def _check(call: ApiCall, obj: Tree, pod: Tree, *, enforces: bool) -> None:
-    policy = _policy(call)
+def _check(call: ApiCall, policy: SecurityPolicy, obj: Tree, pod: Tree, *, enforces: bool) -> None:
     if policy.is_privileged and not policy.problems:
         return
     meta, spec = pod.get("metadata") or {}, pod["spec"]

@@ -93,6 +93,8 @@ class _HooksInForce:
     def all(self, call: ApiCall) -> list[_Hook]:
         """The webhooks, by name of configuration."""
         stored = self._stored.of(call, "")
+        if not stored:
+            return []
         if stored is not self._seen:
             self._seen, self._hooks = stored, [hook for one in stored for hook in _hooks_of(one)]
         return self._hooks

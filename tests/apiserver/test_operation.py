@@ -1,0 +1,116 @@
+"""What operators look at: APIServices, metrics, audit events, discovery in protobuf."""
+
+from __future__ import annotations
+
+import json
+
+from stowplan.apis.protobuf.object_codec import object_codec
+from stowplan.apis.protobuf.wire_format import read_fields
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.objects.encoding.tree import Tree
+from tests.apiserver.whole_server import NOW, WholeServer
+
+SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+def _definition(group: str, *versions: str) -> Tree:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    made = [
+        {"name": one, "served": True, "storage": one == versions[0], "schema": schema}
+        for one in versions
+    ]
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": made}
+    return {"metadata": {"name": f"things.{group}"}, "spec": spec}
+
+
+def test_every_version_that_is_served_has_an_api_service() -> None:
+    server = WholeServer()
+    create_bootstrap_objects(server.server, NOW)
+    _, listed = server.send("GET", SERVICES)
+    found = {one["metadata"]["name"]: one for one in listed["items"]}
+    assert {"v1.", "v1.apps", "v2.autoscaling"} <= found.keys()
+    assert found["v1.apps"]["status"]["conditions"][0]["reason"] == "Local"
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    server.send("POST", definitions, _definition("a.example", "v1", "v2"))
+    assert server.send("GET", f"{SERVICES}/v2.a.example")[0] == 200
+    server.send("DELETE", f"{definitions}/things.a.example")
+    for _ in range(5):
+        server.server.tick(NOW + 5)
+    assert server.send("GET", f"{SERVICES}/v2.a.example")[0] == 404
+    assert server.send("GET", f"{SERVICES}/v1.apps")[0] == 200
+
+
+def test_an_api_service_of_another_server_is_stored_and_unavailable() -> None:
+    server = WholeServer()
+    spec = {
+        "group": "x.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+        "service": {"namespace": "default", "name": "s"},
+    }  # fmt: skip
+    bad = {**spec, "insecureSkipTLSVerify": True, "caBundle": "eA==", "versionPriority": 0}
+    status, reported = server.send("POST", SERVICES, {"metadata": {"name": "v1.y"}, "spec": bad})
+    assert status == 422
+    assert [one["field"] for one in reported["details"]["causes"]] == [
+        "metadata.name",
+        "spec.versionPriority",
+        "spec.insecureSkipTLSVerify",
+    ]
+    server.send("POST", SERVICES, {"metadata": {"name": "v1.x.io"}, "spec": spec})
+    _, made = server.send("GET", f"{SERVICES}/v1.x.io")
+    assert made["spec"]["service"]["port"] == 443
+    assert made["status"]["conditions"][0]["reason"] == "ServiceNotFound"
+
+
+def test_requests_and_objects_are_counted() -> None:
+    server = WholeServer()
+    server.send("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})
+    server.send("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})
+    server.send("GET", "/api/v1/namespaces/a")
+    lines = server.answer("GET", "/metrics").decode().splitlines()
+    start = 'apiserver_request_total{code="%s",component="apiserver",dry_run="",group="",'
+    rest = 'resource="namespaces",scope="%s",subresource="",verb="%s",version="v1"} 1'
+    assert start % 201 + rest % ("cluster", "POST") in lines
+    assert start % 409 + rest % ("cluster", "POST") in lines
+    assert start % 200 + rest % ("resource", "GET") in lines
+    assert 'apiserver_resource_objects{group="",resource="namespaces"} 1' in lines
+
+
+def test_each_request_makes_an_audit_event() -> None:
+    events: list[Tree] = []
+    server = WholeServer(events.append, "RequestResponse")
+    body = {"metadata": {"name": "a"}}
+    server.send("POST", "/api/v1/namespaces?dryRun=All", body)
+    server.send("GET", "/api/v1/namespaces/nosuch")
+    first, second = events
+    assert (first["verb"], first["requestURI"]) == ("create", "/api/v1/namespaces?dryRun=All")
+    assert first["objectRef"] == {"resource": "namespaces", "apiVersion": "v1"}
+    assert first["requestObject"] == body
+    assert first["responseObject"]["metadata"]["name"] == "a"
+    assert (second["verb"], second["responseStatus"]["code"]) == ("get", 404)
+    assert second["objectRef"]["name"] == "nosuch"
+    assert first["auditID"] != second["auditID"]
+    json.dumps(events)
+
+
+def test_verbs_of_discovery_are_a_message_in_protobuf() -> None:
+    """A list with a type of its own is nested, or Go's clients cannot read it."""
+    server = WholeServer()
+    accept = "application/vnd.kubernetes.protobuf"
+    raw = server.answer("GET", "/apis/autoscaling/v2", accept=accept)
+    resource = object_codec().decode(raw)["resources"][0]
+    assert resource["verbs"][0] == "create"
+    message = object_codec().encode(
+        {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "", "resources": [resource]}
+    )
+    assert b"\x0a\x06create\x0a\x06delete" in message
+    assert list(read_fields(b"\x0a\x02ab")) == [(1, b"ab")]
+
+
+def test_reviews_have_managed_fields_as_everything_that_is_created() -> None:
+    server = WholeServer()
+    body = {"spec": {"user": "x", "resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    status, made = server.send("POST", path, body)
+    assert status == 201
+    (entry,) = made["metadata"]["managedFields"]
+    assert entry["fieldsV1"]["f:spec"]["f:user"] == {}
