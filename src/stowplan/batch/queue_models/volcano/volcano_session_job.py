@@ -45,6 +45,7 @@ class TaskCounts:
     def __init__(self) -> None:
         self.tasks: dict[str, VolcanoTask] = {}
         self._by_status: dict[TaskStatus, dict[str, VolcanoTask]] = {}
+        self._n_ready: int | None = 0
 
     def of(self, status: TaskStatus) -> Collection[VolcanoTask]:
         """Tasks of one status."""
@@ -58,7 +59,8 @@ class TaskCounts:
 
     def count(self, statuses: Iterable[TaskStatus]) -> int:
         """Number of tasks of several statuses."""
-        return sum(len(self.of(status)) for status in statuses)
+        known = self._by_status
+        return sum([len(known[status]) for status in statuses if status in known])
 
     def statuses(self) -> dict[TaskStatus, int]:
         """Number of tasks per status."""
@@ -66,18 +68,22 @@ class TaskCounts:
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
+        self._n_ready = None
         self.tasks[task.uid] = task
         self._by_status.setdefault(task.status, {})[task.uid] = task
 
     def leave(self, task: VolcanoTask) -> None:
         """No longer count a task."""
+        self._n_ready = None
         self.tasks.pop(task.uid, None)
         self._by_status.get(task.status, {}).pop(task.uid, None)
 
     @property
     def n_ready(self) -> int:
         """Tasks that are placed or have succeeded."""
-        return self.count(READY_STATUSES)
+        if self._n_ready is None:
+            self._n_ready = self.count(READY_STATUSES)
+        return self._n_ready
 
     @property
     def n_waiting(self) -> int:

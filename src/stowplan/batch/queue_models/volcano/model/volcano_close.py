@@ -76,6 +76,9 @@ class VolcanoClose:
             text = "" if reason is None else reason.message
             status = _status(job, name, text, has_gang=has_gang)
             notes = tuple(_notes(job, status, text)) if status is not None else ()
+            if job.is_pending and not job.tasks and text:
+                # Volcano creates the pods of a Job only after this gate.
+                notes = (("Normal", UNSCHEDULABLE, text),)
             if status is not None:
                 phases |= status.phase != job.group.status.phase
                 known[job.uid] = (job.phase, status, *key[2:])
@@ -83,7 +86,7 @@ class VolcanoClose:
                 if status is not None:
                     job.group = replace(job.group, status=status)
                     job.phase = status.phase
-            elif status is not None:
+            elif status is not None or notes:
                 groups.append(_report(job, status, notes))
             pods += _pod_reports(job, text)
         self._reported = known | self._missing(session, pods)
@@ -112,7 +115,7 @@ class VolcanoClose:
 
 
 def _report(
-    job: VolcanoSessionJob, status: PodGroupStatus, notes: tuple[tuple[str, str, str], ...]
+    job: VolcanoSessionJob, status: PodGroupStatus | None, notes: tuple[tuple[str, str, str], ...]
 ) -> PodGroupReport:
     group: PodGroup = job.group
     return PodGroupReport(
@@ -163,6 +166,8 @@ def _notes(
     job: VolcanoSessionJob, status: PodGroupStatus, text: str
 ) -> Iterator[tuple[str, str, str]]:
     if status.phase in ("Unknown", PENDING_PHASE, INQUEUE_PHASE):
+        if job.is_ready or not job.tasks:
+            return
         n_pending = len(job.of(TaskStatus.PENDING))
         reason = fit_error(job, text)
         message = f"{n_pending}/{len(job.tasks)} tasks in gang unschedulable: {reason}"

@@ -29,7 +29,11 @@ def report_of(session: VolcanoSession, state: VolcanoState, asked: str = "") -> 
     """The report of a session, before what it did not decide is undone. asked: uid of a pod whose
     nodes and evictions are reported."""
     reasons = JobReasons(session)
-    jobs = [_job(session, state, job, reasons) for job in state.jobs.values() if job.tasks]
+    jobs = [
+        _job(session, state, job, reasons)
+        for job in state.jobs.values()
+        if job.tasks or job.is_pending
+    ]
     jobs += _orphans(state)
     idle = VolcanoAmount()
     for node in session.node_list:
