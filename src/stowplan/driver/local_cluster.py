@@ -26,8 +26,8 @@ from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
-from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
 from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.discovery.local_api_services import LocalApiServices
 from stowplan.apiserver.manifest_loading import LoadResult, load_manifests
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
@@ -37,6 +37,7 @@ from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
+from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
@@ -257,9 +258,10 @@ def _api_server_options(
         registry=built_in_registry(workloads=settings.serves_workloads),
         access=access,
         admission=(*default_admission(), EscalationCheck()),
-        pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
-        observers=(access, DefinitionController()),
+        pages=default_pages(f"{settings.host}:{port}"),
+        observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
+        webhook_caller=call_webhooks,
     )
 
 
