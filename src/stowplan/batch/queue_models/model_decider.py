@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.queue_model import (
     ModelReport,
     QueueModel,
 )
+from stowplan.batch.state.inventory import is_nomination_new
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import ConfigError, ContractError, CycleState, Framework
 from stowplan.framework.deciders.session_decider import (
@@ -129,6 +130,9 @@ class ModelDecider:
         if pod.node_name or pod.status.phase != "Pending":
             self._binding.pop(uid, None)
             self._nominations.pop(uid, None)
+        elif is_nomination_new(self._observed.get(uid), pod) and uid not in self._binding:
+            # The nomination was written by another scheduler, or by this one before a restart.
+            self._nominations.setdefault(uid, pod.status.nominated_node_name)
         if pod.metadata.deletion_timestamp is not None or pod.is_finished:
             self._evicting.pop(uid, None)
         self._observed[uid] = pod

@@ -49,7 +49,7 @@ class VolcanoState:
 
     def follow(self, cluster: ModelCluster) -> None:
         """Take over what has changed since the last session."""
-        changed = set(cluster.changed_objects)
+        changed = cluster.changed_objects
         self._queues_of(cluster)
         if not self._classes or any(kind is PriorityClass for kind, _ in changed):
             self._classes_changed(cluster)
