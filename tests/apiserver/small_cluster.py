@@ -9,6 +9,7 @@ import numpy as np
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
@@ -53,7 +54,7 @@ class SmallCluster:
         registry = built_in_registry(workloads=workloads)
         options = ApiServerOptions(
             registry=registry,
-            admission=default_admission(),
+            admission=(*default_admission(), *((VolcanoAdmission(),) if volcano else ())),
             observers=(DefinitionController(),) if volcano else (),
         )
         self.cluster = EmbeddedCluster(

@@ -46,6 +46,8 @@ class VolcanoCluster(SmallCluster):
 
     def __init__(self) -> None:
         super().__init__(volcano=True, simulates_nodes=False, schedules=False)
+        self.create(VOLCANO_QUEUES, {"metadata": {"name": "research"}, "spec": {"weight": 2}})
+        self.settle()
 
     def submit(self, job: Tree) -> str:
         """Create a Job; the name of its PodGroup."""
@@ -183,7 +185,6 @@ def test_pods_of_volcano_without_a_group_get_one() -> None:
 
 def test_queues_are_open_below_the_root_and_count_their_groups() -> None:
     cluster = VolcanoCluster()
-    cluster.create(VOLCANO_QUEUES, {"metadata": {"name": "research"}, "spec": {"weight": 2}})
     group = cluster.submit(vcjob("a", task("w", 1), queue="research"))
     assert {one["metadata"]["name"] for one in cluster.list(VOLCANO_QUEUES)} == {
         "root",

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
 from stowplan.apiserver.auth.static_tokens import StaticTokens
@@ -254,10 +255,11 @@ def _api_server_options(
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
+    volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     return ApiServerOptions(
         registry=built_in_registry(workloads=settings.serves_workloads),
         access=access,
-        admission=(*default_admission(), EscalationCheck()),
+        admission=(*default_admission(), EscalationCheck(), *volcano),
         pages=default_pages(f"{settings.host}:{port}"),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
