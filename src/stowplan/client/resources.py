@@ -10,6 +10,7 @@ import msgspec
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
+from stowplan.objects.hyper_node import HYPER_NODE_API_VERSION, VolcanoHyperNode
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -92,6 +93,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
     *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
+    ApiResource(VolcanoHyperNode, HYPER_NODE_API_VERSION, "hypernodes"),
     ApiResource(SchedulingGroup, SCHEDULING_API_VERSION, "podgroups"),
 )
 """Nodes first: a pod is of more use once its node is known."""

@@ -21,6 +21,7 @@ from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -123,6 +124,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "Scv": ManifestKind(("core.run-linux.com",), Scv),
     "PodGroup": ManifestKind(_GANGS, PodGroup),
     "Queue": ManifestKind(_GANGS, Queue),
+    "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 

@@ -24,6 +24,7 @@ from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
+from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
@@ -44,7 +45,13 @@ class VolcanoModel:
     """Sessions of Volcano on the cluster that the scheduler follows."""
 
     name = "volcano"
-    reads: tuple[type[Object], ...] = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
+    reads: tuple[type[Object], ...] = (
+        PodGroup,
+        Queue,
+        PriorityClass,
+        PodDisruptionBudget,
+        VolcanoHyperNode,
+    )
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelCluster
+from stowplan.batch.queue_models.volcano.model.hyper_node_members import hyper_nodes_of
 from stowplan.batch.queue_models.volcano.model.solo_groups import solo_group, solo_group_key
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_queue import OPEN, ROOT, VolcanoQueue
@@ -19,6 +20,7 @@ from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessi
 from stowplan.batch.queue_models.volcano.volcano_task import COMPLETED_STATUSES, VolcanoTask
 from stowplan.columns import NodeTable
 from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue, QueueSpec
@@ -72,9 +74,13 @@ class VolcanoState:
             for one in cluster.objects.get(PodDisruptionBudget, {}).values()
             if isinstance(one, PodDisruptionBudget)
         ]
+        found = cluster.objects.get(VolcanoHyperNode, {}).values()
+        objects = [one for one in found if isinstance(one, VolcanoHyperNode)]
+        known = {node.name: node.node for node in self.nodes.values()} if objects else {}
+        tree = hyper_nodes_of(objects, known)
         self._hold(cluster)
         now = cluster.now / 1e9
-        return VolcanoCluster(jobs, self.nodes, self.queues, (), budgets, now, time_of_day)
+        return VolcanoCluster(jobs, self.nodes, self.queues, tree, budgets, now, time_of_day)
 
     def settle(self, jobs: Iterable[VolcanoSessionJob]) -> None:
         """Undo what a session did not decide."""
