@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.benchmarks.session_benchmarks import (
+from stowplan.benchmarks.sessions.session_benchmarks import (
     SessionBenchmark,
     crowded_seconds,
     session_seconds,

@@ -129,7 +129,7 @@ def test_a_job_ends_when_its_pods_have() -> None:
     assert cluster.get(VOLCANO_JOBS, "sort") is None
 
 
-def test_an_evicted_pod_restarts_the_job_where_its_policy_says_so() -> None:
+def test_an_evicted_pod_restarts_the_job_by_its_policy() -> None:
     cluster = VolcanoCluster()
     policies = [{"event": "PodEvicted", "action": "RestartJob"}]
     group = cluster.submit(vcjob("train", task("w", 2), policies=policies))

@@ -29,10 +29,10 @@ CASES: dict[str, BenchmarkCase] = {
 START = "start"
 """Start times: measured in separate processes, not a workload."""
 
-SESSIONS = "sessions"
+SESSIONS, VOLCANO_SESSIONS = "sessions", "sessions-volcano"
 """Session times: measured per session, not per pod."""
 
-NAMES = (*CASES, START, SESSIONS)
+NAMES = (*CASES, START, SESSIONS, VOLCANO_SESSIONS)
 """Names in the default order."""
 
 

@@ -37,7 +37,7 @@ tiers:
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-class DrawnCluster:
+class RandomCluster:
     """Objects as the watch shows them, a model that follows them, and models that begin anew."""
 
     def __init__(self, seed: int) -> None:
@@ -173,7 +173,7 @@ def decisions(result: SessionResult) -> tuple[object, ...]:
 
 def differs(seed: int, n_sessions: int) -> str:
     """The first session in which both models decide otherwise, "" for none."""
-    cluster = DrawnCluster(seed)
+    cluster = RandomCluster(seed)
     for number in range(n_sessions):
         cluster.change()
         mine, fresh = cluster.session()

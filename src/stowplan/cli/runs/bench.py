@@ -14,7 +14,14 @@ from rich.text import Text
 
 from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
-from stowplan.benchmarks.catalog import CASES, NAMES, SESSIONS, START, check_case_name
+from stowplan.benchmarks.catalog import (
+    CASES,
+    NAMES,
+    SESSIONS,
+    START,
+    VOLCANO_SESSIONS,
+    check_case_name,
+)
 from stowplan.benchmarks.comparison import compare_result, read_earlier
 from stowplan.benchmarks.measurement import (
     BenchmarkResult,
@@ -24,7 +31,8 @@ from stowplan.benchmarks.measurement import (
     peak_mb,
 )
 from stowplan.benchmarks.recording_cost import measure_recording
-from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
+from stowplan.benchmarks.sessions.session_benchmarks import CROWDED_NODES, session_seconds
+from stowplan.benchmarks.sessions.volcano_benchmarks import volcano_seconds
 from stowplan.benchmarks.start_time import start_seconds
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
@@ -111,6 +119,10 @@ def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
         n_nodes = nodes or CROWDED_NODES
         seconds = session_seconds(n_nodes, repeat)
         return BenchmarkResult(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
+    if name == VOLCANO_SESSIONS:
+        n_nodes = nodes or CROWDED_NODES
+        seconds = volcano_seconds(n_nodes)
+        return BenchmarkResult(name, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
     shape = CASES[name]
     sizes = WorkloadSizes(nodes or shape.nodes, pods or shape.pods, existing, templates)
     result = measure(shape, sizes, repeat, stages=stages, engine=engine)
@@ -166,7 +178,9 @@ def list_cases() -> None:
         table.add_row(shape.name, f"{shape.nodes:,}", pods, Text(shape.what))
     table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
     text = "sessions on a crowded cluster, and for gangs on an empty one"
-    table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
+    for name in (SESSIONS, VOLCANO_SESSIONS):
+        table.add_row(name, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
+        text = "the same by Volcano's queue model, with queues in three levels"
     stdout_console().print(table)
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.batch.queue_models.volcano.model.volcano_phases import only_releases, phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import QUEUE_NOT_FOUND, JobReasons
-from stowplan.batch.queue_models.volcano.volcano_phases import only_releases, phase_after
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import (
     INQUEUE_PHASE,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
 from stowplan.batch.queue_models.volcano.model.volcano_close import POD_GROUP_NOT_FOUND
+from stowplan.batch.queue_models.volcano.model.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
@@ -16,7 +17,6 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
 from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob

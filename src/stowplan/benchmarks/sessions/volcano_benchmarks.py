@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
-from stowplan.benchmarks.session_benchmarks import REQUESTS, SessionBenchmark
+from stowplan.benchmarks.sessions.session_benchmarks import REQUESTS, SessionBenchmark
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 
