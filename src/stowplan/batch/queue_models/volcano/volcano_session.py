@@ -96,6 +96,10 @@ class VolcanoSession:
         self.tree = cluster.tree
         self.node_list = list(self.nodes.values())
         self._free = FreeColumns(self.node_list)
+        self._rows = np.array([node.row for node in self.node_list], dtype=np.int64)
+        self._placed: tuple[Sequence[VolcanoNode], Ints] = (), np.zeros(0, dtype=np.int64)
+        limits = [node.allocatable.pods_max for node in self.node_list]
+        self.pod_limits = np.array(limits, dtype=np.int64)
         self._below: dict[str, list[VolcanoNode]] = {}
         self.total = total_of(node.allocatable for node in self.node_list)
         self.binds: dict[str, str] = {}
@@ -271,7 +275,8 @@ class VolcanoSession:
             asked = np.flatnonzero(codes == PASSES)
             if asked.shape[0] == 0:
                 break
-            codes[asked] = call(task, [nodes[i] for i in asked.tolist()])
+            given = nodes if asked.shape[0] == len(nodes) else [nodes[i] for i in asked.tolist()]
+            codes[asked] = call(task, given)
         return codes
 
     def candidates_for(self, task: VolcanoTask) -> list[VolcanoNode]:
@@ -382,12 +387,22 @@ class VolcanoSession:
 
     def with_room(self, task: VolcanoTask, nodes: Sequence[VolcanoNode], *, later: bool) -> Bools:
         """bool (n_nodes,): nodes that have the resources idle. later: or will have them."""
-        places = (
-            slice(None)
-            if nodes is self.node_list
-            else np.array([node.place for node in nodes], dtype=np.int64)
-        )
-        return self._free.fits(task.request, places, later=later)
+        return self._free.fits(task.request, self.places_of(nodes), later=later)
+
+    def places_of(self, nodes: Sequence[VolcanoNode]) -> Ints | slice:
+        """int64 (n_nodes,): positions of nodes in the session; a slice for all."""
+        if nodes is self.node_list:
+            return slice(None)
+        # Consecutive questions are about the same nodes.
+        if self._placed[0] is not nodes or len(nodes) != len(self._placed[1]):
+            places = np.fromiter((n.place for n in nodes), dtype=np.int64, count=len(nodes))
+            self._placed = nodes, places
+        return self._placed[1]
+
+    def rows_of(self, nodes: Sequence[VolcanoNode]) -> Ints:
+        """int64 (n_nodes,): their rows in the node table."""
+        rows: Ints = self._rows[self.places_of(nodes)]
+        return rows
 
     def predicate_nodes(
         self,
@@ -410,11 +425,15 @@ class VolcanoSession:
             found = {name: known[name] for node in nodes if (name := node.name) in known}
         if with_amounts:
             has_room = self.with_room(task, asked, later=True).tolist()
-            for node, fits in zip(asked, has_room, strict=True):
-                if not fits:
-                    found[node.name] = UNSCHEDULABLE
-            asked = [node for node, fits in zip(asked, has_room, strict=True) if fits]
+            if not all(has_room):
+                for node, fits in zip(asked, has_room, strict=True):
+                    if not fits:
+                        found[node.name] = UNSCHEDULABLE
+                asked = [node for node, fits in zip(asked, has_room, strict=True) if fits]
         codes = self.codes(task, asked)
+        if not codes.any():
+            failures.record(task, found)
+            return list(asked) if asked is nodes else asked
         passing = []
         for node, code in zip(asked, codes.tolist(), strict=True):
             if code == PASSES or (allows_eviction and code != UNRESOLVABLE):

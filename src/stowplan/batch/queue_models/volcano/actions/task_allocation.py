@@ -103,7 +103,9 @@ class TaskAllocation:
     def _choose(self, task: VolcanoTask, nodes: list[VolcanoNode]) -> VolcanoNode | None:
         """The best node with idle resources, or else of those that will have them."""
         is_idle = self._session.with_room(task, nodes, later=False).tolist()
-        idle = [node for node, fits in zip(nodes, is_idle, strict=True) if fits]
+        idle = nodes
+        if not all(is_idle):
+            idle = [node for node, fits in zip(nodes, is_idle, strict=True) if fits]
         best = self._session.best_node(task, idle) if idle else None
         if best is not None:
             return best
