@@ -10,12 +10,12 @@ import msgspec
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
-from stowplan.objects.hyper_node import HYPER_NODE_API_VERSION, VolcanoHyperNode
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
+from stowplan.objects.volcano.hyper_node import HYPER_NODE_API_VERSION, VolcanoHyperNode
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector that leaves out finished pods: they use no resources. Gangs do count their

@@ -21,7 +21,6 @@ from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
-from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -33,6 +32,7 @@ from stowplan.objects.scheduling_group import (
     SchedulingGroup,
     SchedulingWorkload,
 )
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.volume import PVCTemplate
 
 T = TypeVar("T", bound=Object)

@@ -433,7 +433,7 @@ class VolcanoSession:
         codes = self.codes(task, asked)
         if not codes.any():
             failures.record(task, found)
-            return list(asked) if asked is nodes else asked
+            return list(asked)
         passing = []
         for node, code in zip(asked, codes.tolist(), strict=True):
             if code == PASSES or (allows_eviction and code != UNRESOLVABLE):

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 import re2
 
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, resolved
-from stowplan.objects.hyper_node import MemberSelector, VolcanoHyperNode
 from stowplan.objects.node import Node
 from stowplan.objects.selectors import label_selector_matches
+from stowplan.objects.volcano.hyper_node import MemberSelector, VolcanoHyperNode
 
 
 def hyper_nodes_of(

@@ -24,9 +24,9 @@ from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
-from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 VolcanoActions = Mapping[str, Callable[[VolcanoSession], None]]

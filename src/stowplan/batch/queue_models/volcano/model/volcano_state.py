@@ -20,10 +20,10 @@ from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessi
 from stowplan.batch.queue_models.volcano.volcano_task import COMPLETED_STATUSES, VolcanoTask
 from stowplan.columns import NodeTable
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.objects.hyper_node import VolcanoHyperNode
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue, QueueSpec
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 UNDECIDED = (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
