@@ -47,6 +47,8 @@ class VolcanoState:
         self.orphans: dict[str, dict[str, None]] = {}
         self.solo: set[str] = set()
         self._classes: dict[str, PriorityClass] = {}
+        # Nominated pods of other schedulers, during a session.
+        self._held: list[tuple[VolcanoNode, VolcanoTask]] = []
         self._on_node: dict[str, dict[str, VolcanoTask]] = {}
 
     def follow(self, cluster: ModelCluster) -> None:
@@ -92,9 +94,9 @@ class VolcanoState:
                 job.infeasible = {}
             if job.has_topology:
                 self._rebuild(job)
-        for node in self.nodes.values():
-            for key in [key for key, task in node.tasks.items() if task.uid not in self.tasks]:
-                node.remove(node.tasks[key])
+        for node, task in self._held:
+            node.remove(task)
+        self._held.clear()
 
     def _unplace(self, job: VolcanoSessionJob, task: VolcanoTask) -> None:
         node = self.nodes.get(task.node)
@@ -230,7 +232,9 @@ class VolcanoState:
             node = self.nodes.get(place.node)
             if node is not None and place.pod.uid not in self.tasks:
                 spec = replace(place.pod.spec, node_name=place.node)
-                node.add(VolcanoTask(replace(place.pod, spec=spec)))
+                task = VolcanoTask(replace(place.pod, spec=spec))
+                if node.add(task):
+                    self._held.append((node, task))
 
 
 def _is_same_but_status(before: PodGroup, after: PodGroup) -> bool:
