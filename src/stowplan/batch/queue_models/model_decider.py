@@ -82,6 +82,7 @@ class ModelDecider:
         self._observed: dict[str, Pod] = {}
         self._pods: dict[str, Pod] = {}
         self._changed: dict[str, None] = {}
+        self._waiting: dict[str, None] = {}
         self._groups: dict[str, PodGroup] = {}
         self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
         self._changed_objects: dict[tuple[type[Object], str], None] = {}
@@ -148,11 +149,15 @@ class ModelDecider:
     def _recount(self, uid: str) -> None:
         """A pod has changed, or what was decided about it."""
         self._changed[uid] = None
-        pod = self._observed.get(uid)
-        if pod is None:
+        self._waiting.pop(uid, None)
+        observed = self._observed.get(uid)
+        if observed is None:
             self._pods.pop(uid, None)
-        else:
-            self._pods[uid] = self._as_decided(pod)
+            return
+        pod = self._pods[uid] = self._as_decided(observed)
+        if not pod.node_name and not pod.is_finished:
+            if pod.spec.scheduler_name in self.plan.scheduler_names:
+                self._waiting[uid] = None
 
     def _as_decided(self, pod: Pod) -> Pod:
         uid = pod.uid
@@ -348,14 +353,11 @@ class ModelDecider:
     @property
     def n_waiting(self) -> int:
         """Number of its pods that wait for a node."""
-        return sum(1 for _ in self.waiting())
+        return len(self._waiting)
 
     def waiting(self) -> Iterator[str]:
         """Uids of its pods that wait for a node."""
-        names = self.plan.scheduler_names
-        for uid, pod in self._pods.items():
-            if not pod.node_name and pod.spec.scheduler_name in names and not pod.is_finished:
-                yield uid
+        return iter(self._waiting)
 
     def pending_pods(self) -> Iterator[Pod]:
         """Its pods that wait for a node."""
