@@ -155,9 +155,9 @@ class ModelDecider:
             self._pods.pop(uid, None)
             return
         pod = self._pods[uid] = self._as_decided(observed)
-        if not pod.node_name and not pod.is_finished:
-            if pod.spec.scheduler_name in self.plan.scheduler_names:
-                self._waiting[uid] = None
+        is_ours = pod.spec.scheduler_name in self.plan.scheduler_names
+        if is_ours and not pod.node_name and not pod.is_finished:
+            self._waiting[uid] = None
 
     def _as_decided(self, pod: Pod) -> Pod:
         uid = pod.uid
