@@ -9,11 +9,14 @@ import numpy as np
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
+from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.store import DeleteOptions
 
@@ -37,16 +40,23 @@ class SmallCluster:
         capacity: dict[str, str] | None = None,
         node_lifecycle: NodeLifecycleOptions | None = None,
         workloads: bool = False,
+        volcano: bool = False,
     ) -> None:
+        """volcano: with Volcano's kinds and controllers."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
             hollow_nodes=simulates_nodes,
             pod_lifecycle=PodLifecycleDefaults(start_s=start_s),
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
+            volcano=volcano,
         )
         registry = built_in_registry(workloads=workloads)
-        options = ApiServerOptions(registry=registry, admission=default_admission())
+        options = ApiServerOptions(
+            registry=registry,
+            admission=(*default_admission(), *((VolcanoAdmission(),) if volcano else ())),
+            observers=(DefinitionController(),) if volcano else (),
+        )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options
         )
@@ -57,6 +67,9 @@ class SmallCluster:
         for name in ("default", "kube-system", "kube-node-lease"):
             if self.get("namespaces", name, "") is None:
                 self.create("namespaces", {"metadata": {"name": name}})
+        for definition in volcano_definitions() if volcano else ():
+            self.create("apiextensions.k8s.io/customresourcedefinitions", definition)
+        self.settle()
         for node in make_hollow_nodes(nodes, capacity=capacity):
             self.create("nodes", node)
         self.settle()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.benchmarks.session_benchmarks import (
+from stowplan.benchmarks.sessions.session_benchmarks import (
     SessionBenchmark,
     crowded_seconds,
     session_seconds,
     small_gangs,
 )
+from stowplan.benchmarks.sessions.volcano_benchmarks import volcano_crowded, volcano_shape
 from stowplan.messages import events as happened
 
 
@@ -33,3 +34,13 @@ def test_the_workload_has_the_stated_sizes() -> None:
 def test_a_gang_that_does_not_fit_is_no_figure() -> None:
     with pytest.raises(RuntimeError, match="0 of 3000 pods were bound"):
         small_gangs(1, 1, 3_000)
+
+
+@pytest.mark.parametrize(("n_jobs", "size"), [(6, 1), (2, 3), (1, 6)])
+def test_every_pod_of_volcano_s_shapes_is_bound(n_jobs: int, size: int) -> None:
+    # It raises where a pod is not bound.
+    assert volcano_shape(n_jobs, size, n_nodes=3) > 0
+
+
+def test_sessions_of_volcano_on_a_crowded_cluster_have_two_figures() -> None:
+    assert set(volcano_crowded(n_nodes=20)) == {"first", "100 changed"}

@@ -35,10 +35,10 @@ START = "start"
 COLD = "cold"
 """The first decisions of a new process without compiled kernels, not a workload."""
 
-SESSIONS = "sessions"
+SESSIONS, VOLCANO_SESSIONS = "sessions", "sessions-volcano"
 """Session times: measured per session, not per pod."""
 
-NAMES = (*CASES, START, COLD, SESSIONS)
+NAMES = (*CASES, START, COLD, SESSIONS, VOLCANO_SESSIONS)
 """Names in the default order."""
 
 

@@ -15,6 +15,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
+from stowplan.objects.volcano.hyper_node import HYPER_NODE_API_VERSION, VolcanoHyperNode
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector that leaves out finished pods: they use no resources. Gangs do count their
@@ -92,6 +93,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
     *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
+    ApiResource(VolcanoHyperNode, HYPER_NODE_API_VERSION, "hypernodes"),
     ApiResource(SchedulingGroup, SCHEDULING_API_VERSION, "podgroups"),
 )
 """Nodes first: a pod is of more use once its node is known."""

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
 from stowplan.apiserver.auth.static_tokens import StaticTokens
@@ -275,10 +276,11 @@ def _api_server_options(
     )
     registry = built_in_registry(workloads=settings.serves_workloads)
     list_usage_metrics(registry)
+    volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
-        admission=(*default_admission(), EscalationCheck()),
+        admission=(*default_admission(), EscalationCheck(), *volcano),
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,

@@ -32,6 +32,7 @@ from stowplan.objects.scheduling_group import (
     SchedulingGroup,
     SchedulingWorkload,
 )
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.volume import PVCTemplate
 
 T = TypeVar("T", bound=Object)
@@ -123,6 +124,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "Scv": ManifestKind(("core.run-linux.com",), Scv),
     "PodGroup": ManifestKind(_GANGS, PodGroup),
     "Queue": ManifestKind(_GANGS, Queue),
+    "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 

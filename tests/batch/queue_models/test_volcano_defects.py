@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from stowplan.batch.queue_models.volcano.model.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queue_models.volcano.plugins.jobs.tdm import is_within
 from stowplan.batch.queue_models.volcano.plugins.nodes.vgpu_cards import NodeCards, VgpuCard
 from stowplan.batch.queue_models.volcano.volcano_defects import (
@@ -16,7 +17,6 @@ from stowplan.batch.queue_models.volcano.volcano_defects import (
     SPREAD_SCORE,
 )
 from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
-from stowplan.batch.queue_models.volcano.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask

@@ -152,3 +152,39 @@ def test_compat_alone_has_volcano_decide_by_its_default(tmp_path: Path) -> None:
     assert alone.batch.actions == ("enqueue", "allocate", "backfill")
     run = simulated(tmp_path, node("a"), pod("p"), config=alone)
     assert [one.node for one in run.placements] == ["a"]
+
+
+def hyper_node(name: str, tier: int, *members: Tree) -> Tree:
+    spec = {"tier": tier, "members": list(members)}
+    version = "topology.volcano.sh/v1alpha1"
+    return {"apiVersion": version, "kind": "HyperNode", "metadata": {"name": name}, "spec": spec}
+
+
+def member(kind: str, **selector: Any) -> Tree:
+    return {"type": kind, "selector": selector}
+
+
+def test_a_hard_network_topology_keeps_a_gang_below_one_hyper_node(tmp_path: Path) -> None:
+    gang = group("g", 2, "default", 2)
+    gang["spec"]["networkTopology"] = {"mode": "hard", "highestTierAllowed": 1}
+    nodes = [node(name, 2) for name in ("a1", "a2", "b1", "b2")]
+    run = simulated(
+        tmp_path,
+        *nodes,
+        hyper_node("a", 1, member("Node", regexMatch={"pattern": "^a"})),
+        hyper_node(
+            "b",
+            1,
+            member("Node", exactMatch={"name": "b1"}),
+            member("Node", exactMatch={"name": "b2"}),
+        ),
+        hyper_node("top", 2, member("HyperNode", regexMatch={"pattern": "^[ab]$"})),
+        gang,
+        # Three of the four nodes have room for one pod of the gang; only `b` for two.
+        pod("blocks", cpu=2, node="a1"),
+        *(pod(f"g-{i}", "g", 2) for i in range(2)),
+        config=deciders(
+            WITHOUT_OVERCOMMIT.replace("  - name: drf", "  - name: network-topology-aware")
+        ),
+    )
+    assert sorted(one.node for one in run.placements) == ["b1", "b2"]

@@ -19,21 +19,23 @@ from stowplan.config.queue_models.queue_model_choice import VOLCANO
 from stowplan.config.queue_models.volcano_configuration import read_volcano
 from stowplan.config.session_configuration import VOLCANO_1_15, BatchConfiguration
 from stowplan.config.strict_decoder import Problems
+from stowplan.objects.meta import Object
 
 
 class QueueModelKind:
     """How a queue model is made.
 
     settings: (configuration, compat) -> what `QueueModel.configure` takes; compat is "" or a value
-    of `--compat`. make: (settings, configuration) -> model.
+    of `--compat`. make: (settings, configuration) -> model. reads: see `QueueModel`.
     """
 
     def __init__(
         self,
         settings: Callable[[BatchConfiguration, str], Any],
         make: Callable[[Any, BatchConfiguration], QueueModel],
+        reads: tuple[type[Object], ...],
     ) -> None:
-        self.settings, self.make = settings, make
+        self.settings, self.make, self.reads = settings, make, reads
 
 
 def _volcano_settings(configuration: BatchConfiguration, compat: str) -> Any:
@@ -51,7 +53,9 @@ def _volcano(settings: Any, configuration: BatchConfiguration) -> QueueModel:
     return VolcanoModel(settings, parts, names, queue)
 
 
-QUEUE_MODELS: Mapping[str, QueueModelKind] = {VOLCANO: QueueModelKind(_volcano_settings, _volcano)}
+QUEUE_MODELS: Mapping[str, QueueModelKind] = {
+    VOLCANO: QueueModelKind(_volcano_settings, _volcano, VolcanoModel.reads)
+}
 """Queue model -> how it is made."""
 
 MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ from stowplan.plugins.resources.resource_allocation import ResourceSpec
 from stowplan.plugins.resources.scoring_strategy import ScoringStrategy
 
 PROFILE = "volcano"
+ON_NODES = frozenset({"NodeUnschedulable", "NodeAffinity", "TaintToleration"})
+"""Filters whose answer no other pod changes."""
 
 _SORT = {"queueSort": (PluginUse("PrioritySort"),)}
 _BALANCED = ("cpu", "memory", "nvidia.com/gpu")
@@ -79,10 +81,14 @@ def _defined(names: Sequence[str], method: str) -> tuple[PluginUse, ...]:
 
 
 class FrameworkPodRules:
-    """Filters and scores over the table of a snapshot, which an overlay changes."""
+    """Filters and scores over the table of a snapshot, which an overlay changes.
+
+    n_affine: number of placed or removed pods so far that may keep others away.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.n_affine = 0
         self._overlay = Overlay(snapshot.nodes)
 
     def filters(self, names: Sequence[str]) -> FrameworkFilters:
@@ -100,10 +106,14 @@ class FrameworkPodRules:
 
     def place(self, task: VolcanoTask, row: int) -> None:
         """A pod is on a node from now on."""
+        if task.pod.spec.affinity is not None:
+            self.n_affine += 1
         self._overlay.place(PodInfo.of(task.pod), row)
 
     def take(self, task: VolcanoTask, row: int) -> None:
         """A pod is no longer on a node, if it was."""
+        if task.pod.spec.affinity is not None:
+            self.n_affine += 1
         if any(info.uid == task.uid for info in self.snapshot.nodes.pods[row]):
             self._overlay.take(task.uid, row)
 
@@ -113,7 +123,10 @@ class FrameworkPodRules:
 
 
 class FrameworkFilters:
-    """Filters. State is kept by pod from one `prepare` to the next."""
+    """Filters. State is kept by pod from one `prepare` to the next.
+
+    Pods of one kind of which only filters on nodes themselves are left share state and codes.
+    """
 
     def __init__(self, rules: FrameworkPodRules, names: tuple[str, ...]) -> None:
         self._rules = rules
@@ -125,9 +138,36 @@ class FrameworkFilters:
         self._framework = _framework(points)
         self._states: dict[str, CycleState] = {}
         self._reserved: set[str] = set()
+        self._filtering = frozenset(member.name for member in self._framework.at("filter"))
+        # By kind of pod, until a pod with affinity is placed or removed.
+        self._shared: dict[Hashable, tuple[CycleState, Ints]] = {}
+        self._shared_at = -1
+        # By spec: no label of a pod matters to filters on nodes.
+        self._on_nodes: dict[int, Ints] = {}
+
+    def _kept(self, task: VolcanoTask) -> tuple[CycleState, Ints] | None:
+        if self._shared_at != self._rules.n_affine:
+            self._shared.clear()
+            self._shared_at = self._rules.n_affine
+        return self._shared.get(_kind_of(task))
+
+    def _keep(self, task: VolcanoTask, state: CycleState) -> None:
+        """Share what was computed for a pod that only filters on nodes themselves can refuse."""
+        if not self._filtering - state.skip_filter <= ON_NODES:
+            return
+        nodes, spec = self._rules.snapshot.nodes, id(task.pod.spec)
+        codes = self._on_nodes.get(spec)
+        if codes is None:
+            rows = np.arange(nodes.n_nodes, dtype=np.int64)
+            codes = self._on_nodes[spec] = self._codes_of(task, rows, state)
+        self._shared[_kind_of(task)] = state, codes
 
     def prepare(self, task: VolcanoTask) -> bool:
         """Run the PreFilters; what they restrict nodes to is ignored, as Filter decides it too."""
+        kept = self._kept(task)
+        if kept is not None:
+            self._states[task.uid] = kept[0]
+            return True
         state = self._states[task.uid] = CycleState()
         snapshot = self._rules.snapshot
         for member in self._framework.at("preFilter"):
@@ -138,15 +178,23 @@ class FrameworkFilters:
                 state.skip_filter.add(member.name)
             elif not answer.is_success:
                 return False
+        self._keep(task, state)
         return True
 
     def codes(self, task: VolcanoTask, rows: Ints) -> Ints:
         """int64 (n_rows,): UNRESOLVABLE if one filter says so or fails, else UNSCHEDULABLE if
         one refuses."""
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
         state = self._states.get(task.uid)
         if state is None or rows.shape[0] == 0:
-            return codes
+            return np.zeros(rows.shape[0], dtype=np.int64)
+        kept = self._kept(task)
+        if kept is not None and kept[0] is state:
+            found: Ints = kept[1][rows]
+            return found
+        return self._codes_of(task, rows, state)
+
+    def _codes_of(self, task: VolcanoTask, rows: Ints, state: CycleState) -> Ints:
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
         order = np.argsort(rows, kind="stable")
         nodes = self._rules.snapshot.nodes
         found = self._framework.filters_separately(task.pod, nodes, rows[order], state)
@@ -226,6 +274,12 @@ class FrameworkScores:
         scores = self._framework.run_scores(task.pod, snapshot.nodes, rows[order], state)
         totals[order] = scores.total
         return totals
+
+
+def _kind_of(task: VolcanoTask) -> Hashable:
+    """Pods of which filters on nodes read the same."""
+    pod = task.pod
+    return id(pod.spec), pod.namespace, tuple(pod.labels.items())
 
 
 def _codes(verdicts: PluginVerdicts) -> Ints:

@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.queue_model import (
     ModelReport,
     QueueModel,
 )
+from stowplan.batch.state.inventory import is_nomination_new
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import ConfigError, ContractError, CycleState, Framework
 from stowplan.framework.deciders.session_decider import (
@@ -81,6 +82,7 @@ class ModelDecider:
         self._observed: dict[str, Pod] = {}
         self._pods: dict[str, Pod] = {}
         self._changed: dict[str, None] = {}
+        self._waiting: dict[str, None] = {}
         self._groups: dict[str, PodGroup] = {}
         self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
         self._changed_objects: dict[tuple[type[Object], str], None] = {}
@@ -129,6 +131,9 @@ class ModelDecider:
         if pod.node_name or pod.status.phase != "Pending":
             self._binding.pop(uid, None)
             self._nominations.pop(uid, None)
+        elif is_nomination_new(self._observed.get(uid), pod) and uid not in self._binding:
+            # The nomination was written by another scheduler, or by this one before a restart.
+            self._nominations.setdefault(uid, pod.status.nominated_node_name)
         if pod.metadata.deletion_timestamp is not None or pod.is_finished:
             self._evicting.pop(uid, None)
         self._observed[uid] = pod
@@ -144,11 +149,15 @@ class ModelDecider:
     def _recount(self, uid: str) -> None:
         """A pod has changed, or what was decided about it."""
         self._changed[uid] = None
-        pod = self._observed.get(uid)
-        if pod is None:
+        self._waiting.pop(uid, None)
+        observed = self._observed.get(uid)
+        if observed is None:
             self._pods.pop(uid, None)
-        else:
-            self._pods[uid] = self._as_decided(pod)
+            return
+        pod = self._pods[uid] = self._as_decided(observed)
+        is_ours = pod.spec.scheduler_name in self.plan.scheduler_names
+        if is_ours and not pod.node_name and not pod.is_finished:
+            self._waiting[uid] = None
 
     def _as_decided(self, pod: Pod) -> Pod:
         uid = pod.uid
@@ -344,14 +353,11 @@ class ModelDecider:
     @property
     def n_waiting(self) -> int:
         """Number of its pods that wait for a node."""
-        return sum(1 for _ in self.waiting())
+        return len(self._waiting)
 
     def waiting(self) -> Iterator[str]:
         """Uids of its pods that wait for a node."""
-        names = self.plan.scheduler_names
-        for uid, pod in self._pods.items():
-            if not pod.node_name and pod.spec.scheduler_name in names and not pod.is_finished:
-                yield uid
+        return iter(self._waiting)
 
     def pending_pods(self) -> Iterator[Pod]:
         """Its pods that wait for a node."""

@@ -14,7 +14,15 @@ from rich.text import Text
 
 from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
-from stowplan.benchmarks.catalog import CASES, COLD, NAMES, SESSIONS, START, check_case_name
+from stowplan.benchmarks.catalog import (
+    CASES,
+    COLD,
+    NAMES,
+    SESSIONS,
+    START,
+    VOLCANO_SESSIONS,
+    check_case_name,
+)
 from stowplan.benchmarks.comparison import compare_result, read_earlier
 from stowplan.benchmarks.measurement import (
     BenchmarkResult,
@@ -24,7 +32,8 @@ from stowplan.benchmarks.measurement import (
     peak_mb,
 )
 from stowplan.benchmarks.recording_cost import measure_recording
-from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
+from stowplan.benchmarks.sessions.session_benchmarks import CROWDED_NODES, session_seconds
+from stowplan.benchmarks.sessions.volcano_benchmarks import volcano_seconds
 from stowplan.benchmarks.start_time import cold_seconds, start_seconds
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
@@ -114,6 +123,10 @@ def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
         n_nodes = nodes or CROWDED_NODES
         seconds = session_seconds(n_nodes, repeat)
         return BenchmarkResult(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
+    if name == VOLCANO_SESSIONS:
+        n_nodes = nodes or CROWDED_NODES
+        seconds = volcano_seconds(n_nodes)
+        return BenchmarkResult(name, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
     shape = CASES[name]
     sizes = WorkloadSizes(nodes or shape.nodes, pods or shape.pods, existing, templates)
     result = measure(shape, sizes, repeat, stages=stages, engine=engine)
@@ -171,7 +184,9 @@ def list_cases() -> None:
     text = "first decisions of a new process, kernels not compiled"
     table.add_row(COLD, f"{START_NODES:,}", f"{COLD_PODS:,}", text)
     text = "sessions on a crowded cluster, and for gangs on an empty one"
-    table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
+    for name in (SESSIONS, VOLCANO_SESSIONS):
+        table.add_row(name, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
+        text = "the same by Volcano's queue model, with queues in three levels"
     stdout_console().print(table)
 
 

@@ -14,8 +14,8 @@ from stowplan.assembly.sessions.volcano_sessions import (
     volcano_options,
 )
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, resolved
+from stowplan.batch.queue_models.volcano.model.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
-from stowplan.batch.queue_models.volcano.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.batch.queue_models.volcano.model.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
     QueuePlugin,
@@ -14,7 +15,6 @@ from stowplan.batch.queue_models.volcano.plugins.shares.volcano_capacity import 
 from stowplan.batch.queue_models.volcano.plugins.shares.volcano_drf import VolcanoDrf
 from stowplan.batch.queue_models.volcano.pod_rules import PASSES
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.conformance.queue_models.queue_model_cases import amount_fact
 from stowplan.framework.deciders.tasks import TaskStatus

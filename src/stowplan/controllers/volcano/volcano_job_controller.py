@@ -99,6 +99,7 @@ class VolcanoJobController(Controller):
         stored = self.api.get(VOLCANO_JOBS, *key)
         if stored is None or is_deleting(stored):
             self._evicted.pop(key, None)
+            self._waiting = {one: at for one, at in self._waiting.items() if one[0] != key}
             return
         job = with_job_defaults(stored)
         pods = {pod.key[1]: pod for pod in self.index.of_owner(job["metadata"]["uid"])}

@@ -20,12 +20,13 @@ _OVERSUBSCRIPTION = {
 class VolcanoNode:
     """A node. row: in the node table of the session. tasks: pod key -> task.
 
-    idle: what no task takes; a pipelined task takes nothing that is idle.
+    idle: what no task takes; a pipelined task takes nothing that is idle. place, changed: position
+    in a session, and the list to which it is added when its amounts change; see FreeColumns.
     """
 
     __slots__ = (
-        "allocatable", "capacity", "idle", "name", "node", "pipelined", "releasing",
-        "revocable_zone", "row", "tasks", "used",
+        "allocatable", "capacity", "changed", "idle", "name", "node", "pipelined", "place",
+        "releasing", "revocable_zone", "row", "tasks", "used",
     )  # fmt: skip
 
     def __init__(self, node: Node, row: int) -> None:
@@ -39,6 +40,8 @@ class VolcanoNode:
         self.pipelined = VolcanoAmount()
         self.revocable_zone = node.labels.get(REVOCABLE_ZONE, "")
         self.tasks: dict[str, VolcanoTask] = {}
+        self.place = -1
+        self.changed: list[int] | None = None
 
     def __repr__(self) -> str:
         return f"VolcanoNode({self.name}, idle {self.idle})"
@@ -63,6 +66,8 @@ class VolcanoNode:
             self._count(task, -1)
 
     def _count(self, task: VolcanoTask, sign: int) -> None:
+        if self.changed is not None:
+            self.changed.append(self.place)
         add, take = VolcanoAmount.add, VolcanoAmount.subtract
         if sign < 0:
             add, take = take, add

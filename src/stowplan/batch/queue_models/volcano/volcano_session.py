@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from stowplan.batch.queue_models.volcano.free_columns import FreeColumns
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
-from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE, PodRules
+from stowplan.batch.queue_models.volcano.pod_rules import (
+    PASSES,
+    UNRESOLVABLE,
+    UNSCHEDULABLE,
+    PodRules,
+)
 from stowplan.batch.queue_models.volcano.volcano_amount import total_of
 from stowplan.batch.queue_models.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
@@ -24,7 +30,7 @@ from stowplan.batch.queue_models.volcano.volcano_session_job import (
     soft_to_hard,
 )
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
-from stowplan.columns.array_types import Floats, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.podgroup import NetworkTopology
@@ -89,6 +95,12 @@ class VolcanoSession:
         self.jobs, self.nodes, self.queues = cluster.jobs, cluster.nodes, cluster.queues
         self.tree = cluster.tree
         self.node_list = list(self.nodes.values())
+        self._free = FreeColumns(self.node_list)
+        self._rows = np.array([node.row for node in self.node_list], dtype=np.int64)
+        self._placed: tuple[Sequence[VolcanoNode], Ints] = (), np.zeros(0, dtype=np.int64)
+        limits = [node.allocatable.pods_max for node in self.node_list]
+        self.pod_limits = np.array(limits, dtype=np.int64)
+        self._below: dict[str, list[VolcanoNode]] = {}
         self.total = total_of(node.allocatable for node in self.node_list)
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
@@ -146,7 +158,13 @@ class VolcanoSession:
         """The nodes below a HyperNode."""
         if hyper_node not in self.tree:
             return []
-        return [self.nodes[name] for name in self.tree[hyper_node].nodes]
+        found = self._below.get(hyper_node)
+        if found is None:
+            names = self.tree[hyper_node].nodes
+            is_all = len(names) == len(self.node_list)
+            found = self.node_list if is_all else [self.nodes[name] for name in names]
+            self._below[hyper_node] = found
+        return found
 
     # Order.
 
@@ -257,7 +275,8 @@ class VolcanoSession:
             asked = np.flatnonzero(codes == PASSES)
             if asked.shape[0] == 0:
                 break
-            codes[asked] = call(task, [nodes[i] for i in asked.tolist()])
+            given = nodes if asked.shape[0] == len(nodes) else [nodes[i] for i in asked.tolist()]
+            codes[asked] = call(task, given)
         return codes
 
     def candidates_for(self, task: VolcanoTask) -> list[VolcanoNode]:
@@ -366,6 +385,25 @@ class VolcanoSession:
         """Whether a task fits what is idle on a node, and what will be."""
         return task.request.fits(node.idle), task.request.fits(node.future_idle())
 
+    def with_room(self, task: VolcanoTask, nodes: Sequence[VolcanoNode], *, later: bool) -> Bools:
+        """bool (n_nodes,): nodes that have the resources idle. later: or will have them."""
+        return self._free.fits(task.request, self.places_of(nodes), later=later)
+
+    def places_of(self, nodes: Sequence[VolcanoNode]) -> Ints | slice:
+        """int64 (n_nodes,): positions of nodes in the session; a slice for all."""
+        if nodes is self.node_list:
+            return slice(None)
+        # Consecutive questions are about the same nodes.
+        if self._placed[0] is not nodes or len(nodes) != len(self._placed[1]):
+            places = np.fromiter((n.place for n in nodes), dtype=np.int64, count=len(nodes))
+            self._placed = nodes, places
+        return self._placed[1]
+
+    def rows_of(self, nodes: Sequence[VolcanoNode]) -> Ints:
+        """int64 (n_nodes,): their rows in the node table."""
+        rows: Ints = self._rows[self.places_of(nodes)]
+        return rows
+
     def predicate_nodes(
         self,
         task: VolcanoTask,
@@ -381,15 +419,21 @@ class VolcanoSession:
         where evictions could help.
         """
         known = failures.of(task)
-        asked = [node for node in nodes if node.name not in known]
-        found: dict[str, int] = {
-            name: known[name] for node in nodes if (name := node.name) in known
-        }
+        asked, found = nodes, dict[str, int]()
+        if known:
+            asked = [node for node in nodes if node.name not in known]
+            found = {name: known[name] for node in nodes if (name := node.name) in known}
         if with_amounts:
-            short = {n.name: 1 for n in asked if not task.request.fits(n.future_idle())}
-            found |= short
-            asked = [node for node in asked if node.name not in short]
+            has_room = self.with_room(task, asked, later=True).tolist()
+            if not all(has_room):
+                for node, fits in zip(asked, has_room, strict=True):
+                    if not fits:
+                        found[node.name] = UNSCHEDULABLE
+                asked = [node for node, fits in zip(asked, has_room, strict=True) if fits]
         codes = self.codes(task, asked)
+        if not codes.any():
+            failures.record(task, found)
+            return list(asked)
         passing = []
         for node, code in zip(asked, codes.tolist(), strict=True):
             if code == PASSES or (allows_eviction and code != UNRESOLVABLE):

@@ -45,6 +45,8 @@ class TaskCounts:
     def __init__(self) -> None:
         self.tasks: dict[str, VolcanoTask] = {}
         self._by_status: dict[TaskStatus, dict[str, VolcanoTask]] = {}
+        self._n_ready = 0
+        self._n_best_effort = 0
 
     def of(self, status: TaskStatus) -> Collection[VolcanoTask]:
         """Tasks of one status."""
@@ -58,7 +60,8 @@ class TaskCounts:
 
     def count(self, statuses: Iterable[TaskStatus]) -> int:
         """Number of tasks of several statuses."""
-        return sum(len(self.of(status)) for status in statuses)
+        known = self._by_status
+        return sum([len(known[status]) for status in statuses if status in known])
 
     def statuses(self) -> dict[TaskStatus, int]:
         """Number of tasks per status."""
@@ -67,17 +70,25 @@ class TaskCounts:
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
         self.tasks[task.uid] = task
+        self._count(task, 1)
         self._by_status.setdefault(task.status, {})[task.uid] = task
 
     def leave(self, task: VolcanoTask) -> None:
         """No longer count a task."""
-        self.tasks.pop(task.uid, None)
+        if self.tasks.pop(task.uid, None) is not None:
+            self._count(task, -1)
         self._by_status.get(task.status, {}).pop(task.uid, None)
+
+    def _count(self, task: VolcanoTask, number: int) -> None:
+        if task.status in READY_STATUSES:
+            self._n_ready += number
+        elif task.status is TaskStatus.PENDING and task.is_best_effort:
+            self._n_best_effort += number
 
     @property
     def n_ready(self) -> int:
         """Tasks that are placed or have succeeded."""
-        return self.count(READY_STATUSES)
+        return self._n_ready
 
     @property
     def n_waiting(self) -> int:
@@ -92,7 +103,7 @@ class TaskCounts:
     @property
     def n_best_effort(self) -> int:
         """Pending tasks that request nothing."""
-        return sum(task.is_best_effort for task in self.of(TaskStatus.PENDING))
+        return self._n_best_effort
 
 
 class VolcanoSubJob(TaskCounts):
@@ -346,7 +357,7 @@ class VolcanoSessionJob(TaskCounts):
         return counts
 
     def _roles_have(self, statuses: Iterable[TaskStatus]) -> bool:
-        if not self.counts_roles:
+        if not self.counts_roles or not self.min_by_role:
             return True
         counts = self.per_role(statuses, with_best_effort=True)
         return all(counts.get(role, 0) >= least for role, least in self.min_by_role.items())
@@ -362,6 +373,8 @@ class VolcanoSessionJob(TaskCounts):
         return self._roles_have(WAITING_STATUSES)
 
     def _sub_groups_have(self, is_met: Callable[[VolcanoSubJob], bool]) -> bool:
+        if not self.min_sub_jobs:
+            return True
         counts: dict[str, int] = {}
         for sub_job in self.sub_jobs.values():
             counts[sub_job.group] = counts.get(sub_job.group, 0) + is_met(sub_job)
@@ -379,7 +392,7 @@ class VolcanoSessionJob(TaskCounts):
 
     def invalidity(self) -> str:
         """Reason why the job can never be placed as it is; "" for none."""
-        if self.counts_roles:
+        if self.counts_roles and self.min_by_role:
             counts = self.per_role(VALID_STATUSES, with_best_effort=False)
             if any(
                 least and counts.get(role, 0) < least for role, least in self.min_by_role.items()

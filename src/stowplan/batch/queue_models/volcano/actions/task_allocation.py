@@ -102,12 +102,17 @@ class TaskAllocation:
 
     def _choose(self, task: VolcanoTask, nodes: list[VolcanoNode]) -> VolcanoNode | None:
         """The best node with idle resources, or else of those that will have them."""
-        idle = [node for node in nodes if task.request.fits(node.idle)]
+        is_idle = self._session.with_room(task, nodes, later=False).tolist()
+        idle = nodes
+        if not all(is_idle):
+            idle = [node for node, fits in zip(nodes, is_idle, strict=True) if fits]
         best = self._session.best_node(task, idle) if idle else None
         if best is not None:
             return best
         rest = [
-            node for node in nodes if node not in idle and task.request.fits(node.future_idle())
+            node
+            for node, fits in zip(nodes, is_idle, strict=True)
+            if not fits and task.request.fits(node.future_idle())
         ]
         return self._session.best_node(task, rest) if rest else None
 

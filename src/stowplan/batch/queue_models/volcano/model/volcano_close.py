@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.batch.queue_models.volcano.model.volcano_phases import only_releases, phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import QUEUE_NOT_FOUND, JobReasons
-from stowplan.batch.queue_models.volcano.volcano_phases import only_releases, phase_after
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import (
     INQUEUE_PHASE,
@@ -34,6 +34,9 @@ NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 GANG_READY = "tasks in gang are ready to be scheduled"
 POD_GROUP_READY, POD_GROUP_NOT_READY = "pod group is ready", "pod group is not ready"
 POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+
+LOOKED_AT_MAX = 200
+"""Waiting jobs whose reason is looked at again in a session."""
 
 _WAITING = (TaskStatus.ALLOCATED, TaskStatus.PENDING, TaskStatus.PIPELINED)
 _TITLES = {status: status.title for status in TaskStatus}
@@ -55,6 +58,8 @@ class VolcanoClose:
     def __init__(self, state: VolcanoState) -> None:
         self._state = state
         self._reported: dict[str, tuple[Any, ...]] = {}
+        self._texts: dict[str, str] = {}
+        self._next = 0
 
     def close(self, session: VolcanoSession, name: str) -> ClosedSession:
         """Reports of groups and of pods, and the groups that are not ready. name: of the
@@ -64,30 +69,71 @@ class VolcanoClose:
         pods: list[PodReport] = []
         unready: list[tuple[str, int]] = []
         has_gang = "gang" in session.plugins
-        known = {}
+        known: dict[str, tuple[Any, ...]] = {}
+        waiting = []
         for job in session.jobs.values():
             key = (job.phase, job.group.status, tuple(job.statuses().items()), job.group.spec)
             known[job.uid] = key
             if not job.is_ready and job.tasks:
                 unready.append((job.name, job.min_available - job.n_ready))
-            if self._reported.get(job.uid) == key:
+            if self._reported.get(job.uid) != key:
+                text = self._text(job, reasons)
+            elif not job.is_ready:
+                waiting.append(job)
                 continue
-            reason = reasons.of(job)
-            text = "" if reason is None else reason.message
+            else:
+                continue
             status = _status(job, name, text, has_gang=has_gang)
-            notes = tuple(_notes(job, status, text)) if status is not None else ()
             if status is not None:
                 phases |= status.phase != job.group.status.phase
                 known[job.uid] = (job.phase, status, *key[2:])
-            if job.uid in self._state.solo:
+            self._report(job, status, text, groups, pods)
+        for job in self._in_turn(waiting):
+            before = self._texts.get(job.uid, "")
+            if self._text(job, reasons) != before:
+                text = self._texts[job.uid]
+                status = _status(job, name, text, has_gang=has_gang)
                 if status is not None:
-                    job.group = replace(job.group, status=status)
-                    job.phase = status.phase
-            elif status is not None:
-                groups.append(_report(job, status, notes))
-            pods += _pod_reports(job, text)
+                    known[job.uid] = (job.phase, status, *known[job.uid][2:])
+                self._report(job, status, text, groups, pods)
+        self._texts = {uid: text for uid, text in self._texts.items() if uid in known}
         self._reported = known | self._missing(session, pods)
         return ClosedSession(groups, pods, unready, phases)
+
+    def _text(self, job: VolcanoSessionJob, reasons: JobReasons) -> str:
+        """Why a job waits; remembered."""
+        reason = reasons.of(job)
+        self._texts[job.uid] = text = "" if reason is None else reason.message
+        return text
+
+    def _in_turn(self, jobs: list[VolcanoSessionJob]) -> list[VolcanoSessionJob]:
+        """The next jobs whose reason is looked at again though they have not changed: others have.
+        Sooner or later each has its turn."""
+        if len(jobs) <= LOOKED_AT_MAX:
+            return jobs
+        first = self._next % len(jobs)
+        self._next = first + LOOKED_AT_MAX
+        return (jobs[first:] + jobs[:first])[:LOOKED_AT_MAX]
+
+    def _report(
+        self,
+        job: VolcanoSessionJob,
+        status: PodGroupStatus | None,
+        text: str,
+        groups: list[PodGroupReport],
+        pods: list[PodReport],
+    ) -> None:
+        notes = tuple(_notes(job, status, text)) if status is not None else ()
+        if job.is_pending and not job.tasks and text:
+            # Volcano creates the pods of a Job only after this gate.
+            notes = (("Normal", UNSCHEDULABLE, text),)
+        if job.uid in self._state.solo:
+            if status is not None:
+                job.group = replace(job.group, status=status)
+                job.phase = status.phase
+        elif status is not None or notes:
+            groups.append(_report(job, status, notes))
+        pods += _pod_reports(job, text)
 
     def _missing(
         self, session: VolcanoSession, pods: list[PodReport]
@@ -112,7 +158,7 @@ class VolcanoClose:
 
 
 def _report(
-    job: VolcanoSessionJob, status: PodGroupStatus, notes: tuple[tuple[str, str, str], ...]
+    job: VolcanoSessionJob, status: PodGroupStatus | None, notes: tuple[tuple[str, str, str], ...]
 ) -> PodGroupReport:
     group: PodGroup = job.group
     return PodGroupReport(
@@ -163,6 +209,8 @@ def _notes(
     job: VolcanoSessionJob, status: PodGroupStatus, text: str
 ) -> Iterator[tuple[str, str, str]]:
     if status.phase in ("Unknown", PENDING_PHASE, INQUEUE_PHASE):
+        if job.is_ready or not job.tasks:
+            return
         n_pending = len(job.of(TaskStatus.PENDING))
         reason = fit_error(job, text)
         message = f"{n_pending}/{len(job.tasks)} tasks in gang unschedulable: {reason}"

@@ -26,6 +26,7 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 VolcanoActions = Mapping[str, Callable[[VolcanoSession], None]]
@@ -44,7 +45,13 @@ class VolcanoModel:
     """Sessions of Volcano on the cluster that the scheduler follows."""
 
     name = "volcano"
-    reads: tuple[type[Object], ...] = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
+    reads: tuple[type[Object], ...] = (
+        PodGroup,
+        Queue,
+        PriorityClass,
+        PodDisruptionBudget,
+        VolcanoHyperNode,
+    )
 
     def __init__(
         self,

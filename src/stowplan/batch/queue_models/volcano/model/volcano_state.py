@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelCluster
+from stowplan.batch.queue_models.volcano.model.hyper_node_members import hyper_nodes_of
 from stowplan.batch.queue_models.volcano.model.solo_groups import solo_group, solo_group_key
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_queue import OPEN, ROOT, VolcanoQueue
@@ -22,6 +23,7 @@ from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue, QueueSpec
+from stowplan.objects.volcano.hyper_node import VolcanoHyperNode
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 UNDECIDED = (TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
@@ -45,11 +47,13 @@ class VolcanoState:
         self.orphans: dict[str, dict[str, None]] = {}
         self.solo: set[str] = set()
         self._classes: dict[str, PriorityClass] = {}
+        # Nominated pods of other schedulers, during a session.
+        self._held: list[tuple[VolcanoNode, VolcanoTask]] = []
         self._on_node: dict[str, dict[str, VolcanoTask]] = {}
 
     def follow(self, cluster: ModelCluster) -> None:
         """Take over what has changed since the last session."""
-        changed = set(cluster.changed_objects)
+        changed = cluster.changed_objects
         self._queues_of(cluster)
         if not self._classes or any(kind is PriorityClass for kind, _ in changed):
             self._classes_changed(cluster)
@@ -72,9 +76,13 @@ class VolcanoState:
             for one in cluster.objects.get(PodDisruptionBudget, {}).values()
             if isinstance(one, PodDisruptionBudget)
         ]
+        found = cluster.objects.get(VolcanoHyperNode, {}).values()
+        objects = [one for one in found if isinstance(one, VolcanoHyperNode)]
+        known = {node.name: node.node for node in self.nodes.values()} if objects else {}
+        tree = hyper_nodes_of(objects, known)
         self._hold(cluster)
         now = cluster.now / 1e9
-        return VolcanoCluster(jobs, self.nodes, self.queues, (), budgets, now, time_of_day)
+        return VolcanoCluster(jobs, self.nodes, self.queues, tree, budgets, now, time_of_day)
 
     def settle(self, jobs: Iterable[VolcanoSessionJob]) -> None:
         """Undo what a session did not decide."""
@@ -86,9 +94,9 @@ class VolcanoState:
                 job.infeasible = {}
             if job.has_topology:
                 self._rebuild(job)
-        for node in self.nodes.values():
-            for key in [key for key, task in node.tasks.items() if task.uid not in self.tasks]:
-                node.remove(node.tasks[key])
+        for node, task in self._held:
+            node.remove(task)
+        self._held.clear()
 
     def _unplace(self, job: VolcanoSessionJob, task: VolcanoTask) -> None:
         node = self.nodes.get(task.node)
@@ -224,7 +232,9 @@ class VolcanoState:
             node = self.nodes.get(place.node)
             if node is not None and place.pod.uid not in self.tasks:
                 spec = replace(place.pod.spec, node_name=place.node)
-                node.add(VolcanoTask(replace(place.pod, spec=spec)))
+                task = VolcanoTask(replace(place.pod, spec=spec))
+                if node.add(task):
+                    self._held.append((node, task))
 
 
 def _is_same_but_status(before: PodGroup, after: PodGroup) -> bool:

@@ -54,14 +54,16 @@ class JobReasons:
         self._by_nodes: dict[Hashable, str] = {}
 
     def of(self, job: VolcanoSessionJob) -> JobReason | None:
-        """Why pending tasks of a job have no node; None if none is pending."""
+        """Why pending tasks of a job have no node, or why a job without tasks is not admitted; None
+        if neither is so."""
         session = self._session
-        if not job.of(TaskStatus.PENDING) and not job.of(TaskStatus.PIPELINED):
+        is_expected = job.is_pending and not job.tasks
+        if not (job.of(TaskStatus.PENDING) or job.of(TaskStatus.PIPELINED) or is_expected):
             return None
         queue = session.queues.get(job.queue)
         if queue is None:
             return JobReason(QUEUE_NOT_FOUND, f'queues "{job.queue}" not found')
-        if not session.is_valid(job):
+        if not is_expected and not session.is_valid(job):
             return _too_few(job)
         if job.is_pending:
             return JobReason(NOT_INQUEUE, f"not inqueue: {self._gate(job)}")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
 from stowplan.batch.queue_models.volcano.model.volcano_close import POD_GROUP_NOT_FOUND
+from stowplan.batch.queue_models.volcano.model.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
@@ -16,7 +17,6 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
 from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
@@ -29,7 +29,11 @@ def report_of(session: VolcanoSession, state: VolcanoState, asked: str = "") -> 
     """The report of a session, before what it did not decide is undone. asked: uid of a pod whose
     nodes and evictions are reported."""
     reasons = JobReasons(session)
-    jobs = [_job(session, state, job, reasons) for job in state.jobs.values() if job.tasks]
+    jobs = [
+        _job(session, state, job, reasons)
+        for job in state.jobs.values()
+        if job.tasks or job.is_pending
+    ]
     jobs += _orphans(state)
     idle = VolcanoAmount()
     for node in session.node_list:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from stowplan.batch.queue_models.volcano.pod_rules import NodeScoreUse
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
@@ -39,8 +37,9 @@ class VolcanoNodeOrder(VolcanoPlugin):
         """Read the weights."""
         weights = {key: integer(self.arguments, key, default) for key, default in WEIGHTS.items()}
         uses = [NodeScoreUse(key, weight) for key, weight in weights.items() if weight]
+        self._session = session
         self._scores = session.rules.scores(uses)
 
     def batch_node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:
         """float64 (n_nodes,): the weighted sums."""
-        return self._scores.totals(task, np.array([node.row for node in nodes], dtype=np.int64))
+        return self._scores.totals(task, self._session.rows_of(nodes))

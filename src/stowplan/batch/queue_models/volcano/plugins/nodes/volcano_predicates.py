@@ -68,10 +68,11 @@ class VolcanoPredicates(VolcanoPlugin):
 
     def predicate(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Ints:
         """Codes of the filters; a node without room for one more pod is unschedulable."""
-        rows = np.array([node.row for node in nodes], dtype=np.int64)
+        session = self._session
+        rows = session.rows_of(nodes)
         codes = self._filters.codes(task, rows)
         n_pods = self._rules.pod_counts(rows)
-        limits = np.array([node.allocatable.pods_max for node in nodes], dtype=np.int64)
+        limits = session.pod_limits[session.places_of(nodes)]
         full = (limits <= n_pods) & (codes == PASSES)
         result: Ints = np.where(full, UNSCHEDULABLE, codes)
         return result
@@ -85,7 +86,7 @@ class VolcanoPredicates(VolcanoPlugin):
 
     def batch_node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:
         """Scores of filters that have one."""
-        return self._scores.totals(task, np.array([node.row for node in nodes], dtype=np.int64))
+        return self._scores.totals(task, self._session.rows_of(nodes))
 
     def allocated(self, task: VolcanoTask) -> bool:
         """Tell the filters that a pod is on a node; False if its volumes cannot be reserved."""

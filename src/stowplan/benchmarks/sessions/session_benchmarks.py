@@ -28,7 +28,7 @@ from stowplan.objects.pod import (
     PodStatus,
     ResourceRequirements,
 )
-from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
+from stowplan.objects.podgroup import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
 from stowplan.scheduler import Scheduler
 
 CONFIGURATION = """
@@ -52,8 +52,12 @@ NODE = {"cpu": "24", "memory": "128Gi", "pods": "110"}
 class SessionBenchmark:
     """A scheduler that runs sessions, and its pods."""
 
-    def __init__(self, n_nodes: int) -> None:
-        files = [ConfigText(CONFIGURATION, "bench")]
+    def __init__(
+        self, n_nodes: int, configuration: str = CONFIGURATION, name: str = "kube-batch"
+    ) -> None:
+        """name: schedulerName of the pods."""
+        self.scheduler_name = name
+        files = [ConfigText(configuration, "bench")]
         self.scheduler: Scheduler = deciders_of(files).scheduler()
         self.pods: dict[str, Pod] = {}
         self.now = 0
@@ -67,19 +71,27 @@ class SessionBenchmark:
         for first in range(0, len(held), BATCH):
             self.scheduler.handle(held[first : first + BATCH], self.now)
 
-    def queue(self, name: str, weight: int = 1) -> Event:
-        """Event: a queue is created."""
+    def queue(self, name: str, weight: int = 1, **spec: Any) -> Event:
+        """Event: a queue is created. spec: more fields."""
         meta = ObjectMeta(name=name, uid=name)
-        return happened.ObjectAdded(Queue(metadata=meta, spec=QueueSpec(weight=weight)))
+        return happened.ObjectAdded(Queue(metadata=meta, spec=QueueSpec(weight=weight, **spec)))
 
     def gang(
-        self, name: str, queue: str, size: int, asks: tuple[str, str], nodes: Sequence[int] = ()
+        self,
+        name: str,
+        queue: str,
+        size: int,
+        asks: tuple[str, str],
+        nodes: Sequence[int] = (),
+        **spec_fields: Any,
     ) -> Iterator[Event]:
-        """Events: a gang is created, pending, or running on these nodes."""
+        """Events: a gang is created, pending, or running on these nodes. spec_fields: more of its
+        PodGroup."""
         moment = START + datetime.timedelta(seconds=len(self.pods))
         meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=moment)
-        spec = PodGroupSpec(min_member=size, queue=queue)
-        yield happened.ObjectAdded(PodGroup(metadata=meta, spec=spec))
+        spec = PodGroupSpec(min_member=size, queue=queue, **spec_fields)
+        status = PodGroupStatus(phase="Running" if nodes else "Pending")
+        yield happened.ObjectAdded(PodGroup(metadata=meta, spec=spec, status=status))
         for number in range(size):
             on = f"n{nodes[number]:05d}" if nodes else ""
             yield happened.PodAdded(self._pod(f"{name}-{number}", name, asks, on, moment))
@@ -104,7 +116,7 @@ class SessionBenchmark:
         if found is None:
             asked = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
             main = Container(name="c", resources=asked)
-            found = PodSpec(containers=(main,), scheduler_name="kube-batch", node_name=on)
+            found = PodSpec(containers=(main,), scheduler_name=self.scheduler_name, node_name=on)
             self._specs[cpu, memory, on] = found
         return found
 

@@ -1,0 +1,194 @@
+"""Queues and Jobs of Volcano: what its webhooks refuse.
+
+A cycle of parents is refused as a tree that is too deep, as in Volcano.
+
+Differs: Volcano's webhooks also apply the defaults, which here the controllers do, and refuse a
+parent queue that has pods of its own.
+
+Source: volcano master of 2026-08-20, pkg/webhooks/admission/queues/validate, jobs/validate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apiserver.admission.admission_plugin import (
+    AdmissionPluginBase,
+    admission_forbidden,
+    stored_object,
+    stored_objects,
+    targets,
+)
+from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.quantity import QuantityError, amount, format_quantity
+
+QUEUES, JOBS = "scheduling.volcano.sh/queues", "batch.volcano.sh/jobs"
+ROOT, DEFAULT = "root", "default"
+STATES = ("Open", "Closed")
+DEPTH_MAX = 5
+UNREADABLE = "quantities must match the regular expression of resource quantities"
+
+
+class VolcanoAdmission(AdmissionPluginBase):
+    """Refuses queues and jobs that Volcano would refuse."""
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        why = ""
+        if targets(call, QUEUES):
+            why = _deletion_problem(call) if obj is None else _queue_problem(call, obj)
+        elif targets(call, JOBS) and obj is not None:
+            why = _job_problem(call, obj, is_new=old is None)
+        if why:
+            raise admission_forbidden(call, obj, why)
+
+
+def _deletion_problem(call: ApiCall) -> str:
+    if call.name in (ROOT, DEFAULT):
+        return f"`{call.name}` queue can not be deleted"
+    children = [one["metadata"]["name"] for one in _children(call, call.name)]
+    if children:
+        return (
+            f"queue {call.name} can not be deleted because it has {len(children)} child queues: "
+            f"{', '.join(sorted(children))}"
+        )
+    return ""
+
+
+def _queue_problem(call: ApiCall, queue: Tree) -> str:
+    state = (queue.get("status") or {}).get("state")
+    if state and state not in (*STATES, "Closing"):
+        return f"queue state must be in [{' '.join(STATES)}]"
+    try:
+        problems = (
+            *_amount_problems(queue.get("spec") or {}),
+            *_place_problems(call, queue),
+            *_sum_problems(call, queue),
+        )
+    except QuantityError:
+        return UNREADABLE
+    return next(iter(problems), "")
+
+
+def _amount_problems(spec: Tree) -> Iterator[str]:
+    """Guaranteed at most what is deserved, and that at most the capability."""
+    deserved, capability = spec.get("deserved") or {}, spec.get("capability") or {}
+    for name, least in ((spec.get("guarantee") or {}).get("resource") or {}).items():
+        limit = f"guarantee[{name}]={least}"
+        if name not in deserved:
+            yield f"spec.deserved.{name}: deserved[{name}] must be >= {limit}"
+        elif amount(name, deserved[name]) < amount(name, least):
+            yield f"spec.deserved.{name}: deserved[{name}]={deserved[name]} must be >= {limit}"
+    for name, n in deserved.items():
+        if name in capability and amount(name, n) > amount(name, capability[name]):
+            limit = f"capability[{name}]={capability[name]}"
+            yield f"spec.deserved.{name}: deserved[{name}]={n} must be <= {limit}"
+
+
+def _place_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
+    """The parent exists, and the tree is not too deep."""
+    name, parent = queue["metadata"]["name"], _parent(queue)
+    if name == ROOT:
+        return
+    if parent == name:
+        yield f"queue {name} cannot use itself as parent"
+        return
+    depth = 1
+    while parent not in ("", ROOT):
+        depth += 1
+        if depth > DEPTH_MAX:
+            yield f"queue {name} exceeds the maximum allowed depth of {DEPTH_MAX}"
+            return
+        found = queue if parent == name else stored_object(call, QUEUES, "", parent)
+        if found is None:
+            yield f'failed to get parent queue of queue {name}: queues "{parent}" not found'
+            return
+        parent = _parent(found)
+
+
+def _sum_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
+    """Children together guarantee and deserve at most what their parent does, and no capability
+    exceeds that of a parent."""
+    name, parent_name = queue["metadata"]["name"], _parent(queue)
+    if name == ROOT:
+        return
+    parent = stored_object(call, QUEUES, "", parent_name) if parent_name != ROOT else None
+    if parent is not None:
+        siblings = [one for one in _children(call, parent_name) if one["metadata"]["name"] != name]
+        yield from _over_sums(f"parent queue {parent_name}", parent, [*siblings, queue])
+        yield from _over_capability(queue, parent, "its ancestor's")
+    children = _children(call, name)
+    yield from _over_sums(f"queue {name}", queue, children)
+    for child in children:
+        yield from _over_capability(child, queue, "its ancestor's")
+
+
+def _over_sums(title: str, parent: Tree, children: Iterable[Tree]) -> Iterator[str]:
+    given = list(children)
+    for field in ("guarantee", "deserved"):
+        for name, limit in _amounts(parent, field).items():
+            total = sum(amount(name, _amounts(child, field).get(name, 0)) for child in given)
+            if total > amount(name, limit):
+                yield (
+                    f"{title} validation failed: sum of children's {field} "
+                    f"({name} {format_quantity(name, total)}) exceeds parent's {field} limit "
+                    f"({name} {limit})"
+                )
+
+
+def _over_capability(child: Tree, parent: Tree, whose: str) -> Iterator[str]:
+    above = _amounts(parent, "capability")
+    for name, n in _amounts(child, "capability").items():
+        if name in above and amount(name, n) > amount(name, above[name]):
+            yield (
+                f"queue {child['metadata']['name']} capability[{name}]={n} exceeds {whose} "
+                f"capability={above[name]}"
+            )
+
+
+def _amounts(queue: Tree, field: str) -> Mapping[str, str]:
+    found = (queue.get("spec") or {}).get(field) or {}
+    amounts: Mapping[str, str] = (found.get("resource") or {}) if field == "guarantee" else found
+    return amounts
+
+
+def _parent(queue: Tree) -> str:
+    return str((queue.get("spec") or {}).get("parent") or ROOT)
+
+
+def _children(call: ApiCall, name: str) -> list[Tree]:
+    return [one for one in stored_objects(call, QUEUES) if _parent(one) == name and name != ROOT]
+
+
+def _job_problem(call: ApiCall, job: Tree, *, is_new: bool) -> str:
+    spec = job.get("spec") or {}
+    tasks = spec.get("tasks") or ()
+    if not tasks:
+        return "No task specified in job spec"
+    names = [str(task.get("name") or f"{DEFAULT}{i}") for i, task in enumerate(tasks)]
+    for name, task in zip(names, tasks, strict=True):
+        replicas, least = task.get("replicas") or 0, task.get("minAvailable")
+        if replicas < 0:
+            return f"'replicas' must be >= 0 in task: {name}"
+        if least is not None and least < 0:
+            return f"'minAvailable' must be >= 0 in task: {name}"
+        if least is not None and least > replicas:
+            return f"'minAvailable' must be <= 'replicas' in task: {name}"
+        if names.count(name) > 1:
+            return f"duplicated task name {name}"
+    if (spec.get("minAvailable") or 0) > sum(task.get("replicas") or 0 for task in tasks):
+        return "job 'minAvailable' must not be greater than total replicas"
+    return _job_queue_problem(call, spec.get("queue") or DEFAULT) if is_new else ""
+
+
+def _job_queue_problem(call: ApiCall, name: str) -> str:
+    queue = stored_object(call, QUEUES, "", name)
+    if queue is None:
+        return "" if name == DEFAULT else f'unable to find job queue: queues "{name}" not found'
+    state = (queue.get("status") or {}).get("state") or STATES[0]
+    if state != STATES[0]:
+        return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+    if _children(call, name):
+        return f"can only submit job to leaf queue, queue `{name}` has child queues"
+    return ""

@@ -1,0 +1,1 @@
+"""Benchmarks of sessions: those of Stowplan, and those of queue models."""

@@ -1,0 +1,1 @@
+"""Values of Volcano's API groups that others do not have."""

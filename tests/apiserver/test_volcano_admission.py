@@ -1,0 +1,110 @@
+"""Queues and Jobs that Volcano's webhooks refuse are refused, in their words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.apis.machinery.errors import ApiError
+from tests.apiserver.small_cluster import SmallCluster, Tree, container
+
+QUEUES, JOBS = "scheduling.volcano.sh/queues", "batch.volcano.sh/jobs"
+
+
+def queue(name: str, parent: str = "", **spec: Any) -> Tree:
+    more = {"parent": parent} if parent else {}
+    return {"metadata": {"name": name}, "spec": {"weight": 1, **more, **spec}}
+
+
+def job(queue: str = "default", replicas: int = 2, **spec: Any) -> Tree:
+    pod = {"containers": [container()], "restartPolicy": "Never"}
+    task = {"name": "w", "replicas": replicas, "template": {"spec": pod}, **spec.pop("task", {})}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"queue": queue, "tasks": [task], **spec},
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster() -> SmallCluster:
+    made = SmallCluster(volcano=True, simulates_nodes=False, schedules=False)
+    made.create(
+        QUEUES,
+        queue(
+            "org",
+            deserved={"cpu": "8"},
+            guarantee={"resource": {"cpu": "4"}},
+            capability={"cpu": "16"},
+        ),
+    )
+    amounts = {"deserved": {"cpu": "5"}, "guarantee": {"resource": {"cpu": "3"}}}
+    made.create(QUEUES, queue("team", "org", **amounts))
+    made.settle()
+    return made
+
+
+def refusal(cluster: SmallCluster, path: str, tree: Tree) -> str:
+    with pytest.raises(ApiError) as caught:
+        cluster.create(path, tree)
+    assert caught.value.code == 403
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        (queue("a", "nowhere"), 'failed to get parent queue of queue a: queues "nowhere" not'),
+        (queue("a", "a"), "queue a cannot use itself as parent"),
+        (
+            queue("a", "org", deserved={"cpu": "2"}, guarantee={"resource": {"cpu": "2"}}),
+            "sum of children's guarantee (cpu 5) exceeds parent's guarantee limit (cpu 4)",
+        ),
+        (
+            queue("a", "org", deserved={"cpu": "3500m"}),
+            "sum of children's deserved (cpu 8500m) exceeds parent's deserved limit (cpu 8)",
+        ),
+        (queue("a", "org", capability={"cpu": "17"}), "exceeds its ancestor's capability=16"),
+        (
+            queue("a", guarantee={"resource": {"cpu": "2"}}, deserved={"cpu": "1"}),
+            "deserved[cpu]=1 must be >= guarantee[cpu]=2",
+        ),
+        (
+            queue("a", deserved={"cpu": "2"}, capability={"cpu": "1"}),
+            "deserved[cpu]=2 must be <= capability[cpu]=1",
+        ),
+        (queue("a", deserved={"cpu": "much"}), "quantities must match"),
+    ],
+)
+def test_a_queue_that_does_not_fit_the_tree_is_refused(
+    cluster: SmallCluster, tree: Tree, text: str
+) -> None:
+    assert text in refusal(cluster, QUEUES, tree)
+
+
+def test_a_cycle_of_parents_is_refused(cluster: SmallCluster) -> None:
+    cluster.create(QUEUES, queue("one"))
+    cluster.create(QUEUES, queue("two", "one"))
+    with pytest.raises(ApiError, match="exceeds the maximum allowed depth of 5"):
+        cluster.change(QUEUES, "one", "", parent="two")
+    for name, text in (("root", "`root` queue can not be deleted"), ("one", "1 child queues: two")):
+        with pytest.raises(ApiError, match=text):
+            cluster.delete(QUEUES, name)
+    cluster.delete(QUEUES, "two")
+    cluster.delete(QUEUES, "one")
+
+
+@pytest.mark.parametrize(
+    ("tree", "text"),
+    [
+        (job("nowhere"), 'unable to find job queue: queues "nowhere" not found'),
+        (job("org"), "can only submit job to leaf queue, queue `org` has child queues"),
+        (job(minAvailable=3), "job 'minAvailable' must not be greater than total replicas"),
+        (job(task={"minAvailable": 3}), "'minAvailable' must be <= 'replicas' in task: w"),
+        (job(tasks=[]), "No task specified in job spec"),
+    ],
+)
+def test_a_job_that_could_not_run_is_refused(cluster: SmallCluster, tree: Tree, text: str) -> None:
+    assert text in refusal(cluster, JOBS, tree)

@@ -1,0 +1,203 @@
+"""State that the queue model of Volcano keeps between sessions: equal to one that begins anew."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.batch.queue_models.model_decider import ModelDecider
+from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
+from stowplan.columns.nodetable import table_of
+from stowplan.framework import ObjectStore, Snapshot
+from stowplan.framework.deciders.session_decider import SessionResult
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node, NodeStatus
+from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from stowplan.objects.podgroup import (
+    VOLCANO_API_VERSION,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    Queue,
+    QueueSpec,
+)
+from tests.soak import examples
+
+CONFIGURATION = """
+actions: "enqueue, allocate, backfill, preempt, reclaim"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: capacity}, {name: nodeorder}]
+"""
+BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class RandomCluster:
+    """Objects as the watch shows them, a model that follows them, and models that begin anew."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.nodes = [_node(f"n{i}", self.rng.choice((4, 8))) for i in range(4)]
+        self.queues = [_queue(f"q{i}", self.rng.choice((4, 8))) for i in range(3)]
+        self.groups: dict[str, PodGroup] = {}
+        self.pods: dict[str, Pod] = {}
+        self.n_jobs = 0
+        self.now = 0
+        self.kept = self._decider()
+
+    def _decider(self) -> ModelDecider:
+        decider = deciders_of([ConfigText(CONFIGURATION, "drawn")]).session_decider()
+        assert isinstance(decider, ModelDecider)
+        decider.attach(decider.framework.shared, self._snapshot)
+        for queue in self.queues:
+            decider.object_updated(queue)
+        return decider
+
+    def _snapshot(self) -> Snapshot:
+        placed = (pod for pod in self.pods.values() if pod.node_name and not pod.is_finished)
+        return Snapshot(table_of(self.nodes, placed), ObjectStore())
+
+    def change(self) -> None:
+        """A few jobs arrive, and a few pods end or are deleted."""
+        for _ in range(self.rng.randrange(3)):
+            self._arrive()
+        for pod in list(self.pods.values()):
+            chance = self.rng.random()
+            if chance < 0.05:
+                del self.pods[pod.uid]
+                self.kept.pod_deleted(pod.uid)
+            elif chance < 0.12 and pod.node_name and not pod.is_finished:
+                self._show(replace(pod, status=replace(pod.status, phase="Succeeded")))
+        if self.rng.random() < 0.1:
+            queue = _queue("q0", self.rng.choice((2, 6)))
+            self.queues[0] = queue
+            self.kept.object_updated(queue)
+
+    def _arrive(self) -> None:
+        name = f"j{self.n_jobs:03}"
+        self.n_jobs += 1
+        size, cpu = self.rng.randint(1, 4), self.rng.randint(1, 3)
+        moment = BEGAN + datetime.timedelta(seconds=self.n_jobs)
+        meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=moment)
+        spec = PodGroupSpec(
+            min_member=self.rng.randint(1, size),
+            queue=self.rng.choice(self.queues).name,
+            min_resources={"cpu": cpu} if self.rng.random() < 0.8 else None,
+        )
+        group = PodGroup(meta, api_version=VOLCANO_API_VERSION, spec=spec)
+        self.groups[group.key] = group
+        self.kept.object_updated(group)
+        for i in range(size):
+            self._show(_pod(f"{name}-{i}", name, cpu, moment, self.rng.choice((0, 5))))
+
+    def _show(self, pod: Pod) -> None:
+        self.pods[pod.uid] = pod
+        self.kept.pod_updated(pod)
+
+    def session(self) -> tuple[SessionResult, SessionResult]:
+        """A session of the model that has followed all, and one of a new model."""
+        fresh = self._decider()
+        for group in self.groups.values():
+            fresh.object_updated(group)
+        for pod in self.pods.values():
+            fresh.pod_updated(pod)
+        self.now += 1_000_000_000
+        mine = self.kept.run_session("s", (), self.now)
+        return mine, fresh.run_session("s", (), self.now)
+
+    def carry_out(self, result: SessionResult) -> None:
+        """What was decided becomes true before the next session."""
+        for place in result.binds:
+            pod = self.pods[place.pod.uid]
+            spec = replace(pod.spec, node_name=place.node)
+            status = PodStatus(phase="Running")
+            self._show(replace(pod, spec=spec, status=status))
+        for victim in result.victims:
+            del self.pods[victim.pod.uid]
+            self.kept.pod_deleted(victim.pod.uid)
+        kept = {place.pod.uid: place.node for place in result.nominations}
+        for pod in list(self.pods.values()):
+            node = kept.get(pod.uid, "")
+            if not pod.node_name and pod.status.nominated_node_name != node:
+                self._show(replace(pod, status=replace(pod.status, nominated_node_name=node)))
+        for report in result.groups:
+            if report.status is not None:
+                key = f"{report.namespace}/{report.name}"
+                self.groups[key] = replace(self.groups[key], status=report.status)
+                self.kept.object_updated(self.groups[key])
+
+
+def _node(name: str, cpu: int) -> Node:
+    amounts = {"cpu": cpu, "memory": "64Gi", "pods": 20}
+    status = NodeStatus(allocatable=dict(amounts), capacity=dict(amounts))
+    return Node(metadata=ObjectMeta(name=name), status=status)
+
+
+def _queue(name: str, cpu: int) -> Queue:
+    spec = QueueSpec(weight=1, deserved={"cpu": cpu}, capability={"cpu": 2 * cpu})
+    return Queue(ObjectMeta(name=name), api_version=VOLCANO_API_VERSION, spec=spec)
+
+
+def _pod(name: str, group: str, cpu: int, moment: datetime.datetime, priority: int) -> Pod:
+    notes = {"scheduling.k8s.io/group-name": group}
+    meta = ObjectMeta(
+        name=name, namespace="ns", uid=name, annotations=notes, creation_timestamp=moment
+    )
+    asks = ResourceRequirements(requests={"cpu": cpu})
+    spec = PodSpec(
+        containers=(Container(name="c", resources=asks),),
+        scheduler_name="volcano",
+        priority=priority,
+    )
+    return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+
+
+def decisions(result: SessionResult) -> tuple[object, ...]:
+    """What of a session must be equal."""
+
+    def phase(status: PodGroupStatus | None) -> str:
+        return "" if status is None else status.phase
+
+    return (
+        {place.pod.uid: place.node for place in result.binds},
+        {victim.pod.uid: victim.why for victim in result.victims},
+        {place.pod.uid: place.node for place in result.nominations},
+        {one.name: phase(one.status) for one in result.groups if phase(one.status)},
+    )
+
+
+def differs(seed: int, n_sessions: int) -> str:
+    """The first session in which both models decide otherwise, "" for none."""
+    cluster = RandomCluster(seed)
+    for number in range(n_sessions):
+        cluster.change()
+        mine, fresh = cluster.session()
+        if decisions(mine)[:3] != decisions(fresh)[:3]:
+            return f"seed {seed}, session {number}: {decisions(mine)} != {decisions(fresh)}"
+        cluster.kept.validate()
+        cluster.carry_out(mine)
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_kept_state_decides_as_a_new_one(seed: int) -> None:
+    assert differs(seed, 25) == ""
+
+
+@pytest.mark.parametrize("part", ["_unplace", "_leave"])
+def test_a_state_that_forgets_to_undo_is_caught(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgets: Callable[..., None] = lambda self, *_: None  # noqa: E731
+    monkeypatch.setattr(VolcanoState, part, forgets)
+
+    def is_caught(seed: int) -> bool:
+        try:
+            return bool(differs(seed, 25))
+        except (AssertionError, KeyError):
+            return True
+
+    assert any(is_caught(seed) for seed in range(6))

@@ -1,0 +1,255 @@
+"""Jobs, PodGroups and Queues of Volcano: what its controllers make of them, without a scheduler.
+
+Expected values: volcano.sh/docs (VolcanoJob, PodGroup, Queue) and volcano master of 2026-08-20,
+pkg/controllers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.controllers.volcano.volcano_job_phases import (
+    JobAction,
+    JobCounts,
+    JobEvent,
+    action_for,
+    next_phase,
+)
+from stowplan.controllers.volcano.volcano_kinds import (
+    VOLCANO_JOBS,
+    VOLCANO_POD_GROUPS,
+    VOLCANO_QUEUES,
+)
+from tests.apiserver.small_cluster import SmallCluster, Tree, container, deployment
+
+ASKS = {"resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+
+
+def task(name: str, replicas: int, **more: Any) -> Tree:
+    spec = {"containers": [container(**ASKS)], "restartPolicy": "Never"}
+    return {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
+
+
+def vcjob(name: str, *tasks: Tree, **spec: Any) -> Tree:
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"tasks": list(tasks), **spec},
+    }
+
+
+class VolcanoCluster(SmallCluster):
+    """A cluster with Volcano's controllers, whose PodGroups the test admits."""
+
+    def __init__(self) -> None:
+        super().__init__(volcano=True, simulates_nodes=False, schedules=False)
+        self.create(VOLCANO_QUEUES, {"metadata": {"name": "research"}, "spec": {"weight": 2}})
+        self.settle()
+
+    def submit(self, job: Tree) -> str:
+        """Create a Job; the name of its PodGroup."""
+        made = self.create(VOLCANO_JOBS, job)
+        self.settle()
+        return f"{made['metadata']['name']}-{made['metadata']['uid']}"
+
+    def admit(self, group: str) -> None:
+        """What the scheduler does in `enqueue`."""
+        found = self.the(VOLCANO_POD_GROUPS, group)
+        found["status"] = {"phase": "Inqueue"}
+        self.api.update_status(VOLCANO_POD_GROUPS, found)
+        self.settle()
+
+    def set_phase(self, name: str, phase: str, exit_code: int = 0) -> None:
+        """What a kubelet reports of a pod."""
+        pod = self.the("pods", name)
+        pod["status"] |= {"phase": phase}
+        if exit_code:
+            ended = {"terminated": {"exitCode": exit_code}}
+            pod["status"]["containerStatuses"] = [{"name": "c", "image": "i", "state": ended}]
+        self.api.update_status("pods", pod)
+        self.settle()
+
+    def status(self, name: str) -> Tree:
+        found: Tree = self.the(VOLCANO_JOBS, name)["status"]
+        return found
+
+    def phase(self, name: str) -> str:
+        return str(self.status(name)["state"]["phase"])
+
+    def names(self) -> list[str]:
+        return sorted(pod["metadata"]["name"] for pod in self.pods())
+
+
+def test_a_job_has_a_group_and_pods_once_the_group_is_admitted() -> None:
+    cluster = VolcanoCluster()
+    group = cluster.submit(
+        vcjob("mpi", task("master", 1), task("worker", 3, minAvailable=2), queue="research")
+    )
+    spec = cluster.the(VOLCANO_POD_GROUPS, group)["spec"]
+    assert spec == {
+        "minMember": 3,
+        "minTaskMember": {"master": 1, "worker": 2},
+        "queue": "research",
+        "minResources": {"cpu": "6", "memory": "3Gi", "pods": "3"},
+    }
+    assert (cluster.names(), cluster.phase("mpi")) == ([], "Pending")
+    cluster.admit(group)
+    assert cluster.names() == ["mpi-master-0", "mpi-worker-0", "mpi-worker-1", "mpi-worker-2"]
+    pod = cluster.the("pods", "mpi-worker-1")
+    assert pod["spec"]["schedulerName"] == "volcano"
+    notes = pod["metadata"]["annotations"]
+    assert notes["scheduling.k8s.io/group-name"] == group
+    assert (notes["volcano.sh/task-spec"], notes["volcano.sh/task-index"]) == ("worker", "1")
+    for name in cluster.names()[:3]:
+        cluster.set_phase(name, "Running")
+    assert cluster.phase("mpi") == "Running"
+    assert cluster.status("mpi")["taskStatusCount"]["worker"] == {
+        "phase": {"Pending": 1, "Running": 2}
+    }
+
+
+def test_a_job_ends_when_its_pods_have() -> None:
+    cluster = VolcanoCluster()
+    group = cluster.submit(vcjob("sort", task("w", 2), ttlSecondsAfterFinished=60))
+    cluster.admit(group)
+    for name in ("sort-w-0", "sort-w-1"):
+        cluster.set_phase(name, "Running")
+        cluster.set_phase(name, "Succeeded")
+    assert cluster.phase("sort") == "Completed"
+    assert [one["status"] for one in cluster.status("sort")["conditions"]] == [
+        "Pending",
+        "Running",
+        "Completed",
+    ]
+    assert cluster.get(VOLCANO_POD_GROUPS, group) is None
+    cluster.run(61.0)
+    assert cluster.get(VOLCANO_JOBS, "sort") is None
+
+
+def test_an_evicted_pod_restarts_the_job_by_its_policy() -> None:
+    cluster = VolcanoCluster()
+    policies = [{"event": "PodEvicted", "action": "RestartJob"}]
+    group = cluster.submit(vcjob("train", task("w", 2), policies=policies))
+    cluster.admit(group)
+    uids = {pod["metadata"]["uid"] for pod in cluster.pods()}
+    cluster.delete("pods", "train-w-0", grace_s=0)
+    cluster.settle()
+    # Both pods are gone, and the group is new: it has to be admitted again.
+    cluster.run(40.0)
+    assert (cluster.names(), cluster.phase("train")) == ([], "Pending")
+    assert cluster.status("train")["retryCount"] == 1
+    cluster.admit(group)
+    assert cluster.names() == ["train-w-0", "train-w-1"]
+    assert not uids & {pod["metadata"]["uid"] for pod in cluster.pods()}
+    version = cluster.the("pods", "train-w-0")["metadata"]["annotations"]["volcano.sh/job-version"]
+    assert version == "1"
+
+
+def test_an_evicted_pod_is_replaced_without_a_policy() -> None:
+    cluster = VolcanoCluster()
+    cluster.admit(cluster.submit(vcjob("train", task("w", 2))))
+    uid = cluster.the("pods", "train-w-0")["metadata"]["uid"]
+    cluster.delete("pods", "train-w-0", grace_s=0)
+    cluster.settle()
+    assert cluster.the("pods", "train-w-0")["metadata"]["uid"] != uid
+    assert cluster.phase("train") == "Pending"
+
+
+def test_a_task_waits_for_those_that_it_depends_on() -> None:
+    cluster = VolcanoCluster()
+    depends = {"dependsOn": {"name": ["ps"]}}
+    cluster.admit(cluster.submit(vcjob("tf", task("ps", 1), task("w", 1, **depends))))
+    assert cluster.names() == ["tf-ps-0"]
+    cluster.set_phase("tf-ps-0", "Running")
+    assert cluster.names() == ["tf-ps-0", "tf-w-0"]
+
+
+def test_pods_of_volcano_without_a_group_get_one() -> None:
+    cluster = VolcanoCluster()
+    web = deployment("web", 2)
+    web["spec"]["template"]["spec"]["schedulerName"] = "volcano"
+    cluster.create("apps/deployments", web)
+    cluster.create("apps/deployments", deployment("other", 1))
+    cluster.settle()
+    (group,) = cluster.list(VOLCANO_POD_GROUPS)
+    (owner,) = group["metadata"]["ownerReferences"]
+    assert group["metadata"]["name"] == f"podgroup-{owner['uid']}"
+    assert (owner["kind"], group["spec"]["minMember"]) == ("ReplicaSet", 1)
+    key = "scheduling.k8s.io/group-name"
+    named = [key in (pod["metadata"].get("annotations") or {}) for pod in cluster.pods()]
+    assert sorted(named) == [False, True, True]
+
+
+def test_queues_are_open_below_the_root_and_count_their_groups() -> None:
+    cluster = VolcanoCluster()
+    group = cluster.submit(vcjob("a", task("w", 1), queue="research"))
+    assert {one["metadata"]["name"] for one in cluster.list(VOLCANO_QUEUES)} == {
+        "root",
+        "default",
+        "research",
+    }
+    queue = cluster.the(VOLCANO_QUEUES, "research")
+    assert (queue["spec"]["parent"], queue["status"]["state"]) == ("root", "Open")
+    assert (queue["status"]["pending"], queue["status"]["inqueue"]) == (1, 0)
+    cluster.admit(group)
+    status = cluster.the(VOLCANO_QUEUES, "research")["status"]
+    assert (status["pending"], status["inqueue"]) == (0, 1)
+
+
+FAILED = JobEvent("PodFailed", "w", "p", 3)
+
+
+@pytest.mark.parametrize(
+    ("of_task", "of_job", "action"),
+    [
+        ([], [], JobAction("SyncJob", FAILED)),
+        ([], [{"event": "PodFailed", "action": "AbortJob"}], JobAction("AbortJob", FAILED)),
+        (
+            [{"events": ["PodEvicted", "PodFailed"], "action": "RestartTask", "timeout": "1m30s"}],
+            [{"event": "PodFailed", "action": "AbortJob"}],
+            JobAction("RestartTask", FAILED, 90.0),
+        ),
+        ([], [{"exitCode": 3, "action": "TerminateJob"}], JobAction("TerminateJob", FAILED)),
+        ([], [{"exitCode": 4, "action": "TerminateJob"}], JobAction("SyncJob", FAILED)),
+        ([], [{"event": "*", "action": "CompleteJob"}], JobAction("CompleteJob", FAILED)),
+    ],
+)
+def test_the_first_policy_that_an_event_meets_counts(
+    of_task: list[Tree], of_job: list[Tree], action: JobAction
+) -> None:
+    job = {"spec": {"tasks": [{"name": "w", "policies": of_task}], "policies": of_job}}
+    assert action_for(job, FAILED) == action
+
+
+def counted(**numbers: int) -> JobCounts:
+    counts = JobCounts(by_task={})
+    for phase, number in numbers.items():
+        for _ in range(number):
+            counts.count("w", phase.capitalize())
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("phase", "counts", "spec", "after"),
+    [
+        ("Pending", counted(running=1), {}, "Pending"),
+        ("Pending", counted(running=1, succeeded=1), {}, "Running"),
+        ("Running", counted(running=1, pending=2), {}, "Pending"),
+        ("Running", counted(succeeded=2, failed=1), {}, "Completed"),
+        ("Running", counted(succeeded=1, failed=2), {}, "Failed"),
+        ("Running", counted(succeeded=1, running=2), {"minSuccess": 1}, "Completed"),
+        ("Running", counted(succeeded=1, failed=2), {"minSuccess": 2}, "Failed"),
+        ("Aborting", counted(running=1), {}, "Aborting"),
+        ("Aborting", counted(failed=1), {}, "Aborted"),
+        ("Restarting", counted(), {}, "Pending"),
+    ],
+)
+def test_the_phase_of_a_job_follows_from_its_pods(
+    phase: str, counts: JobCounts, spec: Tree, after: str
+) -> None:
+    tasks = [{"name": "w", "replicas": 3, "minAvailable": 2}]
+    job = {"spec": {"tasks": tasks, "minAvailable": 2, "maxRetry": 3, **spec}, "status": {}}
+    assert next_phase(job, counts, phase) == after
