@@ -285,7 +285,7 @@ def test_the_largest_gang_that_starts(tmp_path: Path) -> None:
         20,
         "lower minMember of PodGroup g from 5 to 4: it is 1 member short",
     )
-    assert explanation.not_searched
+    assert explanation.not_searched == ()
     assert explained(applied_to(tmp_path, change), "g").is_placed
     # No smaller step does: every larger minMember stays pending.
     for least in range(1, 6):
@@ -335,6 +335,46 @@ def test_new_nodes_and_lower_requests_of_a_gang(tmp_path: Path) -> None:
     for change in found.values():
         make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 5, "2"))
         assert explained(applied_to(tmp_path, change), "g").is_placed, change.text
+
+
+ALLOCATE = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n'
+RUNNING = [
+    pod("a", cpu="4", node="n1"),
+    pod("b", cpu="1", node="n2", priority=-1),
+    pod("c", cpu="1", node="n2"),
+    pod("d", cpu="1", node="n2", priority=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "size", "cost", "text"),
+    [
+        ("4", 1, 200, "free node n1 by ending default/a"),
+        ("2", 1, 100, "free node n2 by ending default/b"),
+        ("2", 3, 300, "free nodes n1, n2 by ending default/b and ending default/a"),
+    ],
+)
+def test_running_pods_that_a_gang_needs_to_end(
+    tmp_path: Path, cpu: str, size: int, cost: int, text: str
+) -> None:
+    objects = [node("n1"), node("n2"), queue("default"), *RUNNING, *gang("g", size, cpu)]
+    cluster = make_cluster(tmp_path, *objects)
+    found = {one.kind: one for one in explained(cluster, "g", ALLOCATE).changes}
+    assert (found["free"].cost, found["free"].text) == (cost, text)
+    assert explained(applied_to(tmp_path, found["free"]), "g", ALLOCATE).is_placed
+
+
+def test_a_gang_is_helped_by_a_request_of_one_container(tmp_path: Path) -> None:
+    # Without the whole request of d the other container still requests 1 CPU.
+    member = pod("g-0", "g", "1")
+    two = [
+        {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        for name, cpu in (("c", "1"), ("d", "3"))
+    ]
+    member["spec"] = {"schedulerName": "kube-batch", "containers": two}
+    objects = [node("n1", "1"), queue("default"), group("g", 1), member]
+    found = texts(make_cluster(tmp_path, *objects))
+    assert found["request"] == (100, "drop the cpu request of container d (3)")
 
 
 def test_a_gang_whose_nodes_are_tainted_or_cordoned(tmp_path: Path) -> None:
