@@ -43,7 +43,7 @@ class GangFreeing:
         chosen = self._cheaper(removable, self._sufficient(removable))
         nodes = sorted({pod.node_name for _, pod in chosen})
         where = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"
-        ended = [pod for _, pod in chosen]
+        ended = sorted((pod for _, pod in chosen), key=lambda pod: pod.key)
         ends = " and ".join(f"ending {pod.key}" for pod in ended)
         return Change(
             "free",
