@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import cProfile
 import json
 from typing import Any
 
@@ -104,6 +105,31 @@ def test_the_number_of_fields_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     entry = bytes_field(2, bytes_field(1, b"k") + bytes_field(2, b"v"))
     with pytest.raises(WireError, match="more than 10 fields"):
         object_codec().decode(envelope("v1", "ConfigMap", NAMED + entry * 9))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        MAGIC + bytes_field(2, b"") * 5,
+        MAGIC + bytes_field(1, bytes_field(2, b"Pod") * 5),
+        envelope("v1", "ConfigMap", bytes_field(2, bytes_field(1, b"k") * 5)),
+    ],
+)
+def test_small_messages_have_few_fields(body: bytes) -> None:
+    with pytest.raises(WireError, match="more than 4 fields in a small message"):
+        object_codec().decode(body)
+
+
+def test_an_empty_message_costs_the_fields_that_it_has() -> None:
+    def calls(n_containers: int) -> int:
+        body = envelope("v1", "Pod", bytes_field(2, bytes_field(2, b"") * n_containers))
+        profile = cProfile.Profile()
+        profile.runcall(object_codec().decode, body)
+        return sum(one.callcount for one in profile.getstats())
+
+    calls(1)  # makes the types
+    # A container has 25 fields, of which JSON always has two.
+    assert (calls(200) - calls(100)) / 100 < 40
 
 
 @given(st.binary(max_size=60))

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
 from stowplan.benchmarks.catalog import CASES
-from stowplan.benchmarks.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
+from stowplan.benchmarks.device_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.measurement import ENGINES, run_once
 
 SIZES = WorkloadSizes(nodes=40, pods=30)
@@ -18,11 +18,21 @@ WALKED = {
     "preemption-pdb": 60,
     "PreemptionBasic": 60,
     "PreemptionPVs": 60,
+    # One of all that are refused.
+    "dra-refused": 1,
+    # Claims by name (four of five pods wait until the first has written it), alternatives,
+    # devices that many nodes reach, and resources by classes.
+    "SchedulingWithResourceClaim": 126,
+    "FirstAvailable": 30,
+    "ConsumableCapacity": 30,
+    "ExtendedResource_25Classes": 30,
+    "ExtendedResource_50Classes": 30,
+    "ImplicitExtendedResource_25Classes": 30,
     # The pod that fits nowhere.
     "SchedulingWithMixedChurn": 1,
 }
-OTHERS = {case.name for case in (*DEVICE_CLAIM_CASES, *GPU_SHARE_CASES)}
-"""Cards are placed by kernels that are compiled later, pods with resource claims are walked."""
+OTHERS = {case.name for case in GPU_SHARE_CASES}
+"""Cards are placed by kernels that are compiled later."""
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in OTHERS])

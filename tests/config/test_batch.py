@@ -194,6 +194,7 @@ def test_mistakes_in_the_block_and_around_it_are_named_at_once() -> None:
 
 
 VOLCANO = """
+scheduler: kube-batch
 actions: "enqueue, allocate, backfill"
 tiers:
 - plugins:
@@ -210,7 +211,7 @@ tiers:
   - name: nodeorder
   - name: binpack
 """
-"""What Volcano's chart installs."""
+"""What Volcano's chart installs, for Stowplan's own sessions."""
 
 
 def test_what_volcano_installs_is_read_and_what_has_no_effect_is_warned_of() -> None:
@@ -234,6 +235,7 @@ def test_what_volcano_installs_is_read_and_what_has_no_effect_is_warned_of() -> 
 
 def test_further_fields_arguments_and_switches_of_volcano_are_warned_of() -> None:
     text = """
+scheduler: kube-batch
 actions: "shuffle, allocate"
 configurations: [{name: allocate, arguments: {anything: 1}}]
 metrics: {type: prometheus}
@@ -279,7 +281,8 @@ def test_a_misspelt_name_of_volcano_is_a_mistake(wrong: str, right: str, meant: 
 def test_as_kube_batch_what_volcano_added_is_unknown() -> None:
     with pytest.raises(ConfigError, match="'enqueue'"):
         batch_configuration(VOLCANO, "conf", lenient=True)
-    read = batch_configuration(VOLCANO.replace("enqueue, ", ""), "conf", lenient=True)
+    text = VOLCANO.replace("scheduler: kube-batch\n", "").replace("enqueue, ", "")
+    read = batch_configuration(text, "conf", lenient=True)
     assert (read.warnings, read.scheduler_names) == ((), ("kube-batch",))
 
 

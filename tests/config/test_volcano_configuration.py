@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.config.volcano_configuration import (
+from stowplan.config.queue_models.volcano_configuration import (
     OFF_BY_DEFAULT,
     SWITCHES,
     VolcanoConfiguration,

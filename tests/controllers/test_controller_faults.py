@@ -14,7 +14,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apis.machinery.strconv import int_or_none, uint_or_none
 from stowplan.apis.machinery.timestamps import add_seconds, human_age, parse_time
 from stowplan.apis.schema import canonical_time as schema_times
-from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
+from stowplan.apiserver.discovery.operation_pages import OperationPages
 from stowplan.apiserver.server_state import SYSTEM_USER
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.object_fields import int_or_percent_of
@@ -64,7 +64,7 @@ def test_a_fault_of_a_controller_is_its_object_s(
     assert 5 < len(faults) < 15
     assert set(faults) == {f"deployment default/bad: {ZeroDivisionError('x' * 5000)!r:.200}"}
     assert cluster.cluster.controller_manager.failing()["deployment"] == 1
-    page = ControllerMetricsPage().answer(
+    page = OperationPages().answer(
         HttpRequest("GET", "/metrics"), SYSTEM_USER, cluster.server, cluster.now
     )
     assert page is not None

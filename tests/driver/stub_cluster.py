@@ -76,6 +76,9 @@ class StubCluster:
     def tick(self, now: float) -> float | None:
         return None
 
+    def later_work(self) -> PendingRequest | None:
+        return None
+
     def unsaved(self) -> PersistBatch | None:
         return self.batches.pop(0) if self.batches else None
 

@@ -156,7 +156,8 @@ def test_what_a_file_names_without_effect_is_a_warning_of_the_log(
 ) -> None:
     caplog.set_level("WARNING")
     config = tmp_path / "volcano.yaml"
-    config.write_text(group_commands.configured(["actions=enqueue,allocate"]))
+    text = group_commands.configured(["actions=enqueue,allocate"])
+    config.write_text(f"scheduler: kube-batch\n{text}")
     deciders, _ = read_configuration_files([str(config)])
     (record,) = caplog.records
     assert line_of(record).startswith(

@@ -19,6 +19,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 from stowplan.testing import pod
 from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
@@ -139,6 +140,27 @@ def test_a_group_is_logged_when_its_status_or_a_reason_changes(lines: list[Line]
     assert {line["podGroup"] for line in lines} == {"default/g"}
 
 
+def test_groups_of_kubernetes_have_a_condition(lines: list[Line]) -> None:
+    log = made()
+    reason, message = "Unschedulable", "pod group is unschedulable"
+    for status, why in [("False", (reason, message)), ("True", ("Scheduled", ""))]:
+        condition = PodGroupCondition("PodGroupScheduled", status, reason=why[0], message=why[1])
+        effect = to_do.PatchGroup(
+            1, 1, "uid-g", "default", "g", SCHEDULING_API_VERSION, PodGroupStatus("", (condition,))
+        )
+        log.handled([], [effect, effect], 0)
+    same = {
+        "level": "INFO",
+        "msg": "PodGroup status changed",
+        "podGroup": "default/g",
+        "condition": "PodGroupScheduled",
+    }
+    assert lines == [
+        same | {"status": "False", "reason": message},
+        same | {"status": "True", "reason": "Scheduled"},
+    ]
+
+
 def test_lines_over_the_rate_limit_are_counted(lines: list[Line]) -> None:
     log = made()
     many_effects: list[Effect] = [
@@ -239,7 +261,8 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
             api.node("n1", cpu="2")
             group_of_three(api)
             for i in range(3):
-                gang_member(api, i)
+                # The session's second scheduler name counts as its first.
+                gang_member(api, i, "volcano")
             async with scheduler(api, decider=found):
                 await api.until(lambda: bool(named(lines, decision_log.GROUP_EVENT)))
                 api.node("n2", cpu="4")

@@ -230,8 +230,8 @@ def served(live: SchedulerServer, plural: str) -> bool:
     return any(len(one) for one in live.informers.informers if one.resource.plural == plural)
 
 
-def gang_member(api: SmallApi, i: int) -> None:
-    api.pod(f"m{i}", cpu="1", scheduler="kube-batch")
+def gang_member(api: SmallApi, i: int, scheduler: str = "kube-batch") -> None:
+    api.pod(f"m{i}", cpu="1", scheduler=scheduler)
     tree = api.objects["pods", "default", f"m{i}"]
     tree["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
 

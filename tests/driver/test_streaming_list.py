@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 
@@ -18,23 +17,36 @@ NO_PROGRESS = (
     "a watch stream was requested by the client but the required storage feature "
     "RequestWatchProgress is disabled"
 )
-NO_WATCH_LIST = "sendInitialEvents is forbidden for watch unless the WatchList gate is enabled"
+NO_WATCH_LIST = (
+    'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is '
+    "forbidden for watch unless the WatchList feature gate is enabled"
+)
 
 
 async def in_the_stream(request: web.Request) -> web.StreamResponse | None:
-    """As kube-apiserver 1.36 answers whose etcd is of 3.4."""
+    """As kube-apiserver 1.36.2 answered, byte for byte, whose etcd was 3.4.23."""
     if request.query.get("sendInitialEvents") != "true":
         return None
-    error = {"kind": "Status", "reason": "InternalError", "message": NO_PROGRESS, "code": 500}
-    line = json.dumps({"type": "ERROR", "object": error}) + "\n"
+    line = (
+        '{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},'
+        f'"status":"Failure","message":"{NO_PROGRESS}","reason":"InternalError","code":500}}}}\n'
+    )
     return web.Response(text=line, content_type="application/json")
 
 
 async def by_status(request: web.Request) -> web.StreamResponse | None:
-    """As kube-apiserver 1.31 answers."""
+    """As kube-apiserver 1.36.2 answered, byte for byte, without the feature gate WatchList."""
     if request.query.get("sendInitialEvents") != "true":
         return None
-    return status(422, "Invalid", NO_WATCH_LIST)
+    text = NO_WATCH_LIST.replace('"', '\\"')
+    cause = NO_WATCH_LIST.partition("sendInitialEvents: ")[2]
+    body = (
+        f'{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"{text}",'
+        '"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":'
+        f'[{{"reason":"FieldValueForbidden","message":"{cause}","field":"sendInitialEvents"}}]}},'
+        '"code":422}\n'
+    )
+    return web.Response(text=body, status=422, content_type="application/json")
 
 
 async def without_rights(request: web.Request) -> web.StreamResponse | None:

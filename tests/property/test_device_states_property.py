@@ -19,7 +19,7 @@ from stowplan.plugins.devices.claim_binding import PendingAllocations, assume_cl
 from stowplan.plugins.devices.claim_search import CANNOT_ALLOCATE, ClaimSearch, SearchSettings
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
-from stowplan.plugins.devices.device_states import AVAILABLE, PER_NODE, DeviceStates
+from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE, DeviceStates
 from stowplan.testing import node, pod
 
 DRIVER = "gpu.example.com"
@@ -133,7 +133,7 @@ def test_shared_answers_equal_a_search_on_every_node(first: int) -> None:
 @pytest.mark.parametrize(
     ("method", "planted"),
     [
-        pytest.param("_kind", lambda states, one: 0, id="all devices are alike"),
+        pytest.param("_kind", lambda states, one, pool: 0, id="all devices are alike"),
         pytest.param("devices_changed", lambda states, pools: None, id="changes are not followed"),
     ],
 )

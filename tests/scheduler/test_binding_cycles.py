@@ -9,7 +9,6 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.queue import SubQueue
 from stowplan.queue.pod_record import PodState
-from stowplan.scheduler.binding.binding_cycles import is_definite_failure
 from stowplan.testing import pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound, leaving
 
@@ -20,12 +19,12 @@ LABEL_PLUGINS = (
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 429])
 def test_a_4xx_is_definite(code: int) -> None:
-    assert is_definite_failure(code)
+    assert happened.BindFailed(1, "uid", code).is_definite
 
 
 @pytest.mark.parametrize("code", [0, 408, 500, 502, 503, 504])
 def test_no_answer_and_a_server_error_are_not_definite(code: int) -> None:
-    assert not is_definite_failure(code)
+    assert not happened.BindFailed(1, "uid", code).is_definite
 
 
 @pytest.mark.parametrize("code", [404, 409, 422])

@@ -12,9 +12,9 @@ from stowplan.benchmarks import benchmark_workload, measurement
 from stowplan.cli import options, simulate_options
 from stowplan.cli.commands import bench, evaluate, status
 from stowplan.cli.main import COMMANDS
-from stowplan.config.session_configuration import COMPAT_NAMES, COMPATS
+from stowplan.config.session_configuration import COMPAT_NAMES, COMPATS, VOLCANO_1_15
 from stowplan.conformance.evaluate import FORMATS
-from stowplan.conformance.queue_models import kai_cases, kueue_cases, volcano_cases
+from stowplan.conformance.queue_models import kai_cases, kueue_cases
 from stowplan.driver.http import status_server
 from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
 from stowplan.simulation.cluster.cluster_api import Pace
@@ -71,7 +71,7 @@ def test_help_states_what_holds() -> None:
     """Texts of help stand apart from what they are about, which loads too much."""
     assert tuple(sorted(COMPATS)) == options.COMPAT_NAMES
     assert options.ALL_COMPAT_NAMES == COMPAT_NAMES
-    evaluated = (volcano_cases.VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE)
+    evaluated = (VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE)
     assert (KUBE_SCHEDULER_1_36, *evaluated) == COMPAT_NAMES[1:]
     assert tuple(sorted(FORMATS)) == evaluate.FORMATS
     assert (Pace().bind_s, Pace().start_s) == (simulate_options.BIND_S, simulate_options.START_S)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, User
-from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
+from stowplan.apiserver.discovery.operation_pages import OperationPages
+from stowplan.apiserver.http.request_counters import RequestCounters
 from stowplan.driver.live import exposition
 from stowplan.driver.live.metrics_help import HELP, help_of
 
@@ -66,8 +67,11 @@ def controller_texts() -> dict[str, str]:
     class Server:
         faults = Faults()
 
+        def metric_lines(self) -> list[str]:
+            return list(RequestCounters().lines({}, {}))
+
     request = HttpRequest("GET", "/metrics")
-    page = ControllerMetricsPage().answer(request, User("u"), Server(), 0.0)  # type: ignore[arg-type]
+    page = OperationPages().answer(request, User("u"), Server(), 0.0)  # type: ignore[arg-type]
     assert page is not None
     lines = page.body.decode().splitlines()
     return dict(line.split(" ", 3)[2:] for line in lines if line.startswith("# HELP"))
@@ -82,7 +86,7 @@ def test_every_metric_has_a_help_text() -> None:
 
 def test_help_texts_are_unique_and_name_what_is_counted() -> None:
     texts = HELP | controller_texts()
-    assert len(texts) == len(HELP) + 2
+    assert len(texts) == len(HELP) + 5
     assert not faults_of(texts)
 
 

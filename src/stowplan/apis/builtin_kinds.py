@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.apis.admissionregistration import webhook_configuration
+from stowplan.apis.apiregistration import api_service
 from stowplan.apis.apps import (
     controller_revision,
     daemon_set,
@@ -89,10 +89,9 @@ KINDS = register(
     stateful_set.KIND,
     cron_job.KIND,
     job.KIND,
-    webhook_configuration.KIND,
-    webhook_configuration.MUTATING_KIND,
     certificate_signing_request.KIND,
     lease.KIND,
+    api_service.KIND,
     priority_level.KIND,
     priority_level.SCHEMA_KIND,
     ingress.KIND,

@@ -14,6 +14,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apis.networking.service_addresses import DEFAULT_RANGE_NAME
 from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
+from stowplan.apiserver.discovery.local_api_services import built_in_api_services
 from stowplan.apiserver.server import ApiServer
 from stowplan.objects.encoding.tree import Tree
 
@@ -23,7 +24,11 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) -> None:
     """Create the bootstrap objects that are missing. port: of the API server, for its Service."""
     workloads = server.registry.has_group("scheduling.k8s.io", "v1alpha2")
-    for obj in _bootstrap_objects(port, workloads=workloads):
+    objects = (
+        *built_in_api_services(server.registry),
+        *_bootstrap_objects(port, workloads=workloads),
+    )
+    for obj in objects:
         group, _, version = obj["apiVersion"].rpartition("/")
         resource = server.registry.by_kind(group, version, obj["kind"])
         if resource is None:

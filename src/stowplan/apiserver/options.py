@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stowplan.apis.admissionregistration.webhook_calls import WebhookCaller
 from stowplan.apis.machinery.access import AccessControl, AlwaysAllow
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import (
@@ -40,7 +41,8 @@ class ApiServerOptions:
     changes kept for watches and continued lists; a watch that falls further behind is closed.
     chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:
     a watch without timeoutSeconds ends after one to two times this. future_s: how long a request
-    for a future resourceVersion is delayed.
+    for a future resourceVersion is delayed. webhook_caller: calls webhooks; None: none is called,
+    and each counts as one that does not answer.
     """
 
     registry: ResourceRegistry
@@ -59,3 +61,4 @@ class ApiServerOptions:
     watch_s: float = 1800.0
     future_s: float = 3.0
     chunk_bytes_max: int = 256 << 10
+    webhook_caller: WebhookCaller | None = None

@@ -31,6 +31,8 @@ from stowplan.apis.machinery.resource import (
 from stowplan.apis.machinery.stored_form import (
     as_list_item,
     as_served,
+    as_served_tree,
+    as_stored_tree,
     decode,
     encode,
     under_current_schema,
@@ -46,7 +48,7 @@ from stowplan.apiserver.http.body_decoding import (
     decode_delete_options,
     decode_kind,
     decode_object,
-    kind_mismatch,
+    kind_check,
 )
 from stowplan.apiserver.http.deferred_work import DeferredWork, RequestSteps
 from stowplan.apiserver.http.negotiation import (
@@ -66,6 +68,7 @@ from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND
 from stowplan.apiserver.http.request_options import (
     ListOptions,
     QueryParameters,
+    given_delete_options,
     given_options,
     list_options,
     manager_name,
@@ -75,7 +78,8 @@ from stowplan.apiserver.http.request_options import (
     write_options,
 )
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
-from stowplan.apiserver.http.warnings import WarningList
+from stowplan.apiserver.http.warnings import WarningList, quoted_text
+from stowplan.apiserver.http.webhook_rounds import WebhookRounds
 from stowplan.apiserver.patch import patch_request
 from stowplan.apiserver.patch.patched_object import (
     PatchedObject,
@@ -87,6 +91,7 @@ from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 T = TypeVar("T")
 
@@ -109,11 +114,16 @@ class RequestPipeline:
         self.warnings = WarningList()
         self._dressing: ResponseForm | None = None
         self.user: User
+        self.route: RequestInfo | None = None
+        self._rounds = WebhookRounds(server)
+        self._deleted_page: ListResult | None = None
+        self._n_deleted = 0
 
     def answer(self) -> RequestSteps:
         """The response, errors included."""
         try:
-            made = yield from self._answer()
+            again = partial(self._begin_again, self.now)
+            made = yield from self._rounds.of(self._answer, again)
         except ApiError as error:
             made = self.refusal(error)
         if self._dressing is not None and isinstance(made, HttpResponse):
@@ -123,6 +133,10 @@ class RequestPipeline:
         if self.request.method == "HEAD" and isinstance(made, HttpResponse):
             return replace(made, body=b"")
         return made
+
+    def _begin_again(self, started: float) -> None:
+        """What a further round with answers of webhooks begins with."""
+        self.now, self.warnings, self._dressing = started, WarningList(), None
 
     def _in_form(self, value: bytes, form: ResponseForm) -> bytes:
         """JSON bytes in the form of the response; long ones are converted at the end."""
@@ -173,7 +187,7 @@ class RequestPipeline:
 
     def _headers(self, form: ResponseForm) -> tuple[tuple[str, str], ...]:
         warned = (
-            ("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.header_texts()
+            ("Warning", f"299 - {quoted_text(text)}") for text in self.warnings.header_texts()
         )
         return (("Content-Type", form.media), NO_CACHE_HEADER, *warned)
 
@@ -187,6 +201,7 @@ class RequestPipeline:
         if route is not None and not route.broken:
             resource = server.registry.find(route.group, route.version, route.plural)
             if resource is not None:
+                self.route = route
                 if resource.deprecation:
                     self.warnings.append(resource.deprecation)
                 return (yield from self._resource(route, resource))
@@ -284,9 +299,10 @@ class RequestPipeline:
             options.field_validation if options else "Warn",
             self.warnings,
             manager_name(options, self.request.headers.get("user-agent", "")),
-            rng=self.server.rng,
+            rng=self._rounds.generator(),
             access=self.server.options.access,
             options=given_options(self.query),
+            answers=self._rounds.answers,
         )
 
     def _body(self) -> bytes:
@@ -386,9 +402,9 @@ class RequestPipeline:
             obj, warned = (yield from self._deferred(work, raw, media)).result()
             call = replace_call(call, now=self.now)
             call.warnings.extend(warned)
-            stored = self.server.writes.create(call, _as_stored(resource, obj))
+            stored = self.server.writes.create(call, as_stored_tree(resource, obj))
             return self._object(
-                resource, _as_served_tree(resource, stored), 201, self._stored_bytes(resource)
+                resource, as_served_tree(resource, stored), 201, self._stored_bytes(resource)
             )
         raw = self._body()
         call = self._call(verb, route, resource)
@@ -402,7 +418,9 @@ class RequestPipeline:
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
             call = replace_call(call, now=self.now)
-            make = PatchedObject(call, raw, kind, patch.result, self._kind_check(resource)).make
+            make = PatchedObject(
+                call, raw, kind, patch.result, kind_check(resource, self.server.registry)
+            ).make
             obj, created = self.server.writes.update(call, make, "", strategy)
         else:
             media = body_media_type(self.request)
@@ -413,11 +431,11 @@ class RequestPipeline:
             new.setdefault("metadata", {})
             set_namespace_and_check(new, call)
             uid = new["metadata"].get("uid", "")
-            kept = _as_stored(resource, new)
+            kept = as_stored_tree(resource, new)
             obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
         code = 201 if created else 200
         return self._object(
-            resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
+            resource, as_served_tree(resource, obj), code, self._stored_bytes(resource)
         )
 
     def _apply(self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None) -> RequestSteps:
@@ -426,26 +444,18 @@ class RequestPipeline:
         body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
         call = replace_call(call, now=self.now)
         fields = self.server.writes.fields
-        make = applied_object(call, fields, body.result(), self._forces())
+        make = applied_object(call, fields, body.result(), bool(self.query.flag("force")))
         obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
         code = 201 if created else 200
         return self._object(
-            resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
+            resource, as_served_tree(resource, obj), code, self._stored_bytes(resource)
         )
-
-    def _forces(self) -> bool:
-        return bool(self.query.flag("force"))
 
     def _body_reader(
         self, raw: bytes, media: str, resource: Resource, call: ApiCall
     ) -> Callable[[], tuple[Tree, list[str]]]:
         registry, mode = self.server.registry, call.field_validation
         return partial(decode_object, raw, media, resource, registry, mode)
-
-    def _kind_check(self, resource: Resource) -> Callable[[Tree], str]:
-        if resource.custom:
-            return lambda tree: ""
-        return lambda tree: kind_mismatch(tree, resource, self.server.registry)
 
     def _stored_bytes(self, resource: Resource) -> bytes:
         """The bytes that the write has stored, as served; empty if it stored nothing."""
@@ -458,7 +468,7 @@ class RequestPipeline:
         media = self._media(raw)
         work = partial(decode_delete_options, raw, media, self.query)
         requested, dry_run, orphan = (yield from self._deferred(work, raw, media)).result()
-        call = self._deletion_call(route, resource, "delete", dry_run)
+        call = self._deletion_call(route, resource, "delete", dry_run, requested)
         outcome = self.server.writes.delete(call, requested)
         code = 202 if not outcome.at_once and orphan is False else 200
         return self._object(resource, outcome.body, code)
@@ -467,7 +477,12 @@ class RequestPipeline:
         return body_media_type(self.request) if raw else ""
 
     def _deletion_call(
-        self, route: RequestInfo, resource: Resource, verb: str, dry_run: bool
+        self,
+        route: RequestInfo,
+        resource: Resource,
+        verb: str,
+        dry_run: bool,
+        requested: DeleteOptions,
     ) -> ApiCall:
         return ApiCall(
             self.server,
@@ -479,8 +494,10 @@ class RequestPipeline:
             now=self.now,
             dry_run=dry_run,
             warnings=self.warnings,
-            rng=self.server.rng,
+            rng=self._rounds.generator(),
             access=self.server.options.access,
+            options=given_delete_options(requested, dry_run),
+            answers=self._rounds.answers,
         )
 
     def _delete_collection(self, route: RequestInfo, resource: Resource) -> RequestSteps:
@@ -491,18 +508,22 @@ class RequestPipeline:
         media = self._media(raw)
         work = partial(decode_delete_options, raw, media, self.query)
         requested, dry_run, _ = (yield from self._deferred(work, raw, media)).result()
-        page = self.server.lists.page(resource, route.namespace, listing, selection)
+        # A further round, with answers of webhooks, goes on where the one before ended.
+        listed = self.server.lists.page(resource, route.namespace, listing, selection)
+        page = self._deleted_page = self._deleted_page or listed
         prefix = list_key_prefix(resource, route.namespace)
-        for value in page.values:
+        for value in page.values[self._n_deleted :]:
             meta = decode(value)["metadata"]
             if self.server.store.get(prefix + meta["name"]) is None:
+                self._n_deleted += 1
                 continue
             one = RequestInfo(
                 route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
             )
-            call = self._deletion_call(one, resource, "deletecollection", dry_run)
+            call = self._deletion_call(one, resource, "deletecollection", dry_run, requested)
             # The deletion changes the options for one object.
             self.server.writes.delete(call, copy(requested))
+            self._n_deleted += 1
         return self._list(resource, page)
 
     # Subresources
@@ -564,7 +585,7 @@ class RequestPipeline:
             )
         writing = ScaleWrite(view, call, self.server.writes.fields)
         make_new = yield from new_scale(
-            self.request, sub, call, writing, self._forces(), self._deferred
+            self.request, sub, call, writing, bool(self.query.flag("force")), self._deferred
         )
         is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
@@ -575,20 +596,3 @@ class RequestPipeline:
 
         obj, _ = self.server.writes.update(call, make, tracks=False)
         return self._object(resource, view.read(obj, call))
-
-
-def _as_stored(resource: Resource, obj: Tree) -> Tree:
-    """A decoded tree as it is stored (`resource.ResourceAlias`)."""
-    return obj if resource.alias is None else resource.alias.to_stored(obj)
-
-
-def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
-    """A stored tree as it is served (`resource.ResourceAlias`)."""
-    if resource.custom and obj.get("apiVersion") != resource.api_version:
-        return {**obj, "apiVersion": resource.api_version}
-    return obj if resource.alias is None else resource.alias.from_stored(obj)
-
-
-def _quoted_name(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(letter for letter in escaped if letter.isprintable()) + '"'

@@ -13,13 +13,15 @@ from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.scheduling import workload_groups
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.admission.policies import policy_kinds
+from stowplan.apiserver.admission.webhooks import webhook_kinds
 from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.auth.token_request import TOKEN_SUBRESOURCE
 from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
 
 GROUPS = (
-    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+    "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io",
+    "authorization.k8s.io",
     "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy",
     "rbac.authorization.k8s.io", "storage.k8s.io",
     "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
@@ -31,7 +33,9 @@ GROUPS = (
 
 BUILTIN_KINDS = (
     *KINDS,
-    *register(definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS),
+    *register(
+        *webhook_kinds.KINDS, definition_strategy.KIND, *access_reviews.KINDS, *policy_kinds.KINDS
+    ),
 )
 """The kinds of apis/, and those that are part of the API server."""
 WORKLOAD_KINDS = register(workload_groups.KIND, workload_groups.POD_GROUP_KIND)

@@ -15,6 +15,7 @@ from stowplan.apis.machinery.http_messages import (
     WatchResponse,
 )
 from stowplan.apiserver.http.deferred_work import PendingRequest, RequestSteps
+from stowplan.apiserver.http.request_counters import counted_request
 from stowplan.apiserver.request_pipeline import RequestPipeline
 from stowplan.apiserver.server_state import ServerState
 
@@ -43,10 +44,12 @@ class ApiServer(ServerState):
         self._notify_observers(now)
         exchange.now = now
         try:
-            work = next(steps)
+            work = self._alone(lambda: next(steps))
         except StopIteration as ended:
             self._notify_observers(now)
             made: HttpResponse | WatchResponse = ended.value
+            if exchange.route is not None:
+                self.counters.count(counted_request(exchange.request, exchange.route, made))
             return made
         return PendingRequest(work, partial(self._resume_request, exchange, steps))
 

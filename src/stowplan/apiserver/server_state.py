@@ -6,17 +6,30 @@ Also the operations on objects without HTTP, for controllers, hollow nodes and s
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
+from typing import TypeVar
 
 import numpy as np
 
+from stowplan.apis.admissionregistration.webhook_calls import (
+    SKIPPED,
+    LaterAnswers,
+    WebhookAnswers,
+    WebhookQuestion,
+    WebhookReply,
+)
+from stowplan.apis.admissionregistration.webhook_configuration import (
+    MUTATING_PATH,
+    VALIDATING_PATH,
+)
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.component_errors import ComponentErrors
-from stowplan.apis.machinery.errors import expired, no_such_path
-from stowplan.apis.machinery.http_messages import PersistBatch, User
+from stowplan.apis.machinery.errors import expired, internal_error, no_such_path
+from stowplan.apis.machinery.http_messages import HttpResponse, PersistBatch, User
 from stowplan.apis.machinery.object_meta import UidGenerator
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import (
@@ -29,7 +42,9 @@ from stowplan.apis.machinery.resource import (
 )
 from stowplan.apis.machinery.stored_form import decode, under_current_schema, version_of_stored
 from stowplan.apiserver.apply.managed_fields import ManagedFields
+from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.apiserver.http.negotiation import ResponseForm
+from stowplan.apiserver.http.request_counters import RequestCounters
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.storage.paged_lists import (
@@ -43,6 +58,7 @@ from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
+T = TypeVar("T")
 SYSTEM_USER = AlwaysAllow.ADMIN
 """The default user of in-process writes, which are not authorized."""
 KUBE_APISERVER = "kube-apiserver"
@@ -69,6 +85,10 @@ class ServerState:
             self.store.version, options.chunk_bytes_max, options.bookmark_s
         )
         self.lists = PagedLister(self.store, options.future_s)
+        self.later_answers = LaterAnswers() if options.webhook_caller else None
+        self.counters = RequestCounters()
+        self.is_writing = False
+        """True in the course of a write."""
         self.writes = RegistryStore(
             self.store,
             options.admission,
@@ -119,6 +139,46 @@ class ServerState:
         if self._pending:
             return self._batch
         return self._saving[-1][0] if self._saving else 0
+
+    def metric_lines(self) -> list[str]:
+        kinds = {(one.group, one.plural): one.path for one in self.registry.all()}
+        objects = {
+            key: n for key, path in sorted(kinds.items()) if (n := self.store.count(path)) > 0
+        }
+        open_watches = (one.resource for one in self.watch_cache.watchers.values())
+        watches = Counter((one.group, one.version, one.plural) for one in open_watches)
+        return list(self.counters.lines(objects, watches))
+
+    def has_webhooks(self) -> bool:
+        """True if a configuration of webhooks was ever stored."""
+        return bool(self.store.writes(MUTATING_PATH) or self.store.writes(VALIDATING_PATH))
+
+    def new_answers(self) -> WebhookAnswers | None:
+        """For one request; None where no webhook is called."""
+        return WebhookAnswers() if self.options.webhook_caller else None
+
+    def webhook_work(
+        self, questions: Sequence[WebhookQuestion]
+    ) -> DeferredWork[list[WebhookReply]]:
+        """The calls of webhooks, to be made in another thread."""
+        caller = self.options.webhook_caller
+        if caller is None:
+            raise internal_error("no webhook is called")
+        return DeferredWork(partial(caller, questions), waits=True)
+
+    def later_work(self) -> PendingRequest | None:
+        """Calls of webhooks about writes of this process, if any are due."""
+        answers = self.later_answers
+        questions = answers.take() if answers is not None else []
+        if answers is None or not questions:
+            return None
+        work = self.webhook_work(questions)
+
+        def resume(now: float) -> HttpResponse:
+            answers.add(questions, work.result())
+            return HttpResponse(200, (), b"")
+
+        return PendingRequest(work, resume)
 
     def n_writes(self, path: str) -> int:
         return self.store.writes(path)
@@ -325,7 +385,16 @@ class ServerState:
             manager=KUBE_APISERVER if user is AlwaysAllow.APISERVER else self.options.manager,
             rng=self.rng,
             access=self.options.access,
+            answers=SKIPPED if self.is_writing else self.later_answers,
         )
+
+    def _alone(self, write: Callable[[], T]) -> T:
+        """The result of a write; no webhook is asked about writes of its hooks."""
+        before, self.is_writing = self.is_writing, True
+        try:
+            return write()
+        finally:
+            self.is_writing = before
 
     def create(
         self,
@@ -343,7 +412,7 @@ class ServerState:
         meta = filled["metadata"]
         place = namespace or meta.get("namespace", "")
         call = self._call("create", resource, place, "", now, user)
-        stored = self.writes.create(call, filled)
+        stored = self._alone(lambda: self.writes.create(call, filled))
         self._notify_observers(now)
         return stored
 
@@ -388,8 +457,10 @@ class ServerState:
         if subresource:
             strategy = self._subresource(resource, subresource).strategy
         call = self._call("update", resource, namespace, name, now, user, subresource)
-        stored, _ = self.writes.update(
-            call, lambda old: self._canonical(resource, make(old)), "", strategy
+        stored, _ = self._alone(
+            lambda: self.writes.update(
+                call, lambda old: self._canonical(resource, make(old)), "", strategy
+            )
         )
         self._notify_observers(now)
         return stored
@@ -438,7 +509,7 @@ class ServerState:
         user: User = SYSTEM_USER,
     ) -> Tree:
         call = self._call("delete", resource, namespace, name, now, user)
-        outcome = self.writes.delete(call, requested or DeleteOptions())
+        outcome = self._alone(lambda: self.writes.delete(call, requested or DeleteOptions()))
         self._notify_observers(now)
         return outcome.body
 
@@ -463,12 +534,14 @@ class ServerState:
         filled, _ = schema.decode({**body, **head}, (), "Ignore")
         filled.update(head)
         schema.default(filled)
-        outcome = self.act_on(call, sub, filled)
+        outcome = self._alone(lambda: self.act_on(call, sub, filled))
         self._notify_observers(now)
         return outcome
 
     def act_on(self, call: ApiCall, sub: Subresource | None, body: Tree) -> SubresourceResult:
         """Admission, then the action of the subresource or resource."""
+        if sub is not None and call.namespace and "metadata" in body:
+            body["metadata"].setdefault("namespace", call.namespace)
         for plugin in self.options.admission:
             plugin.admit(call, body, None)
         for plugin in self.options.admission:

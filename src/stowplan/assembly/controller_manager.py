@@ -39,6 +39,9 @@ from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
+from stowplan.controllers.volcano.volcano_job_controller import VolcanoJobController
+from stowplan.controllers.volcano.volcano_pod_group_controller import VolcanoPodGroupController
+from stowplan.controllers.volcano.volcano_queue_controller import VolcanoQueueController
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
@@ -86,6 +89,7 @@ CONTROLLERS = (
     ResourceClaimController,
 )
 """Controllers that are made alike."""
+VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -99,6 +103,7 @@ class ControllerManagerOptions:
     heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
+    volcano: with Volcano's controllers.
     """
 
     controllers: bool = True
@@ -106,6 +111,7 @@ class ControllerManagerOptions:
     heartbeats: bool = True
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
+    volcano: bool = False
 
 
 class ManagedController(Protocol):
@@ -227,6 +233,8 @@ class ControllerManager:
                 options=manager_options.node_lifecycle,
             )
             self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
+            if manager_options.volcano:
+                self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(

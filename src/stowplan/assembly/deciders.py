@@ -15,6 +15,7 @@ from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.profile_reload import ProfileReload
 from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
 from stowplan.assembly.sessions.profile_rules import session_framework
+from stowplan.assembly.sessions.queue_models import MODEL_OF_COMPAT, QUEUE_MODELS, model_plan
 from stowplan.assembly.sessions.session_config import (
     ACTIONS,
     SESSION_PLUGINS,
@@ -26,8 +27,14 @@ from stowplan.batch import SessionOptions
 from stowplan.batch.bind_failure_policy import BindFailurePolicy
 from stowplan.batch.decider import BatchDecider, BatchPlan
 from stowplan.batch.plugin_checks import check_part
+from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
 from stowplan.batch.session import SessionAction, SessionPlugin
-from stowplan.config.session_configuration import KUBE_BATCH_0_5, BatchConfiguration
+from stowplan.config.queue_models.queue_model_choice import SCHEDULER
+from stowplan.config.session_configuration import (
+    KUBE_BATCH_0_5,
+    BatchConfiguration,
+    SupportedSettings,
+)
 from stowplan.framework import (
     ConfigError,
     ContractError,
@@ -61,6 +68,8 @@ class Deciders(msgspec.Struct, frozen=True):
     session plugins, by name. files: what each file configures, without the others. compat: "" for
     the sessions of today, KUBE_BATCH_0_5 for the original. group_compat: the same for pod groups of
     Kubernetes: KUBE_SCHEDULER_1_36, see `SchedulerOptions.compat`. gates: of all profiles.
+    model_compat: a key of MODEL_OF_COMPAT, which chooses its queue model with the original's
+    defects; "" leaves the choice to the file.
     """
 
     configuration: config.Configuration
@@ -71,6 +80,7 @@ class Deciders(msgspec.Struct, frozen=True):
     compat: str = ""
     group_compat: str = ""
     gates: FeatureGates = FeatureGates()
+    model_compat: str = ""
 
     @property
     def batch(self) -> BatchConfiguration | None:
@@ -107,7 +117,7 @@ class Deciders(msgspec.Struct, frozen=True):
         shared: HandleState | None = None,
         rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
-    ) -> BatchDecider | KubeBatchDecider:
+    ) -> BatchDecider | KubeBatchDecider | ModelDecider:
         """Build the session decider; `batch` must not be None.
 
         shared: handle state shared with the profiles. rng: breaks ties; None takes the first node.
@@ -115,6 +125,8 @@ class Deciders(msgspec.Struct, frozen=True):
         framework = self.framework(shared)
         if self.compat == KUBE_BATCH_0_5:
             return self._kube_batch_decider(framework, rng, metrics)
+        if self.batch is not None and self.batch.queue_model is not None:
+            return self._model_decider(framework, metrics)
         made: list[BatchDecider] = []
 
         def snapshot() -> Snapshot:
@@ -138,11 +150,36 @@ class Deciders(msgspec.Struct, frozen=True):
 
         return KubeBatchDecider(kube_batch_plan(self.batch), framework, reread, rng, metrics)
 
+    def _model_decider(self, framework: Framework, metrics: Metrics | None) -> ModelDecider:
+        batch, compat = self.batch, self.model_compat
+        assert batch is not None, "no sessions are configured"
+
+        def reread(text: str, source: str) -> ModelPlan:
+            read = self.reread(text, source).batch
+            if read is None or read.queue_model is None:
+                wanted = f"the queue model {plan.model}, as until now"
+                raise ConfigError(source, [Problem(SCHEDULER, "another one", wanted)])
+            return model_plan(read, compat)
+
+        plan = model_plan(batch, compat)
+        model = QUEUE_MODELS[plan.model].make(plan.settings, batch)
+        return ModelDecider(plan, model, framework, reread, metrics)
+
+    @property
+    def _known_names(self) -> SupportedSettings:
+        return known_names(
+            self.actions,
+            self.session_plugins,
+            lenient=bool(self.compat),
+            model=MODEL_OF_COMPAT.get(self.model_compat, ""),
+        )
+
     def reread(self, text: str, source: str) -> Deciders:
         """The same parts with another text; raises ConfigError, also if it configures no
         sessions."""
-        known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
-        read = config.parse(text, source, self.registry, default_plugins(self.gates), known)
+        read = config.parse(
+            text, source, self.registry, default_plugins(self.gates), self._known_names
+        )
         if read.batch is None:
             problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
             raise ConfigError(source, [problem])
@@ -150,8 +187,9 @@ class Deciders(msgspec.Struct, frozen=True):
 
     def with_file(self, text: str, source: str) -> Deciders:
         """The same with another text of one of the files; raises ConfigError."""
-        known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
-        read = config.parse(text, source, self.registry, default_plugins(self.gates), known)
+        read = config.parse(
+            text, source, self.registry, default_plugins(self.gates), self._known_names
+        )
         files = tuple(read if one.source == source else one for one in self.files)
         if read not in files:
             files = (*files, read)
@@ -253,15 +291,17 @@ def deciders_of(
             )
         check_part(part, where)
     full, defaults = registered(given, texts, gates)
-    if not files:
-        configuration = config.default(full, defaults)
-        return Deciders(
-            configuration, full, actions, session_plugins, (), session_compat, group_compat, gates
-        )
-    known = known_names(actions, session_plugins, lenient=bool(session_compat))
+    model_compat = next((name for name in MODEL_OF_COMPAT if name in names), "")
+    model = MODEL_OF_COMPAT.get(model_compat, "")
+    known = known_names(actions, session_plugins, lenient=bool(session_compat), model=model)
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
+    if model and not any(one.batch is not None for one in read):
+        if not read:
+            read.append(config.default(full, defaults))
+        text = f"{SCHEDULER}: {model}"
+        read.append(config.parse(text, "default configuration", full, defaults, known))
     return Deciders(
-        config.merged(read),
+        config.merged(read) if read else config.default(full, defaults),
         full,
         actions,
         session_plugins,
@@ -269,6 +309,7 @@ def deciders_of(
         session_compat,
         group_compat,
         gates,
+        model_compat,
     )
 
 

@@ -57,6 +57,10 @@ class EmbeddedCluster:
         """Like `handle`, but leaves long work that touches no state to the caller."""
         return self.server.begin(request, now)
 
+    def later_work(self) -> PendingRequest | None:
+        """Calls of webhooks about the cluster's own writes, if any are due."""
+        return self.server.later_work()
+
     def read(self, stream: int, now: float) -> StreamChunk:
         """Return the next bytes of a watch."""
         return self.server.read(stream, now)

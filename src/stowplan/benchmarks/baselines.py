@@ -44,6 +44,10 @@ _PUBLISHED = {
     "SchedulingInTreePVs": 90,
     "SchedulingMigratedInTreePVs": 35,
     "SchedulingCSIPVs": 48,
+    "SchedulingWithResourceClaimTemplate": 56,
+    "SteadyStateClusterResourceClaimTemplate-empty": 64,
+    "SteadyStateClusterResourceClaimTemplate-half": 70,
+    "SteadyStateClusterResourceClaimTemplate-full": 60,
 }
 
 BASELINES = {

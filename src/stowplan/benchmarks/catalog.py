@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
-from stowplan.benchmarks.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
+from stowplan.benchmarks.claims.claim_cases import CLAIM_CASES
+from stowplan.benchmarks.device_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, GANGS, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
 from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
@@ -15,7 +16,7 @@ CASES: dict[str, BenchmarkCase] = {
     for shape in (
         *STOWPLAN_CASES,
         *GPU_SHARE_CASES,
-        *DEVICE_CLAIM_CASES,
+        *CLAIM_CASES,
         *PLACING,
         *AFFINITY,
         *SPREADING,

@@ -17,11 +17,13 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import decode, encode
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler import Scheduler
 
 HEADS_MAX = 1000
+PAUSE = SECOND // 10
 IDLE_MAX = 20
 """Wakes in a row without progress after which the remaining pods are given up."""
 
@@ -60,6 +62,11 @@ class Playback:
             self._settle(self.scheduler.handle(events[first : first + BATCH], 0, HEADS_MAX))
         while len(self.scheduler.queue.active):
             self._settle(self.scheduler.handle([], 0, HEADS_MAX))
+        for now in range(PAUSE, SECOND, PAUSE):
+            if not len(self.scheduler.bindings):
+                break
+            # Many pods that wait for what they wrote are looked at now and then.
+            self._settle(self.scheduler.handle([], now, HEADS_MAX), now)
         for call in self.workload.calls:
             self._remember(call.events)
         gc.collect()
@@ -143,10 +150,10 @@ class Playback:
         took = time.perf_counter() - began
         return n_pods / took if n_pods else 0.0
 
-    def _settle(self, effects: list[Effect]) -> None:
+    def _settle(self, effects: list[Effect], now: int = 0) -> None:
         events = self._confirmations(effects)
         if events:
-            self._settle(self.scheduler.handle(events, 0, HEADS_MAX))
+            self._settle(self.scheduler.handle(events, now, HEADS_MAX), now)
 
     def _confirmations(self, effects: list[Effect]) -> list[Event]:
         gone = {effect.uid for effect in effects if isinstance(effect, to_do.Evict)}

@@ -19,7 +19,7 @@ Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,18 @@ import msgspec
 import yaml
 
 from stowplan.config import volcano_settings
+from stowplan.config.batch_options import BatchOptions
+from stowplan.config.queue_models.queue_model_choice import (
+    KUBE_BATCH,
+    MODEL_SCHEDULER_NAMES,
+    SCHEDULER,
+    VOLCANO,
+    QueueModelSettings,
+    chosen_queue_model,
+    has_parts_of_volcano,
+    plain_tree,
+)
+from stowplan.config.queue_models.volcano_configuration import read_volcano
 from stowplan.config.strict_decoder import (
     INVALID,
     Problems,
@@ -38,8 +50,7 @@ from stowplan.config.strict_decoder import (
     format_alternatives,
     format_value,
 )
-from stowplan.framework.problems import Problem, did_you_mean
-from stowplan.objects.encoding import duration
+from stowplan.framework.problems import did_you_mean
 
 SWITCHES = (
     "enableJobOrder", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
@@ -69,18 +80,19 @@ _NULL = "tag:yaml.org,2002:null"
 ArgumentCheck = Callable[[str], bool]
 
 
-BIND_FAILURE_POLICIES = ("Keep", "Release")
-KUBE_BATCH = "kube-batch"
 KUBE_BATCH_0_5 = "kube-batch-0.5"
 """Value of `--compat` that chooses kube-batch v0.5 with its defects instead of today's sessions."""
 
-COMPATS = (KUBE_BATCH_0_5,)
+VOLCANO_1_15 = "volcano-1.15"
+"""Value of `--compat` that chooses Volcano's sessions with its defects."""
+
+COMPATS = (KUBE_BATCH_0_5, VOLCANO_1_15)
 """Values of `--compat` that concern sessions."""
 
-COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
-"""All values of `--compat`. The last three have cases of `stowplan evaluate` only."""
+COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", VOLCANO_1_15, "kai", "kueue")
+"""All values of `--compat`. kai and kueue have cases of `stowplan evaluate` only."""
 
-SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
+SCHEDULER_NAMES = (KUBE_BATCH, VOLCANO)
 """Default scheduler names: those of kube-batch and Volcano."""
 
 
@@ -99,7 +111,8 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     the next. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
     gives every job priority 0. bind_failures_max: consecutive failed bindings of a pod after which
     the policy applies: "Keep" or "Release" the other pods of its gang. warnings: names without
-    effect, one line each. action_arguments: action -> its arguments.
+    effect, one line each. action_arguments: action -> its arguments. queue_model: None for
+    Stowplan's own sessions; with one, tiers and action_arguments are empty.
     """
 
     source: str
@@ -113,6 +126,7 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     bind_failure_policy: str = "Keep"
     warnings: tuple[str, ...] = ()
     action_arguments: dict[str, dict[str, str]] = {}
+    queue_model: QueueModelSettings | None = None
 
     @property
     def scheduler_name(self) -> str:
@@ -120,61 +134,12 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
         return self.scheduler_names[0]
 
 
-class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """The block of options, named as the flags of kube-batch and Volcano; the last two are
-    Stowplan's.
-
-    Only one of scheduler_name and scheduler_names may be set.
-    """
-
-    scheduler_name: str | None = None
-    scheduler_names: tuple[str, ...] | None = None
-    schedule_period: timedelta = timedelta(seconds=1)
-    default_queue: str = "default"
-    priority_class: bool = True
-    bind_failures: int = 5
-    bind_failure_policy: str = "Keep"
-
-    def problems(self, path: str) -> Iterator[Problem]:
-        """Problems that types do not cover."""
-        for name, text in (
-            ("schedulerName", self.scheduler_name),
-            ("defaultQueue", self.default_queue),
-        ):
-            if text == "":
-                yield Problem(f"{path}.{name}", "''", "a name")
-        yield from self._names_problems(path)
-        if self.schedule_period <= timedelta(0):
-            got = duration.render(self.schedule_period)
-            yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
-        if self.bind_failures < 1:
-            yield Problem(f"{path}.bindFailures", str(self.bind_failures), "1 or more")
-        if self.bind_failure_policy not in BIND_FAILURE_POLICIES:
-            got = repr(self.bind_failure_policy)
-            yield Problem(
-                f"{path}.bindFailurePolicy",
-                got,
-                format_alternatives(BIND_FAILURE_POLICIES),
-                did_you_mean(self.bind_failure_policy, BIND_FAILURE_POLICIES),
-            )
-
-    def _names_problems(self, path: str) -> Iterator[Problem]:
-        names = self.scheduler_names
-        if names is None:
-            return
-        where = f"{path}.schedulerNames"
-        if self.scheduler_name is not None:
-            yield Problem(where, "schedulerName too", "schedulerName or schedulerNames")
-        if not names or "" in names or len(set(names)) < len(names):
-            yield Problem(where, format_value(list(names)), "names, each once")
-
-
 class SupportedSettings(msgspec.Struct, frozen=True):
     """Names that a file may use, and the mode of reading.
 
     policies: plugin -> argument -> its check; None where any argument is allowed. lenient: as
     kube-batch reads it. scheduler_names: the default. action_arguments: action that takes arguments
-    -> argument -> its check.
+    -> argument -> its check. model: queue model that every file is for, "" where the file says.
     """
 
     actions: Collection[str]
@@ -182,11 +147,11 @@ class SupportedSettings(msgspec.Struct, frozen=True):
     lenient: bool = False
     scheduler_names: tuple[str, ...] = SCHEDULER_NAMES
     action_arguments: Mapping[str, Mapping[str, tuple[str, ArgumentCheck]]] = MappingProxyType({})
+    model: str = ""
 
 
 OPTIONS = "batch"
 """Key of the block of options."""
-
 _WHAT = ("actions", "tiers")
 CONFIGURATIONS = "configurations"
 """Key of the arguments of actions, as in Volcano."""
@@ -200,7 +165,7 @@ def is_session_configuration(text: str | bytes) -> bool:
     keys = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
     if keys & {"kind", "apiVersion"}:
         return False
-    return any(key == OPTIONS or did_you_mean(key, _WHAT) for key in keys)
+    return any(key in (OPTIONS, SCHEDULER) or did_you_mean(key, _WHAT) for key in keys)
 
 
 def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfiguration:
@@ -210,11 +175,18 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
+    model = _model_of(plain_tree(root), known, problems)
+    if model:
+        found = walk.model_configuration(source, model, plain_tree(root))
+        if problems.found:
+            raise problems.error(source)
+        return found
     # The original has no block of options, and ignores it.
     names, idle = walk.root_names(root)
     fields = walk.fields(root, "", names, idle)
     if CONFIGURATIONS not in names:
         fields.pop(CONFIGURATIONS, None)
+    fields.pop(SCHEDULER, None)
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
     found = walk.configuration(source, fields, options, by_default=block is not None)
@@ -236,8 +208,14 @@ def read_block(
         problems.add(OPTIONS, format_value(tree), "a mapping")
         return None
     walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
-    what = (*_WHAT, CONFIGURATIONS)
+    what = (*_WHAT, CONFIGURATIONS, SCHEDULER)
     names = (*fields_of(BatchOptions), *what)
+    model = _model_of(tree, known, problems)
+    if model:
+        options_of = fields_of(BatchOptions)
+        block = {key: value for key, value in tree.items() if key in options_of}
+        own = {key: value for key, value in tree.items() if key not in options_of}
+        return walk.model_configuration(source, model, own | {OPTIONS: block})
     for key in tree:
         if key not in names:
             problems.add(
@@ -254,6 +232,13 @@ def read_block(
         if tree.get(key) is not None
     }
     return walk.configuration(source, fields, options, by_default=True)
+
+
+def _model_of(tree: Any, known: SupportedSettings, problems: Problems) -> str:
+    """The queue model that decides by a file; "" for Stowplan's own sessions."""
+    if known.lenient:
+        return ""
+    return chosen_queue_model(tree, problems, known.model, (*known.actions, *known.policies))
 
 
 def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
@@ -312,10 +297,36 @@ class _SessionConfigurationReader:
             warnings=tuple(self._warnings),
         )
 
-    def _names(self, options: BatchOptions) -> tuple[str, ...]:
+    def model_configuration(self, source: str, model: str, tree: Any) -> BatchConfiguration:
+        """The configuration of a queue model. tree: the whole file."""
+        tree = {} if tree is None else tree
+        own = tree
+        options = BatchOptions()
+        if isinstance(tree, dict):
+            own = {key: value for key, value in tree.items() if key not in (OPTIONS, SCHEDULER)}
+            options = self.decoded(tree.get(OPTIONS) or {}, OPTIONS)
+        read = read_volcano(own, self._problems)
+        names = self._names(options, MODEL_SCHEDULER_NAMES[model])
+        return BatchConfiguration(
+            source,
+            read.actions,
+            (),
+            names,
+            options.schedule_period.total_seconds(),
+            options.default_queue,
+            options.priority_class,
+            options.bind_failures,
+            options.bind_failure_policy,
+            warnings=read.warnings,
+            queue_model=QueueModelSettings(model, own if isinstance(own, dict) else {}),
+        )
+
+    def _names(
+        self, options: BatchOptions, default: tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
         if options.scheduler_name is not None:
             return (options.scheduler_name,)
-        return options.scheduler_names or self._known.scheduler_names
+        return options.scheduler_names or default or self._known.scheduler_names
 
     def _warn(self, path: str, what: str, would: str) -> None:
         """Warn about a setting of Volcano without effect."""
@@ -425,9 +436,9 @@ class _SessionConfigurationReader:
             if key.value == "name"
         }
         if self._lenient or not named & self._known.action_arguments.keys():
-            return (*_WHAT, OPTIONS), idle
+            return (*_WHAT, OPTIONS, SCHEDULER), idle
         others = {key: would for key, would in idle.items() if key != CONFIGURATIONS}
-        return (*_WHAT, OPTIONS, CONFIGURATIONS), others
+        return (*_WHAT, OPTIONS, SCHEDULER, CONFIGURATIONS), others
 
     def action_arguments(self, node: yaml.Node | None) -> dict[str, dict[str, str]]:
         """Arguments of actions."""
@@ -563,6 +574,8 @@ def _options(configuration: BatchConfiguration) -> dict[str, Any]:
 
 
 def _what(configuration: BatchConfiguration) -> dict[str, Any]:
+    if configuration.queue_model is not None:
+        return {SCHEDULER: configuration.queue_model.model, **configuration.queue_model.tree}
     tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
     if configuration.tiers is not None:
         tree["tiers"] = [
@@ -573,7 +586,7 @@ def _what(configuration: BatchConfiguration) -> dict[str, Any]:
             {"name": name, "arguments": dict(arguments)}
             for name, arguments in configuration.action_arguments.items()
         ]
-    return tree
+    return {SCHEDULER: KUBE_BATCH, **tree} if has_parts_of_volcano(tree) else tree
 
 
 def _policy(policy: PluginOption) -> dict[str, Any]:

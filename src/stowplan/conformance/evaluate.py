@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config.session_configuration import COMPATS
+from stowplan.config.session_configuration import KUBE_BATCH_0_5, VOLCANO_1_15
 from stowplan.conformance import (
     attempt_cases,
     queue_cases,
@@ -25,7 +25,6 @@ from stowplan.conformance.queue_models import (
     kueue_cases,
     queue_model_answers,
     queue_model_cases,
-    volcano_cases,
 )
 from stowplan.framework import ConfigError, ContractError
 from stowplan.framework.feature_gates import changed_gates
@@ -43,9 +42,9 @@ BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 """Exceptions of cases with invalid values."""
 
 COMPATS_OF: dict[str, tuple[str, ...]] = {
-    "session": tuple(COMPATS),
+    "session": (KUBE_BATCH_0_5,),
     "podgroups": (KUBE_SCHEDULER_1_36,),
-    "queues": (volcano_cases.VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE),
+    "queues": (VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE),
 }
 """Format -> schedulers whose defects can be reproduced."""
 

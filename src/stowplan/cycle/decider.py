@@ -76,8 +76,8 @@ class CycleDecider:
         """Choose a node for `pod`, or say why no node fits."""
         one = None
         if self._engine is not None and snapshot.nominations.is_empty:
-            one = self._engine.class_of(pod, framework)
-            if one is not None and one.claims is not None:
+            one = self._engine.class_of(pod, framework, with_devices=True)
+            if one is not None and one.claims is not None and not pod.spec.resource_claims:
                 # Claims of another pod of the class may be in use on other nodes.
                 one = None
         known = None if one is None else one.refusal_in(snapshot)
@@ -118,7 +118,11 @@ class CycleDecider:
         if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
             is_planned = partial(self._engine.is_planned, one, one.made_for)
             n_nodes = attempt.snapshot.nodes.n_nodes
-            self._refusals.keep(one, ClassRefusal(decision, attempt, is_planned), n_nodes)
+            kept = ClassRefusal(decision, attempt, is_planned)
+            if one.pod.spec.resource_claims:
+                # Devices are released without a change of their node.
+                kept.forget_verdicts()
+            self._refusals.keep(one, kept, n_nodes)
 
     def _is_repeatable(self, framework: Framework) -> bool:
         known = self._repeatable_profiles.get(framework)

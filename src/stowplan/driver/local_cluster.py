@@ -26,8 +26,8 @@ from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
-from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
 from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.discovery.local_api_services import LocalApiServices
 from stowplan.apiserver.manifest_loading import LoadResult, load_manifests
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
@@ -35,7 +35,9 @@ from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
+from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
@@ -79,7 +81,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     more clients, in kube-apiserver's form. kubeconfig: where it is written, None: in the data
     directory, or in the working directory. seed: of generated names; None for random ones.
     node_lifecycle: how failed nodes are handled. serves_workloads: with
-    scheduling.k8s.io/v1alpha2.
+    scheduling.k8s.io/v1alpha2. serves_volcano: with Volcano's kinds and their controllers.
     """
 
     data: Path | None = None
@@ -95,6 +97,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
     serves_workloads: bool = False
+    serves_volcano: bool = False
 
 
 class LocalCluster(NamedTuple):
@@ -208,6 +211,8 @@ def _load_objects(
     create_bootstrap_objects(cluster.server, now)
     nodes = make_hollow_nodes(settings.nodes, devices=settings.devices)
     load_manifests(cluster.server, [("", node) for node in nodes], now)
+    if settings.serves_volcano:
+        load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
     loading = load_manifests(cluster.server, documents, now)
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
@@ -226,7 +231,7 @@ def _restored_cluster(
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     rng = np.random.default_rng(seed)
     manager_options = manager_options or ControllerManagerOptions(
-        node_lifecycle=settings.node_lifecycle
+        node_lifecycle=settings.node_lifecycle, volcano=settings.serves_volcano
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -253,9 +258,10 @@ def _api_server_options(
         registry=built_in_registry(workloads=settings.serves_workloads),
         access=access,
         admission=(*default_admission(), EscalationCheck()),
-        pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
-        observers=(access, DefinitionController()),
+        pages=default_pages(f"{settings.host}:{port}"),
+        observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
+        webhook_caller=call_webhooks,
     )
 
 

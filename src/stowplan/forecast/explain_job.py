@@ -12,6 +12,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.feasibility import eviction_notes
 from stowplan.batch.fit_errors import NODES_NOT_READY
+from stowplan.batch.queue_models.queue_model import ModelJob, ModelReport
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
@@ -20,7 +21,8 @@ from stowplan.forecast.explain import found_pod
 from stowplan.forecast.session_changes.job_changes import find_job_changes
 from stowplan.forecast.session_changes.session_trials import JobChanges
 from stowplan.forecast.unstartable_jobs import unstartable_reasons
-from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.framework.deciders.session_decider import SessionResult
+from stowplan.framework.deciders.tasks import TaskStatus, group_of
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
@@ -242,7 +244,29 @@ class _SessionInspection:
         self.never: tuple[str, ...] = ()
         self.evictions: tuple[str, ...] = ()
         self._pod = pod
-        runner.on_run = self._inspect
+        if runner.is_queue_model:
+            asked = pod or _pending_member(runner, group)
+            if asked is not None:
+                runner.ask_about(asked)
+            runner.on_report = lambda result, report: self._read(result, report, asked)
+        else:
+            runner.on_run = self._inspect
+
+    def _read(self, result: SessionResult, report: ModelReport, asked: Pod | None) -> None:
+        """The same from what a queue model reports of a session. asked: the pod that it was asked
+        about."""
+        if self._pod is not None:
+            key = self._pod.key
+            self.job = next((job.uid for job in report.jobs if _has(job, key)), self.job)
+        elif asked is not None:
+            self.scheduler_name = _ours(self.runner, [asked])
+        self.nodes = tuple(NodeReasons(*one) for one in sorted(report.nodes.items()))
+        self.nodes_of = "" if asked is None or not self.nodes else asked.key
+        mine = {job.uid: {*job.promised, *job.placed, *job.waiting} for job in report.jobs}
+        for victim in result.victims:
+            if victim.preemptor is not None and victim.preemptor.key in mine.get(self.job, ()):
+                self.evicted[victim.pod.key] = victim.why
+        self.evictions = report.evictions
 
     def _inspect(self, session: AnySession) -> None:
         task = None
@@ -266,6 +290,17 @@ class _SessionInspection:
         known = session.jobs.get(job.uid)
         if isinstance(session, Session) and isinstance(known, JobInfo) and not self.never:
             self.evictions = eviction_notes(session, known)
+
+
+def _has(job: ModelJob, key: str) -> bool:
+    return key in job.placed or key in job.promised or key in job.waiting
+
+
+def _pending_member(runner: SessionRunner, group: str) -> Pod | None:
+    """The first pod of a group without a node."""
+    pods = runner.cluster.pods.values()
+    members = (pod for pod in pods if group_of(pod) == group and not pod.node_name)
+    return min(members, key=lambda pod: pod.key, default=None)
 
 
 def _ours(runner: SessionRunner, pods: Iterable[Pod]) -> str:

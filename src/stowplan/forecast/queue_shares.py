@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from stowplan.batch import Session
+from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND
+from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueShare
 from stowplan.batch.state.capability import PODS, limits_of
 from stowplan.framework.deciders.resource_vector import ResourceVector
@@ -119,10 +121,48 @@ class _QueueTotals:
 def shares_of(runner: SessionRunner) -> Shares:
     """The shares of queues in a session; raises as `SessionRunner.run_session`."""
     found: list[Shares] = []
+    if runner.is_queue_model:
+        runner.on_report = lambda _, report: found.append(_model_shares(runner, report))
     runner.on_run = lambda session: found.append(_shares(runner, session))
     runner.disable_actions()
     runner.run_session()
     return found[0]
+
+
+def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
+    """The same of a queue model; a queue's part is what it deserves, by weight where the model does
+    not say."""
+    whole = sum(max(one.weight, 0) for one in report.queues)
+    used = {name for one in report.queues for name in (*one.allocated, *one.pending)}
+    names = [name for name in report.total if name in ("cpu", "memory") or name in used]
+    queues = []
+    for one in report.queues:
+        by_weight = {n: report.total[n] * max(one.weight, 0) / (whole or 1) for n in names}
+        deserved = one.deserved
+        queues.append(
+            QueueShares(
+                name=one.name,
+                weight=one.weight,
+                pods_placed=one.pods_placed,
+                pods_pending=one.pods_pending,
+                part={n: round(amount, 3) for n, amount in by_weight.items()},
+                deserved=None if deserved is None else {n: deserved.get(n, 0.0) for n in names},
+                allocated={n: one.allocated.get(n, 0.0) for n in names},
+                pending={n: one.pending.get(n, 0.0) for n in names},
+                share=one.share,
+                capability=one.capability,
+            )
+        )
+    strays: dict[str, int] = {}
+    ungrouped: dict[str, int] = {}
+    known = {one.name for one in report.queues}
+    for job in report.jobs:
+        if job.reason == POD_GROUP_NOT_FOUND:
+            ungrouped[job.uid] = job.pods
+        elif job.queue not in known:
+            strays[job.queue] = strays.get(job.queue, 0) + job.pods
+    name = runner.batch.scheduler_name
+    return Shares(SCHEMA, name, {n: report.total[n] for n in names}, queues, [], strays, ungrouped)
 
 
 def _shares(runner: SessionRunner, session: AnySession) -> Shares:

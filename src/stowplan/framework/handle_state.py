@@ -90,6 +90,10 @@ class WaitingPods:
         """A waiting pod by uid, None when it does not wait."""
         return self._pods.get(uid)
 
+    def of(self, uid: str) -> WaitingPod:
+        """The pod with this uid, which waits."""
+        return self._pods[uid]
+
     def add(self, pod: Pod, node_name: str, since: int, pending: Mapping[str, int]) -> WaitingPod:
         """Add a pod that waits for plugins.
 

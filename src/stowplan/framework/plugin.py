@@ -545,7 +545,7 @@ class ClaimsSignaturePlugin(Protocol):
 
     def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
         """Equal for pods whose claims all plugins of the profile treat alike; None where the claims
-        of the pod have to be looked at by name. One plugin of a profile has this method.
+        of the pod have to be looked at by name. One plugin has it for each kind of claims.
 
         Called for every pod with claims that may be placed by kernels. All that is read of claims
         and other objects must be part of it: terms of the class are not made anew when they change.

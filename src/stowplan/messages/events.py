@@ -99,6 +99,11 @@ class BindDone(Outcome, frozen=True):
 class BindFailed(FailedRequest, frozen=True):
     """The API refused the binding, or its result is unknown: the pod may be bound."""
 
+    @property
+    def is_definite(self) -> bool:
+        """True for an HTTP status after which the write certainly did not happen."""
+        return 400 <= self.code < 500 and self.code != 408
+
 
 class PodRead(Outcome, frozen=True):
     """Outcome of ReadPod. pod: None when it does not exist."""

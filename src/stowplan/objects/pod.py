@@ -239,6 +239,7 @@ class PodStatus(Value, frozen=True):
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, Quantity] = {}
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    qos_class: str = ""
 
 
 class Pod(NamespacedObject, frozen=True):

@@ -16,6 +16,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND, missing
+from stowplan.batch.queue_models.model_decider import ModelDecider
+from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session import INVALID_GROUP
 from stowplan.batch.state.capability import REACHED
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
@@ -32,6 +34,7 @@ from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import NO_LATENCY
@@ -44,6 +47,7 @@ from stowplan.simulation.placement_run import load_cluster
 
 AnySession = Session | KubeBatchSession
 AnyJob = JobInfo | KubeBatchJob
+AnyDecider = BatchDecider | KubeBatchDecider | ModelDecider
 
 OVERUSED = "QueueOverused"
 AT_CAPABILITY = "QueueCapabilityReached"
@@ -85,16 +89,18 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class SessionRun(msgspec.Struct, frozen=True):
-    """Result of one session. bound: pod -> node. evicted: pod -> reason."""
+    """Result of one session. bound: pod -> node. evicted: pod -> reason. continues: another session
+    may decide more."""
 
     bound: dict[str, str]
     evicted: dict[str, str]
     jobs: list[JobReport]
+    continues: bool = False
 
 
 class SessionRunner:
     """Runs sessions on a simulated cluster. rng: tie-break between nodes; None takes the first.
-    on_run: called with every session after its actions.
+    on_run: called with every session after its actions. on_report: the same for a queue model.
 
     Raises InputError when no sessions are configured.
     """
@@ -115,6 +121,7 @@ class SessionRunner:
         self.deciders = deciders
         self.n_sessions = 0
         self.on_run: Callable[[AnySession], None] = lambda session: None
+        self.on_report: Callable[[SessionResult, ModelReport], None] = lambda *_: None
         # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
         deciding = replace(deciders, configuration=alone)
@@ -141,10 +148,14 @@ class SessionRunner:
             self.cluster.put_pod(pod)
         self._instance.follow()
 
-    def _attached(self) -> BatchDecider | KubeBatchDecider:
+    def _attached(self) -> AnyDecider:
         (lane,) = self.scheduler.lanes.batch
         decider = lane.decider
-        assert isinstance(decider, BatchDecider | KubeBatchDecider)
+        assert isinstance(decider, BatchDecider | KubeBatchDecider | ModelDecider)
+        if isinstance(decider, ModelDecider):
+            decider.model.inspect()
+            decider.on_closed = self._model_closed
+            return decider
         decider.on_run = lambda session: self.on_run(session)
         decider.on_closed = self._closed
         return decider
@@ -160,8 +171,20 @@ class SessionRunner:
     def known_jobs(self) -> list[AnyJob]:
         """Current jobs, also those that are in no session."""
         decider = self.decider
+        if isinstance(decider, ModelDecider):
+            return []
         state = decider.inventory if isinstance(decider, BatchDecider) else decider.cache
         return [*state.jobs.values()]
+
+    @property
+    def is_queue_model(self) -> bool:
+        """True if a queue model decides: `on_report` is called for its sessions, not `on_run`."""
+        return isinstance(self.decider, ModelDecider)
+
+    def ask_about(self, pod: Pod) -> None:
+        """Have the reports of a queue model say why nodes do not fit a pod."""
+        assert isinstance(self.decider, ModelDecider), "no queue model decides"
+        self.decider.model.inspect(pod.uid)
 
     @property
     def table(self) -> NodeTable:
@@ -175,6 +198,9 @@ class SessionRunner:
     def disable_actions(self) -> None:
         """Run sessions without actions from now on."""
         decider = self.decider
+        if isinstance(decider, ModelDecider):
+            decider.decides = False
+            return
         if isinstance(decider, BatchDecider):
             options = replace(decider.plan.options, actions=())
             decider.plan = replace(decider.plan, options=options)
@@ -215,7 +241,7 @@ class SessionRunner:
         while True:
             held = self.run_session()
             yield held
-            if not held.bound and not held.evicted:
+            if not held.bound and not held.evicted and not held.continues:
                 return
 
     # Inside.
@@ -230,6 +256,18 @@ class SessionRunner:
             {place.pod.key: place.node for place in result.binds},
             {victim.pod.key: victim.why for victim in result.victims},
             jobs,
+        )
+
+    def _model_closed(self, result: SessionResult, report: ModelReport) -> None:
+        """The same for a queue model, which reports on its jobs itself."""
+        self.on_report(result, report)
+        jobs = [JobReport(*msgspec.structs.astuple(job)) for job in report.jobs]
+        jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
+        self._held = SessionRun(
+            {place.pod.key: place.node for place in result.binds},
+            {victim.pod.key: victim.why for victim in result.victims},
+            jobs,
+            result.continues,
         )
 
     def _report(self, session: AnySession, job: AnyJob) -> JobReport:

@@ -11,8 +11,7 @@ import pytest
 
 from stowplan.batch.queue_models.kai import fair_share
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED, KaiQueueShares, KaiShare, divide
-from stowplan.conformance.evaluate import compat_for, evaluate
-from stowplan.objects.encoding.json_codec import encode
+from stowplan.conformance.evaluate import compat_for
 
 GPU = "gpu"
 Row = dict[str, Any]
@@ -129,12 +128,6 @@ def test_rests_that_are_given_twice_are_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fair_share, "_divide_rests", give_to_all)
     with pytest.raises(AssertionError):
         check_divisions(range(200))
-
-
-def test_other_areas_are_refused() -> None:
-    case = encode({"id": "c", "peer": "kai", "area": "numa", "now": 0, "cluster": {}})
-    (answer,) = evaluate([case], form="queues", compat="kai")
-    assert answer["result"]["message"].endswith("got 'numa' of kai, which is not answered")
 
 
 @pytest.mark.parametrize("names", [("kai", "volcano-1.15"), ("volcano-1.15", "kai")])

@@ -21,7 +21,7 @@ from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, 
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.columns.nodetable import table_of
-from stowplan.conformance.queue_models.volcano_cases import VOLCANO_1_15
+from stowplan.config.session_configuration import VOLCANO_1_15
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.node import Node

@@ -24,10 +24,12 @@ from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.discovery.local_api_services import LocalApiServices
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.client.webhook_client import call_webhooks
 from tests.contract.apiserver.parity import everywhere
 from tests.contract.apiserver.recorded_server import USERS
 from tests.contract.apiserver.replay import DATA, START, Replay
@@ -49,13 +51,14 @@ class KindsCluster:
 
     def __init__(self, settings: str, now: float) -> None:
         access = TokenRbacAccess(StaticTokens(USERS), audience=AUDIENCE)
-        observers: list[ChangeObserver] = [access, DefinitionController()]
+        observers: list[ChangeObserver] = [access, DefinitionController(), LocalApiServices()]
         options = ApiServerOptions(
             registry=built_in_registry(workloads=settings == "workload-gates"),
             access=access,
             admission=admission_plugins(identities=settings == "default-admission"),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),
+            webhook_caller=call_webhooks,
         )
         running = settings == "controllers"
         manager = ControllerManagerOptions(controllers=running, hollow_nodes=False)

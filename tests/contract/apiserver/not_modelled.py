@@ -9,10 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 JSON_DOCUMENTS = "OpenAPI v3 is JSON only: a client that takes its protobuf alone is told 406"
-UNSERVED = (
-    "groups that are not served are not listed either: apiregistration.k8s.io; nor `/metrics`,"
-    " `/flagz` and `/statusz`"
-)
 AT_ONCE = "custom kinds are served at once, without a 429 while storage is being prepared"
 CLEARED = "recorded after other definitions were deleted, which was not recorded"
 DOCUMENTS = (
@@ -29,7 +25,7 @@ RAW_DATA = (
     "data of a ControllerRevision is compared as values; the original compares its bytes, so that"
     " blanks sent at creation make every later patch one of immutable data"
 )
-NO_CALLS = "no webhook is called: each counts as one that does not answer, and the text says so"
+LEFT_BEHIND = "the recorded server had a policy that an earlier conversation had left behind"
 OWN_WORDS = "columns of tables are described in our own words"
 
 
@@ -74,6 +70,7 @@ STAND_INS: tuple[StandIn, ...] = ()
 
 EVERYWHERE = (
     Everywhere(r".*columnDefinitions\[\d+\]\.description", OWN_WORDS),
+    Everywhere(r"gitVersion|gitCommit|goVersion|compiler", BUILD),
     Everywhere(r".*metadata\.managedFields", MANAGED, added=True, strict=("apply",)),
 )
 
@@ -104,34 +101,9 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("crd", "crd-lifecycle", 28, "paths", DOCUMENTS),
     NotModelled("crd", "crd-lifecycle", 28, "components", DOCUMENTS),
     NotModelled("crd", "crd-lifecycle", 24, "status", AT_ONCE),
-    NotModelled("crd", "crd-lifecycle", 27, "items", UNSERVED),
     NotModelled("crd", "crd-delete", 11, "items", CLEARED),
-    NotModelled("discovery", "legacy-discovery", 2, "groups", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 4, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 5, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 51, "body", UNSERVED),
-    NotModelled("discovery", "aggregated-discovery", 1, "items", UNSERVED),
-    NotModelled("discovery", "aggregated-discovery", 2, "items", UNSERVED),
-    NotModelled("discovery", "aggregated-discovery", 6, "items", UNSERVED),
-    NotModelled("discovery", "version-and-health", 18, "paths", UNSERVED),
-    NotModelled("discovery", "version-and-health", 0, "gitVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 0, "gitCommit", BUILD),
-    NotModelled("discovery", "version-and-health", 0, "goVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 0, "compiler", BUILD),
-    NotModelled("discovery", "version-and-health", 1, "gitVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 1, "gitCommit", BUILD),
-    NotModelled("discovery", "version-and-health", 1, "goVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 1, "compiler", BUILD),
-    NotModelled("discovery", "version-and-health", 2, "gitVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 2, "gitCommit", BUILD),
-    NotModelled("discovery", "version-and-health", 2, "goVersion", BUILD),
-    NotModelled("discovery", "version-and-health", 2, "compiler", BUILD),
     NotModelled("core", "node-patch", 29, "message", KEY_ORDER),
     NotModelled("core", "node-patch", 29, "details.causes[0].message", KEY_ORDER),
-    NotModelled("auth", "rbac", 19, "gitVersion", BUILD),
-    NotModelled("auth", "rbac", 19, "gitCommit", BUILD),
-    NotModelled("auth", "rbac", 19, "goVersion", BUILD),
-    NotModelled("auth", "rbac", 19, "compiler", BUILD),
     NotModelled("auth", "rbac", 42, "status.nonResourceRules", VENDOR),
     NotModelled(
         "default-admission", "service-account-and-taints", 3, "spec.volumes", VENDOR_CERTIFICATE
@@ -144,15 +116,11 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     ),
     NotModelled("workload-api", "workload-podgroup", 3, "paths", DOCUMENTS),
     NotModelled("workload-api", "workload-podgroup", 3, "components", DOCUMENTS),
-    NotModelled("kinds", "token-use", 5, "gitVersion", BUILD),
-    NotModelled("kinds", "token-use", 5, "gitCommit", BUILD),
-    NotModelled("kinds", "token-use", 5, "goVersion", BUILD),
-    NotModelled("kinds", "token-use", 5, "compiler", BUILD),
     NotModelled("kinds", "daemonset-and-revisions", 12, "status", RAW_DATA),
     NotModelled("kinds", "daemonset-and-revisions", 14, "rows", RAW_DATA),
-    NotModelled("kinds", "webhook-unreachable", 3, "message", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 3, "details", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 4, "message", NO_CALLS),
-    NotModelled("kinds", "webhook-unreachable", 4, "details", NO_CALLS),
+    NotModelled("kubectl-apply", "41 get validatingadmissionpolicies", 0, "rows", LEFT_BEHIND),
+    NotModelled(
+        "kubectl-apply", "42 get validatingadmissionpolicybindings", 0, "rows", LEFT_BEHIND
+    ),
     NotModelled("kinds", "quota-status", 15, "status.used", VENDOR_MAPS),
 )

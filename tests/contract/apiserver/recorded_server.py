@@ -20,9 +20,11 @@ from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.discovery.local_api_services import LocalApiServices
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
+from stowplan.driver.client.webhook_client import call_webhooks
 from tests.contract.apiserver.symbols import Symbols
 
 USERS = (
@@ -45,13 +47,14 @@ class RestartableCluster:
 
     def _start(self, records: object) -> ApiServer:
         access = TokenRbacAccess(StaticTokens(USERS, anonymous=self.settings != "no-anonymous"))
-        observers: list[ChangeObserver] = [access, DefinitionController()]
+        observers: list[ChangeObserver] = [access, DefinitionController(), LocalApiServices()]
         options = ApiServerOptions(
             registry=built_in_registry(),
             access=access,
             admission=default_admission(),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),
+            webhook_caller=call_webhooks,
         )
         return ApiServer(options, np.random.default_rng(9), records)
 

@@ -524,12 +524,17 @@ def replayed(
     """
     for scenario in scenarios(group):
         if wanted(scenario):
-            cluster = RestartableCluster(scenario["server"], START)
-            if group == "crd":
-                _define(cluster, scenario["scenario"])
-            replay = Replay(scenario, cluster, START)
+            replay = Replay(scenario, prepared_cluster(scenario), START)
             replay.run()
             yield replay
+
+
+def prepared_cluster(scenario: Tree) -> RestartableCluster:
+    """A server with what the scenario found there."""
+    cluster = RestartableCluster(scenario["server"], START)
+    if scenario["group"] == "crd":
+        _define(cluster, scenario["scenario"])
+    return cluster
 
 
 def _define(cluster: RestartableCluster, name: str) -> None:

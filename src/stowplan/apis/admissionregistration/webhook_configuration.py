@@ -1,13 +1,12 @@
 """ValidatingWebhookConfiguration and MutatingWebhookConfiguration.
 
 Source: kubernetes v1.36, pkg/registry/admissionregistration, pkg/apis/admissionregistration.
-
-Differs: expressions of matchConditions are stored, not compiled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,11 +15,9 @@ from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import (
     Cause,
-    duplicate,
     invalid,
     not_supported,
     required,
-    too_many,
 )
 from stowplan.apis.machinery.names import label_1035_problems, subdomain_problems
 from stowplan.apis.validation import field_checks
@@ -77,6 +74,7 @@ MatchCondition
   name string!
   expression string!
 """
+ConditionsCheck = Callable[[list[Tree], str], Iterator[Cause]]
 GROUP = "admissionregistration.k8s.io"
 VALIDATING_PATH = f"{GROUP}/validatingwebhookconfigurations"
 MUTATING_PATH = f"{GROUP}/mutatingwebhookconfigurations"
@@ -84,15 +82,17 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
-_CONDITIONS_MAX, _SECONDS_MAX = 64, 30
+_SECONDS_MAX = 30
 _URL_FORM = "; desired format: https://host[/path]"
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
+def _validate(check_conditions: ConditionsCheck, obj: Tree) -> Iterator[Cause]:
     names: set[str] = set()
     for at, hook in enumerate(obj.get("webhooks", ())):
         path = f"webhooks[{at}]"
         yield from _validate_hook(hook, path)
+        conditions = hook.get("matchConditions", [])
+        yield from check_conditions(conditions, f"{path}.matchConditions")
         yield from _validate_versions(
             hook["admissionReviewVersions"] or [], f"{path}.admissionReviewVersions"
         )
@@ -125,7 +125,6 @@ def _validate_hook(hook: Tree, path: str) -> Iterator[Cause]:
     if again is not None and again not in ("IfNeeded", "Never"):
         yield not_supported(f"{path}.reinvocationPolicy", again, ["IfNeeded", "Never"])
     yield from _validate_client(hook["clientConfig"], f"{path}.clientConfig")
-    yield from _validate_conditions(hook.get("matchConditions", []), f"{path}.matchConditions")
 
 
 def _validate_name(name: str, path: str) -> Iterator[Cause]:
@@ -265,26 +264,15 @@ def _validate_service(service: Tree, path: str) -> Iterator[Cause]:
             yield invalid(here, place, f"segment[{at}]: {text}")
 
 
-def _validate_conditions(conditions: list[Tree], path: str) -> Iterator[Cause]:
-    if len(conditions) > _CONDITIONS_MAX:
-        yield too_many(path, len(conditions), _CONDITIONS_MAX)
-    names: set[str] = set()
-    for at, one in enumerate(conditions):
-        here, name = f"{path}[{at}]", one["name"]
-        if not one["expression"].strip():
-            yield required(f"{here}.expression")
-        yield from field_checks.needed(name, field_checks.qualified_name, f"{here}.name")
-        if name and name in names:
-            yield duplicate(f"{here}.name", name)
-        names.add(name)
-
-
 def _cells(obj: Tree, now: float) -> list[Any]:
     return [len(obj.get("webhooks", ()))]
 
 
-def _configuration(kind: str, types: str = "") -> KindRegistration:
-    check: Callable[[Tree], Iterator[Cause]] = _validate
+def webhook_configuration(
+    kind: str, check_conditions: ConditionsCheck, types: str = ""
+) -> KindRegistration:
+    """One of the two kinds. check_conditions: of match conditions, which are expressions."""
+    check: Callable[[Tree], Iterator[Cause]] = partial(_validate, check_conditions)
     return KindRegistration(
         group=GROUP,
         kind=kind,
@@ -294,7 +282,3 @@ def _configuration(kind: str, types: str = "") -> KindRegistration:
         categories=("api-extensions",),
         table=PrintedTable("Name, Webhooks:integer, Age", _cells),
     )
-
-
-KIND = _configuration("ValidatingWebhookConfiguration", TYPES)
-MUTATING_KIND = _configuration("MutatingWebhookConfiguration")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from stowplan.apis.admissionregistration.webhook_calls import WebhookAnswers
 from stowplan.apis.machinery.access import AccessControl
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import Cause
@@ -103,6 +104,9 @@ class ServerContext(ObjectClient, Protocol):
     def faults(self) -> ComponentErrors:
         """Unexpected exceptions of observers and controllers."""
 
+    def metric_lines(self) -> list[str]:
+        """Requests, watches and objects, in the form of `/metrics`."""
+
     def later(self, at: float, action: Callable[[float], None]) -> None:
         """Call `action(now)` in the first tick at or after `at`."""
 
@@ -119,7 +123,7 @@ class ApiCall:
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
     append. rng: the server's generator. access: who may do what. manager: the name under which
     managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
-    PatchOptions that the request gave.
+    PatchOptions that the request gave. answers: of webhooks; None where none are called.
     """
 
     objects: ObjectClient
@@ -137,6 +141,7 @@ class ApiCall:
     rng: np.random.Generator = field(kw_only=True)
     access: AccessControl = field(kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    answers: WebhookAnswers | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,3 +81,15 @@ def as_list_item(resource: Resource, value: bytes) -> bytes:
     if resource.alias is not None:
         value = as_served(resource, value)
     return b"{" + value[value.index(_META) :]
+
+
+def as_stored_tree(resource: Resource, obj: Tree) -> Tree:
+    """A decoded tree as it is stored (`resource.ResourceAlias`)."""
+    return obj if resource.alias is None else resource.alias.to_stored(obj)
+
+
+def as_served_tree(resource: Resource, obj: Tree) -> Tree:
+    """A stored tree as it is served (`resource.ResourceAlias`)."""
+    if resource.custom and obj.get("apiVersion") != resource.api_version:
+        return {**obj, "apiVersion": resource.api_version}
+    return obj if resource.alias is None else resource.alias.from_stored(obj)

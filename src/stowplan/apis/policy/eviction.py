@@ -216,7 +216,7 @@ def _delete(call: ApiCall, pods: Resource, pod: Tree, options: Tree) -> None:
         set_pod_condition(tree, entry, call.now)
 
     name = pod["metadata"]["name"]
-    marked = call.objects.modify(pods, call.namespace, name, mark, call.now, "status", call.user)
+    marked = call.objects.modify(pods, call.namespace, name, mark, call.now, "eviction", call.user)
     if marked is None:
         raise not_found("", "pods", name)
     _check_options(options)

@@ -30,6 +30,7 @@ from stowplan.apis.protobuf.wire_format import (
     WireError,
     bytes_field,
     read_fields,
+    read_pairs,
     varint_field,
 )
 from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
@@ -107,9 +108,7 @@ class _Decoder:
             raise WireError("nested too deeply")
         tree: Tree = {}
         for number, payload in read_fields(data):
-            self.left -= 1
-            if self.left < 0:
-                raise WireError(f"more than {FIELDS_MAX} fields")
+            self._count()
             one = message.by_number.get(number)
             if one is None:
                 # As in Go, whose messages skip fields that they do not know.
@@ -118,10 +117,13 @@ class _Decoder:
                 tree.update(self.message(one.within, as_bytes(payload), depth + 1))
             else:
                 self._read_field(tree, one, payload, depth)
-        for one in message.fields:
-            if one.field is not None:
-                self._settle(tree, one.field, depth)
+        self._settle(message, tree, depth)
         return tree
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise WireError(f"more than {FIELDS_MAX} fields")
 
     def _read_field(self, tree: Tree, one: MessageField, payload: Payload, depth: int) -> None:
         field = one.field
@@ -131,37 +133,48 @@ class _Decoder:
             value = self._value(element_of(kind), payload, depth)
             tree.setdefault(field.name, []).append(value)
         elif kind.is_map:
-            pair = dict(read_fields(as_bytes(payload)))
+            pair = read_pairs(as_bytes(payload))
             item = element_of(kind)
             value = self._value(item, pair.get(2, _empty(item)), depth)
             tree.setdefault(field.name, {})[as_text(pair.get(1, b""))] = value
         else:
             tree[field.name] = self._value(kind, payload, depth)
 
-    def _settle(self, tree: Tree, field: StructField, depth: int) -> None:
+    def _settle(self, message: MessageType, tree: Tree, depth: int) -> None:
         """Leave out what Go leaves out of JSON, and add what it always writes."""
-        value, kind = tree.get(field.name), field.value
-        if value is None and field.always:
-            is_held = not field.pointer and kind.shape is not None and not kind.is_list
-            if is_held and not kind.is_map and kind.shape is not None:
-                value = self.message(self.types.of(kind.shape), b"", depth + 1)
-            else:
-                value = None if field.pointer else kind.zero()
-            tree[field.name] = value
-        elif not field.always and (
-            value is None or (not value and kind.plain and not field.pointer)
-        ):
-            tree.pop(field.name, None)
+        for name in list(tree):
+            field = message.optional.get(name)
+            if field is not None and _is_left_out(field, tree[name]):
+                del tree[name]
+        for field in message.always:
+            if tree.get(field.name) is None:
+                tree[field.name] = self._zero(field, depth)
+
+    def _zero(self, field: StructField, depth: int) -> Any:
+        kind = field.value
+        if field.pointer:
+            return None
+        if kind.shape is None or kind.is_list or kind.is_map:
+            return kind.zero()
+        self._count()
+        return self.message(self.types.of(kind.shape), b"", depth + 1)
 
     def _value(self, kind: ValueType, payload: Payload, depth: int) -> Any:
         if kind.is_list:
             inner = element_of(kind)
-            items = [one for _, one in read_fields(as_bytes(payload))]
-            self.left -= len(items)
-            return [self._value(inner, one, depth + 1) for one in items]
+            items = []
+            for _, one in read_fields(as_bytes(payload)):
+                self._count()
+                items.append(self._value(inner, one, depth + 1))
+            return items
         if kind.shape is not None:
             return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
         return _codec(kind).decode(payload)
+
+
+def _is_left_out(field: StructField, value: Any) -> bool:
+    """True when JSON has no such field with this value."""
+    return value is None or (not value and field.value.plain and not field.pointer)
 
 
 def _codec(kind: ValueType) -> ValueCodec:
@@ -183,7 +196,7 @@ def opened(body: bytes) -> tuple[str, str, bytes]:
     """apiVersion, kind and message of an envelope. Raises WireError."""
     if not body.startswith(MAGIC):
         raise WireError("no magic number")
-    parts = dict(read_fields(body[len(MAGIC) :]))
-    about = dict(read_fields(as_bytes(parts.get(1, b""))))
+    parts = read_pairs(body[len(MAGIC) :])
+    about = read_pairs(as_bytes(parts.get(1, b"")))
     version, kind = as_text(about.get(1, b"")), as_text(about.get(2, b""))
     return version, kind, as_bytes(parts.get(2, b""))

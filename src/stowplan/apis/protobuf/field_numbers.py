@@ -136,6 +136,8 @@ HPAScalingRules: selectPolicy policies stabilizationWindowSeconds tolerance
 """
 
 OTHER_NUMBERS = """
+APIServiceSpec: service group version insecureSkipTLSVerify caBundle 7:groupPriorityMinimum
+ versionPriority
 apidiscovery/v2.APISubresourceDiscovery: subresource responseKind acceptedTypes verbs
 admissionregistration/v1.ExpressionWarning: 2:fieldRef warning
 admissionregistration/v1.MatchResources: namespaceSelector objectSelector resourceRules

@@ -28,14 +28,18 @@ class MessageField:
 
 
 class MessageType:
-    """A type as a message. fields: in the order of their numbers."""
+    """A type as a message. fields: in the order of their numbers. always: those of them that JSON
+    has whatever their value is. optional: the others, by name."""
 
-    __slots__ = ("by_number", "fields", "shape")
+    __slots__ = ("always", "by_number", "fields", "optional", "shape")
 
     def __init__(self, shape: StructType, fields: Iterable[MessageField]) -> None:
         self.shape = shape
         self.fields = tuple(fields)
         self.by_number = {one.number: one for one in self.fields}
+        own = [one.field for one in self.fields if one.field is not None]
+        self.always = tuple(field for field in own if field.always)
+        self.optional = {field.name: field for field in own if not field.always}
 
 
 class MessageTypes:

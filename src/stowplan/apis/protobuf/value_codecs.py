@@ -19,7 +19,7 @@ from stowplan.apis.protobuf.wire_format import (
     Payload,
     WireError,
     bytes_field,
-    read_fields,
+    read_pairs,
     signed,
     varint_field,
 )
@@ -69,7 +69,7 @@ def _in_message(text: str | None) -> bytes:
 
 
 def _from_message(payload: Payload) -> str:
-    return as_text(dict(read_fields(as_bytes(payload))).get(1, b""))
+    return as_text(read_pairs(as_bytes(payload)).get(1, b""))
 
 
 def _time_message(value: str | None) -> bytes:
@@ -82,7 +82,7 @@ def _time_message(value: str | None) -> bytes:
 
 
 def _moment(payload: Payload) -> tuple[datetime, int] | None:
-    parts = dict(read_fields(as_bytes(payload)))
+    parts = read_pairs(as_bytes(payload))
     if not parts:
         return None
     try:
@@ -115,7 +115,7 @@ def _int_or_string(value: str | int) -> bytes:
 
 
 def _from_int_or_string(payload: Payload) -> str | int:
-    parts = dict(read_fields(as_bytes(payload)))
+    parts = read_pairs(as_bytes(payload))
     if as_number(parts.get(1, 0)):
         return as_text(parts.get(3, b""))
     return as_number(parts.get(2, 0))
@@ -126,7 +126,7 @@ def _raw_json(value: Any) -> bytes:
 
 
 def _from_raw_json(payload: Payload) -> Any:
-    parts = dict(read_fields(as_bytes(payload)))
+    parts = read_pairs(as_bytes(payload))
     raw = as_bytes(parts.get(1, b""))
     if not raw:
         return None

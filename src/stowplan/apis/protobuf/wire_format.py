@@ -6,10 +6,13 @@ Source: protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 Payload = int | bytes
 """A varint, or the bytes of a text, message or fixed number."""
+PAIRS_MAX = 4
+"""Fields in a small message, which has at most four."""
 _VARINT_BYTES_MAX = 10
 _UINT64 = 2**64
 
@@ -38,6 +41,15 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Payload]]:
             raise WireError("unexpected EOF")
         yield number, data[at : at + size]
         at += size
+
+
+def read_pairs(data: bytes) -> dict[int, Payload]:
+    """Fields of a small message, such as a time or an entry of a map: number -> payload, the last
+    one where a number is repeated. Raises WireError."""
+    fields = list(islice(read_fields(data), PAIRS_MAX + 1))
+    if len(fields) > PAIRS_MAX:
+        raise WireError(f"more than {PAIRS_MAX} fields in a small message")
+    return dict(fields)
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

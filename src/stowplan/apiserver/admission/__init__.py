@@ -16,6 +16,7 @@ from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.node_taint import NodeTaint
 from stowplan.apiserver.admission.pod_group_admission import PodGroupAdmission
+from stowplan.apiserver.admission.pod_security.pod_security_admission import PodSecurity
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
 from stowplan.apiserver.admission.policies.validating_policies import (
@@ -30,7 +31,7 @@ from stowplan.apiserver.admission.volume_claims import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
-from stowplan.apiserver.admission.webhooks import UnansweredWebhooks
+from stowplan.apiserver.admission.webhooks.webhook_admission import Webhooks
 
 __all__ = ["admission_plugins", "default_admission"]
 
@@ -45,10 +46,11 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     of pods and the taint of new nodes, which wait for controllers to make and remove them."""
     accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
     priorities = PriorityAdmission()
-    return (
+    changing = (
         NamespaceLifecycle(),
         LimitRanger(),
         *accounts,
+        PodSecurity(),
         priorities,
         PodGroupAdmission(priorities),
         DefaultTolerationSeconds(),
@@ -59,8 +61,11 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
         DefaultIngressClass(),
         PodTopologyLabels(),
         MutatingAdmissionPolicies(),
+    )
+    return (
+        *changing,
         ValidatingAdmissionPolicies(),
-        UnansweredWebhooks(),
+        Webhooks(changing),
         ResourceQuotaAdmission(),
         ServiceAddresses(),
     )

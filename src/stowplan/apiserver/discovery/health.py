@@ -10,6 +10,12 @@ from __future__ import annotations
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import ServerContext
+from stowplan.apiserver.discovery.operation_pages import (
+    CHECKS_PATH,
+    FLAGS_PATH,
+    METRICS_PATH,
+    STATUS_PATH,
+)
 from stowplan.apiserver.http.negotiation import PLAIN_JSON
 from stowplan.apiserver.http.plain_pages import (
     NO_SNIFF,
@@ -80,6 +86,10 @@ _OWN_PATHS = (
     "/apis/",
     *_OPEN_API,
     "/version",
+    METRICS_PATH,
+    CHECKS_PATH,
+    STATUS_PATH,
+    FLAGS_PATH,
     OPENID_CONFIGURATION_PATH,
     JWKS_PATH,
 )

@@ -5,6 +5,7 @@ Source: apiserver v0.36, endpoints/handlers (create, update, delete, rest); text
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stowplan.apis.machinery.errors import (
@@ -196,6 +197,13 @@ def _check_kind(
         )
     if got_version != api_version and (got_kind, got_version) not in OLD_KIND_VERSIONS:
         raise _other_version(got_version, api_version)
+
+
+def kind_check(resource: Resource, registry: ResourceRegistry) -> Callable[[Tree], str]:
+    """What finds trees of another kind; `kind_mismatch`, or nothing for custom kinds."""
+    if resource.custom:
+        return lambda tree: ""
+    return lambda tree: kind_mismatch(tree, resource, registry)
 
 
 def kind_mismatch(

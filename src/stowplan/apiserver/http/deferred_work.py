@@ -1,6 +1,7 @@
 """Work of a request that may run in another thread.
 
-Decoding a body and encoding a response as YAML may take long, and use only the request's data.
+Decoding a body and encoding a response as YAML may take long, and use only the request's data;
+webhooks take as long as they like.
 `RequestPipeline` yields such work as a `DeferredWork`; the caller runs it in any thread, then
 resumes the request.
 """
@@ -17,11 +18,13 @@ T = TypeVar("T")
 
 
 class DeferredWork(Generic[T]):
-    """A function to call and, once it was called, its result."""
+    """A function to call and, once it was called, its result. waits: it waits for another server,
+    rather than compute."""
 
-    __slots__ = ("_error", "_value", "_work")
+    __slots__ = ("_error", "_value", "_work", "waits")
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    def __init__(self, work: Callable[[], T], *, waits: bool = False) -> None:
+        self.waits = waits
         self._work: Callable[[], T] | None = work
         self._value: T
         self._error: ApiError | None = None

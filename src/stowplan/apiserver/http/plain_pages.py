@@ -48,8 +48,6 @@ def tree_response(request: HttpRequest, tree: Tree) -> HttpResponse:
 def response_in_form(tree: Tree, form: ResponseForm, *headers: Header) -> HttpResponse:
     """A response with a tree in a form."""
     body = encode_in_form(tree, form)
-    if form.media != PROTOBUF:
-        body += b"\n"
     return HttpResponse(200, (("Content-Type", form.media), *headers), body)
 
 

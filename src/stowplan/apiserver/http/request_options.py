@@ -36,6 +36,7 @@ from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint
 from stowplan.apis.validation.field_checks import dry_run_causes
+from stowplan.objects.store import DeleteOptions
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 FIELD_MANAGER_LENGTH_MAX = 128
@@ -287,8 +288,21 @@ def given_options(query: QueryParameters) -> dict[str, Any]:
     for name in ("fieldManager", "fieldValidation"):
         if query.text(name):
             made[name] = query.text(name)
-    if query.flag("force") is not None:
-        made["force"] = query.flag("force")
+    return made
+
+
+def given_delete_options(options: DeleteOptions, dry_run: bool) -> dict[str, Any]:
+    """The fields of the options of a deletion that the request gives."""
+    made: dict[str, Any] = {}
+    if options.grace_s is not None:
+        made["gracePeriodSeconds"] = options.grace_s
+    held = {"uid": options.uid, "resourceVersion": options.version}
+    if any(held.values()):
+        made["preconditions"] = {key: one for key, one in held.items() if one}
+    if options.propagation:
+        made["propagationPolicy"] = options.propagation
+    if dry_run:
+        made["dryRun"] = ["All"]
     return made
 
 

@@ -40,3 +40,9 @@ class WarningList(list[str]):
         whole = sum(map(len, self)) <= TOTAL_MAX
         for text in self:
             yield text if whole else text[:ITEM_MAX]
+
+
+def quoted_text(text: str) -> str:
+    """A text in double quotes, without what cannot be printed."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(letter for letter in escaped if letter.isprintable()) + '"'

@@ -115,7 +115,9 @@ class RegistryStore:
 
     def _create(self, call: ApiCall, obj: Tree) -> Tree:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
-        metadata.fill_system_fields(meta, call.now, self.uids, call.rng)
+        repeats = call.answers is not None and call.answers.repeats
+        uids = metadata.UidGenerator(call.rng) if repeats else self.uids
+        metadata.fill_system_fields(meta, call.now, uids, call.rng)
         strategy.prepare_create(obj, call)
         causes = self._causes(
             metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems),

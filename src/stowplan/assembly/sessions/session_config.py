@@ -26,9 +26,9 @@ from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.session_rules import SessionRules
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.tiers import SessionPluginUse
+from stowplan.config.queue_models.queue_model_choice import KUBE_BATCH
 from stowplan.config.session_configuration import (
     DEFAULT_TEXT,
-    KUBE_BATCH,
     SCHEDULER_NAMES,
     BatchConfiguration,
     SupportedSettings,
@@ -95,9 +95,10 @@ def known_names(
     session_plugins: Iterable[str] | None = None,
     *,
     lenient: bool = False,
+    model: str = "",
 ) -> SupportedSettings:
     """Names that a file may use: built-in and custom ones. lenient: as for
-    `batch_configuration`."""
+    `batch_configuration`. model: see `SupportedSettings`."""
     return SupportedSettings(
         actions={*ACTIONS, *(actions or ())},
         policies={
@@ -108,6 +109,7 @@ def known_names(
         action_arguments={BackfillTimed.name: BACKFILL_TIMED_ARGUMENTS},
         # kube-batch ignores pods of other schedulers.
         scheduler_names=(KUBE_BATCH,) if lenient else SCHEDULER_NAMES,
+        model=model,
     )
 
 

@@ -35,7 +35,7 @@ from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
-from stowplan.config.volcano_configuration import VolcanoConfiguration
+from stowplan.config.queue_models.volcano_configuration import VolcanoConfiguration
 
 VOLCANO_ACTIONS: Mapping[str, Callable[[VolcanoSession], None]] = {
     "enqueue": enqueue,

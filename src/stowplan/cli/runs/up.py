@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
 from stowplan.cli.errors import CommandError, CommandFailed, print_error, reported
 from stowplan.cli.record_options import RecordRequest
@@ -26,10 +27,13 @@ from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
+    from stowplan.assembly.deciders import Deciders
     from stowplan.driver.live.scheduler_server import SchedulerServer
     from stowplan.driver.storage.recording_writer import RecordingWriter
 
 PROBLEMS_LISTED = 10
+VOLCANO = "volcano"
+"""`config.queue_models.queue_model_choice.VOLCANO`."""
 
 
 class SchedulerArguments(NamedTuple):
@@ -73,15 +77,19 @@ def _run_with_scheduler(
     # Imported here: as below.
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
 
+    deciders = _deciders(scheduler)
+    batch = deciders.batch
+    if batch is not None and batch.queue_model is not None and batch.queue_model.model == VOLCANO:
+        settings = msgspec.structs.replace(settings, serves_volcano=True)
     with maybe_recording(record, "up", scheduler.plugin_files) as recorder:
         if web is None:
-            service = _scheduler_service(scheduler, recorder)
+            service = _scheduler_service(deciders, recorder)
             run(settings, list(_documents(paths)), _print_started, service)
             return
         from stowplan.cli.runs.pages.serve_page import print_address, serving_page
 
         with serving_page(web) as page:
-            service = _scheduler_service(scheduler, recorder, page.attach)
+            service = _scheduler_service(deciders, recorder, page.attach)
 
             def started(cluster: LocalCluster) -> None:
                 _print_started(cluster)
@@ -91,20 +99,27 @@ def _run_with_scheduler(
 
 
 def _scheduler_service(
-    scheduler: SchedulerArguments,
+    deciders: Deciders,
     recorder: RecordingWriter | None,
     on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> ClusterService:
+    # Imported here: as below.
+    from stowplan.driver.local_scheduler import local_scheduler_service
+
+    return local_scheduler_service(deciders, recorder, on_server)
+
+
+def _deciders(scheduler: SchedulerArguments) -> Deciders:
     # Imported here: a cluster without a scheduler starts faster without these modules.
     from stowplan.driver.live.configuration_files import ConfigurationFileError, scheduler_names
-    from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
+    from stowplan.driver.local_scheduler import local_deciders
 
     with reported(ConfigurationFileError):
         deciders = local_deciders(*scheduler)
     if DEFAULT_SCHEDULER not in scheduler_names(deciders):
         text = f'no profile "{DEFAULT_SCHEDULER}": pods without schedulerName stay pending'
         click.echo(f"Warning: {text}", err=True)
-    return local_scheduler_service(deciders, recorder, on_server)
+    return deciders
 
 
 def _documents(paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -18,8 +18,6 @@ KAI = "kai"
 
 FAIR_SHARE = "fairshare"
 """The area of divisions; all others are of sessions."""
-UNANSWERED = ("dra", "numa")
-"""Areas of sessions whose rules are not built."""
 
 
 class KaiAmountsCase(Value, frozen=True, gc=True):
@@ -56,12 +54,7 @@ RESOURCES = ("cpu", "memory", "gpu")
 
 
 def answer(case: QueueModelCase, compat: str = "") -> Answer:
-    """The answer to one case. compat: makes no difference.
-
-    Raises ValueError for an area that is not answered.
-    """
-    if case.area in UNANSWERED:
-        raise ValueError(f"{case.id}: area: got {case.area!r} of kai, which is not answered")
+    """The answer to one case. compat: makes no difference."""
     if case.area != FAIR_SHARE:
         return answer_rounds(case, case.rounds)
     config = case.config if isinstance(case.config, dict) else {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import (
@@ -17,13 +18,19 @@ from stowplan.batch.queue_models.kai.kai_objects import (
     KaiPodState,
     KaiQueueObject,
     KaiTopologyObject,
+    KaiZoneReport,
+    KaiZonesReport,
     session_of,
 )
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.session_claims import claims_after
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaScope
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
 from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
@@ -35,6 +42,19 @@ Answer = dict[str, Any]
 A_MOMENT = 0.001
 """A session takes some time: what was set to its beginning is past."""
 STATE_NAMES = {"StuckInReleasing": KaiStatus.STUCK, "Pipelined": KaiStatus.PIPELINED}
+
+
+class KaiCaseZones(Value, frozen=True):
+    """`cluster.numa` of a node: policy and scope by number."""
+
+    policy: str = "0"
+    scope: str = "0"
+    zones: tuple[KaiZoneReport, ...] = ()
+
+    def report(self) -> KaiZonesReport:
+        """The report that it stands for."""
+        policy, scope = NumaPolicy(int(self.policy)), NumaScope(int(self.scope))
+        return KaiZonesReport(policy, scope, self.zones)
 
 
 class KaiCaseCluster(Value, frozen=True):
@@ -49,6 +69,10 @@ class KaiCaseCluster(Value, frozen=True):
     topologies: tuple[KaiTopologyObject, ...] = ()
     keep_terminating: tuple[str, ...] = ()
     pod_states: dict[str, str] = {}
+    numa: dict[str, KaiCaseZones] = {}
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
 
 
 def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
@@ -58,6 +82,8 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     rules = KaiRules(fits_rules, fits_node_rules)
     states = _first_states(cluster)
     sessions: list[Answer] = []
+    claims = list(cluster.resource_claims)
+    allocate = device_allocation(cluster.resource_slices, cluster.device_classes)
     for _ in range(rounds):
         objects = KaiObjects(
             cluster.now.timestamp() + A_MOMENT,
@@ -68,6 +94,11 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
             cluster.priority_classes,
             cluster.topologies,
             states,
+            {name: zones.report() for name, zones in cluster.numa.items()},
+            claims,
+            cluster.resource_slices,
+            cluster.device_classes,
+            allocate,
         )
         session = session_of(objects, options, rules)
         queues = _queues(session)
@@ -75,6 +106,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
         run_actions(session)
         sessions.append({**_outcome(session, placed), "queuesOpen": queues})
         states = _next_states(session, cluster.keep_terminating, states)
+        claims = _next_claims(session, claims, cluster.keep_terminating)
     return {"sessions": sessions, "final": _final(cluster, states)}
 
 
@@ -134,6 +166,20 @@ def _next_states(
         elif task.status in (KaiStatus.PIPELINED, KaiStatus.RELEASING):
             result[task.key] = KaiPodState(KaiStatus.PENDING, "", ())
     return result
+
+
+def _next_claims(
+    session: KaiSession, claims: Iterable[ResourceClaim], kept: Iterable[str]
+) -> list[ResourceClaim]:
+    kept_jobs = {*kept}
+    bound = [task for task in _tasks(session) if task.status == KaiStatus.BINDING]
+    gone = [
+        task
+        for task in _tasks(session)
+        if task.status == KaiStatus.PIPELINED
+        or (task.status == KaiStatus.RELEASING and task.job not in kept_jobs)
+    ]
+    return claims_after({claim.key: claim for claim in claims}, session.claims, bound, gone)
 
 
 def _outcome(session: KaiSession, placed: Collection[str]) -> Answer:

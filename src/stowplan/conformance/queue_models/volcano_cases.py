@@ -19,7 +19,8 @@ from stowplan.batch.queue_models.volcano.volcano_objects import VolcanoObjects, 
 from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of
-from stowplan.config.volcano_configuration import parse_volcano
+from stowplan.config.queue_models.volcano_configuration import parse_volcano
+from stowplan.config.session_configuration import VOLCANO_1_15
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.conformance.queue_models.vgpu_cases import answer_cards
 from stowplan.conformance.queue_models.volcano_facts import (
@@ -37,9 +38,6 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
 
 Answer = dict[str, Any]
-
-VOLCANO_1_15 = "volcano-1.15"
-"""Compat name: all defects of the original."""
 
 NOW = datetime.datetime(2026, 8, 20, 12, tzinfo=datetime.UTC).timestamp()
 NOON = 12 * 60

@@ -112,6 +112,17 @@ class ClassArrays:
         self._kernel_arrays = None
         return number
 
+    def add_static_like(self, number: int, passes: NDArray[np.bool_]) -> int:
+        """Add a result with the scores of another and these rows; returns its number."""
+        raw = list(self._raw[number])
+        return self.add_static(passes, self._points[number], raw)
+
+    def write_passes(self, number: int, rows: at.Ints, passes: NDArray[np.bool_]) -> None:
+        """Change which of these rows pass; the caller logs the rows."""
+        self._passes[number][rows] = passes
+        if self._kernel_arrays is not None:
+            self._kernel_arrays[0].passes[number, rows] = passes
+
     def key(self, key: str) -> int:
         """Number of a topology key."""
         number = self._keys.get(key)

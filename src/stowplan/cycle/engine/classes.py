@@ -158,22 +158,26 @@ class PodClassIndex:
     def __iter__(self) -> Iterator[EnginePodClass]:
         return iter(self.all)
 
-    def find(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
+    def find(
+        self, pod: Pod, framework: Framework, *, with_devices: bool = False
+    ) -> EnginePodClass | None:
         """Return the pod's class, creating it if needed; None for a pod whose status or own claims
-        affect decisions."""
+        affect decisions. with_devices: pods with resource claims may have a class, too."""
         status = pod.status
         if status.nominated_node_name or (status.container_statuses and reports_resources(pod)):
             return None
         if status.resources or status.allocated_resources or status.init_container_statuses:
             return None
         spec = pod.spec
+        if spec.resource_claims:
+            return self._of_devices(pod, framework) if with_devices else None
         if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
             claims = framework.claims_signature(pod)
             if claims is not None:
                 return self._of_claims(pod, framework, claims)
         known = self._by_spec.get(id(spec)) or self._reactivated(spec)
         if known is None:
-            if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
+            if spec.volumes and has_own_claims(spec):
                 return None
             classes = self._classes_of(spec)
         else:
@@ -202,6 +206,36 @@ class PodClassIndex:
         # Plans are made of its latest pod: claims of an earlier one may be gone.
         one.pod = pod
         self._by_spec[id(one.mark)] = one.mark, classes
+        return one
+
+    def _of_devices(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
+        """The class of a pod whose resource claims ask for the same as those of others of its
+        template; None where they have to be looked at by name."""
+        spec = pod.spec
+        if any(v.persistent_volume_claim is not None or v.ephemeral is not None
+               for v in spec.volumes):  # fmt: skip
+            return None
+        claims = framework.claims_signature(pod)
+        if claims is None:
+            return None
+        known = self._by_spec.get(id(spec)) or self._reactivated(spec)
+        if known is not None:
+            classes = known[1]
+        else:
+            content = "devices", _encoder.encode(replace(spec, resource_claims=()))
+            classes = self._by_content.setdefault(content, [])
+            if len(self._by_spec) >= SPECS_MAX:
+                self._by_spec.clear()
+            self._by_spec[id(spec)] = spec, classes
+        for one in classes:
+            if one.framework is framework and one.claims == claims and one.holds(pod):
+                # As for claims of volumes.
+                one.pod = pod
+                return one
+        one = EnginePodClass(pod, framework, claims)
+        self.learn(terms_of(pod).all)
+        self.all.append(one)
+        classes.append(one)
         return one
 
     def learn(self, terms: Iterable[WeightedTerm]) -> None:
@@ -268,7 +302,7 @@ def _unnamed(volume: Volume) -> Volume:
 
 
 def has_own_claims(spec: PodSpec) -> bool:
-    """True if each pod of the template has resource claims of its own, looked up by name."""
+    """True if each pod of the template has claims of its own, looked up by name."""
     return bool(spec.resource_claims) or any(v.ephemeral is not None for v in spec.volumes)
 
 

@@ -23,7 +23,8 @@ from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
-from stowplan.framework import ContractError, Framework, Snapshot
+from stowplan.framework import ContractError, CycleState, Framework, Snapshot
+from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
@@ -33,7 +34,7 @@ CARD_COST = 30
 
 class PodRun:
     """A run of pods being placed. heads: class number of each pod, valid for one epoch. scores,
-    annotations: see `KernelRun`."""
+    annotations, states: see `KernelRun`."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class PodRun:
         self.draws = draws
         self.scores: NDArray[np.int64] = np.zeros(len(pods), dtype=np.int64)
         self.annotations: dict[int, dict[str, str]] = {}
+        self.states: dict[int, CycleState] = {}
         # Classes of which a pod found no row while pods were nominated.
         self.walked_beside_nominated: set[EnginePodClass] = set()
         self.epoch = -1
@@ -87,9 +89,11 @@ class Engine:
             # Each keeps what it has evaluated in its own form.
             self._class_arrays.note(None, 0)
 
-    def class_of(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
-        """The pod's class; None for a pod that only the walk can decide."""
-        return self._index.find(pod, framework)
+    def class_of(
+        self, pod: Pod, framework: Framework, *, with_devices: bool = False
+    ) -> EnginePodClass | None:
+        """See `KernelPlacer.class_of`."""
+        return self._index.find(pod, framework, with_devices=with_devices)
 
     def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
         """True while a class has a plan made for this static revision that covers every row, so
@@ -154,7 +158,7 @@ class Engine:
         snapshot: Snapshot,
     ) -> list[int]:
         """See `Run.place`."""
-        placed, is_whole = self._place_some(run, start, snapshot)
+        placed, is_whole = self._place_some(run, start, snapshot, is_first=True)
         while placed and start + len(placed) < len(run.pods):
             assert self._class_arrays is not None
             if self._class_arrays.updates_image_counts(placed[-1]):
@@ -162,15 +166,17 @@ class Engine:
                 snapshot.nodes.refresh()
             elif not is_whole:
                 break
-            some, is_whole = self._place_some(run, start + len(placed), snapshot)
+            some, is_whole = self._place_some(run, start + len(placed), snapshot, is_first=False)
             if not some:
                 break
             placed += some
         return placed
 
-    def _place_some(self, run: PodRun, start: int, snapshot: Snapshot) -> tuple[list[int], bool]:
+    def _place_some(
+        self, run: PodRun, start: int, snapshot: Snapshot, *, is_first: bool
+    ) -> tuple[list[int], bool]:
         """Place pods with one call of a kernel; returns their rows, and whether all pods that it
-        was given are placed."""
+        was given are placed. is_first: the state may be another than after the last placement."""
         self._follow(snapshot)
         if run.epoch != self._epoch:
             run.epoch, run.heads = self.heads(run.classes, snapshot)
@@ -187,6 +193,8 @@ class Engine:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
+        if self._planner.device_rows:
+            n_same = self._n_with_devices(run, start, n_same, snapshot, is_first)
         n_same = min(n_same, _n_within_limits(run.classes[start : start + n_same], snapshot))
         if n_same == 0:
             return [], False
@@ -229,7 +237,44 @@ class Engine:
         those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
         self._generation = nodes.journal.generation
+        if placed and run.classes[start + len(placed) - 1] in self._planner.device_rows:
+            self._reserve(run, start + len(placed) - 1, placed[-1])
         return placed, len(placed) == end - start
+
+    def _n_with_devices(
+        self, run: PodRun, start: int, n_most: int, snapshot: Snapshot, is_first: bool
+    ) -> int:
+        """How many of the next pods a kernel may be given: up to the first with claims, which
+        leaves fewer devices to the others. 0 where the next pod has to be walked."""
+        assert self._planner is not None
+        device_rows = self._planner.device_rows
+        classes = run.classes
+        if is_first and not device_rows.follow(-1):
+            # Devices of one of the nodes are looked at by name from now on.
+            self._forget_devices(run)
+            return 0
+        for place in range(start, start + n_most):
+            if classes[place] not in device_rows:
+                continue
+            is_alone = snapshot.nominations.is_empty
+            return place - start + 1 if is_alone else place - start
+        return n_most
+
+    def _reserve(self, run: PodRun, place: int, row: int) -> None:
+        """Take the devices of the last pod that a kernel has placed."""
+        assert self._planner is not None
+        device_rows = self._planner.device_rows
+        one = run.classes[place]
+        run.states[place] = device_rows.reserve(one, run.pods[place], row)
+        if not device_rows.follow(row):
+            self._forget_devices(run)
+
+    def _forget_devices(self, run: PodRun) -> None:
+        """Pods with claims are walked until the plans are made anew."""
+        assert self._planner is not None
+        for one in self._planner.device_rows.drop_all():
+            one.number, one.is_fast = -1, False
+        run.epoch = -1
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Rebuild all plans if anything but pods and amounts has changed."""
@@ -266,7 +311,7 @@ class Engine:
                 if use.reads_claims:
                     continue
                 if use.kernel_terms is not None or use.member.node_only:
-                    reads = use.member.declaration.reads
+                    reads = use.plan_reads
                     self._reads_any |= reads is None
                     self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))
         uses = self._uses[framework]
@@ -274,6 +319,8 @@ class Engine:
         if uses is None:
             return False
         assert self._planner is not None
+        if one.pod.spec.resource_claims and ResourceSlice not in self._reads:
+            self._reads = (*self._reads, ResourceSlice)
         try:
             self._planner.plan(one, uses)
         except (NoPlan, ContractError):

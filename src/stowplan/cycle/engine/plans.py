@@ -14,11 +14,13 @@ from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
 from stowplan.framework.deciders.kernel_terms import (
     BalancedAllocation,
     CardTerms,
+    DeviceTerms,
     KernelTerm,
     NodeRules,
     PeerAffinityTerms,
@@ -34,6 +36,8 @@ from stowplan.framework.deciders.kernel_terms import (
 from stowplan.framework.node_to_status import PluginVerdicts
 from stowplan.framework.plugin_calls import takes_parameter
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+from stowplan.objects.devices.device import ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.node import HOSTNAME_LABEL
 from stowplan.objects.storage import PersistentVolumeClaim
 
@@ -77,6 +81,10 @@ class PluginPoints:
         # Plugins of claims: their terms are for classes by `claims_signature`.
         reads = member.declaration.reads or ()
         self.reads_claims = self.kernel_terms is not None and PersistentVolumeClaim in reads
+        # What devices are free is followed; see `DeviceRows`.
+        self.plan_reads = member.declaration.reads
+        if self.kernel_terms is not None and ResourceClaim in reads:
+            self.plan_reads = tuple(k for k in reads if k not in (ResourceClaim, ResourceSlice))
         # A plugin whose preparation is disabled at one extension point fails at the next.
         self.is_whole = not (
             (self.filters and calls["pre_filter"] and not self.prepares_filter)
@@ -116,6 +124,7 @@ class ClassTerms:
         self.use_weight = self.even_weight = self.spread_weight = self.affinity_weight = 0
         self.requires_all = False
         self.cards: tuple[PluginPoints, CardTerms] | None = None
+        self.devices: DeviceTerms | None = None
         self.terms: list[TopologyTerm] = []
         for uses, part in parts:
             self._take(uses, part)
@@ -126,6 +135,10 @@ class ClassTerms:
             if self.cards is not None or not uses.filters:
                 raise NoPlan
             self.cards = uses, part
+        elif isinstance(part, DeviceTerms):
+            if not uses.filters:
+                raise NoPlan
+            self.devices = _single_part(self.devices, part, 0)
         elif isinstance(part, TopologyTerms):
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
@@ -189,6 +202,7 @@ class Planner:
     ) -> None:
         self._class_arrays = class_arrays
         self.card_groups = CardGroups(class_arrays)
+        self.device_rows = DeviceRows(class_arrays, snapshot.nodes)
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
@@ -220,6 +234,9 @@ class Planner:
                 if isinstance(term, NodeRules):
                     about_nodes.append(use)
                     unreserved.add(use.member.name)
+                elif isinstance(term, DeviceTerms):
+                    terms.append((use, term))
+                    unreserved.add(use.member.name)
                 elif isinstance(term, RunLimit):
                     one.run_limits += (term,)
                 else:
@@ -232,13 +249,14 @@ class Planner:
         reserved = class_terms.reserve(one.state) | unreserved
         if not one.framework.binds_directly(one.state, reserved):
             raise NoPlan
-        if reserved and static.normalised:
+        if reserved and static.normalised and class_terms.devices is None:
             raise NoPlan
+        number = self._static_number(one, class_terms, static)
         layout, placed = self._placed(class_terms)
         one.number = self._class_arrays.add_class()
         self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
-        params[at.STATIC], params[at.LAYOUT] = static.number, layout
+        params[at.STATIC], params[at.LAYOUT] = number, layout
         params[at.N_GROUPS] = self._class_arrays.n_groups(layout)
         normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
         params[at.N_NORMALISED] = _write_groups(
@@ -260,7 +278,7 @@ class Planner:
         terms = use.kernel_terms(one.pod, self._snapshot, self._peers)
         if terms is None:
             raise NoPlan
-        of_claims = any(isinstance(term, NodeRules | RunLimit) for term in terms)
+        of_claims = any(isinstance(term, NodeRules | RunLimit | DeviceTerms) for term in terms)
         if of_claims and (
             one.claims is None
             or self._snapshot.object_store is not one.framework.shared.object_store
@@ -268,6 +286,20 @@ class Planner:
             # Only for such classes the terms are made anew when the objects change.
             raise NoPlan
         return terms
+
+    def _static_number(
+        self, one: EnginePodClass, class_terms: ClassTerms, static: StaticResult
+    ) -> int:
+        """Number of the rows that pass, with the devices that they have free. Raises NoPlan."""
+        devices = class_terms.devices
+        if devices is None:
+            return static.number
+        if class_terms.cards is not None:
+            raise NoPlan
+        number = self.device_rows.add(one, devices.claims, static.number)
+        if number is None:
+            raise NoPlan
+        return number
 
     def _write_cards(self, one: EnginePodClass, class_terms: ClassTerms) -> None:
         if class_terms.cards is None:

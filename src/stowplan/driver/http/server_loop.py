@@ -42,6 +42,8 @@ TICK_INTERVAL_MAX_S = 1.0
 """Longest interval between two ticks."""
 CONSECUTIVE_FAILURES_MAX = 20
 """Failed ticks in a row after which the cluster is stopped."""
+WAITING_CALLS_MAX = 64
+"""Requests that wait for webhooks at the same time."""
 LOGGED_FAULTS_MAX = 100
 """Number of different bugs that are logged; each is logged once."""
 _FRAMES_MAX = 3
@@ -81,6 +83,10 @@ class ServedCluster(Protocol):
     def saved(self, number: int) -> None:
         """A batch is committed."""
 
+    def later_work(self) -> PendingRequest | None:
+        """Calls of webhooks about the cluster's own writes, if any are due."""
+        ...
+
     @property
     def faults(self) -> ComponentErrors:
         """Errors of controllers and observers."""
@@ -111,6 +117,8 @@ class ServerLoop:
         self._commit: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "commit") if store else None
         self._reader = ThreadPoolExecutor(1, "long-requests")
+        self._callers = ThreadPoolExecutor(WAITING_CALLS_MAX, "webhooks")
+        self._later: set[asyncio.Task[object]] = set()
         self._consecutive_failures = 0
         self._faults: set[str] = set()
 
@@ -146,7 +154,8 @@ class ServerLoop:
         loop = asyncio.get_running_loop()
         while isinstance(answer, PendingRequest):
             try:
-                await loop.run_in_executor(self._reader, answer.work.run)
+                executor = self._callers if answer.work.waits else self._reader
+                await loop.run_in_executor(executor, answer.work.run)
             # As in `begin`.
             except Exception as fault:  # noqa: BLE001
                 return _internal_error_response(
@@ -214,6 +223,7 @@ class ServerLoop:
         if self._thread:
             self._thread.shutdown()
         self._reader.shutdown(cancel_futures=True)
+        self._callers.shutdown(wait=False, cancel_futures=True)
 
     def logged_fault(self, doing: str, fault: Exception) -> str:
         """Location of a bug; logged when it occurs for the first time."""
@@ -249,6 +259,7 @@ class ServerLoop:
             self.logged_fault(f"{fault.component} {fault.about}".rstrip(), fault.error)
         self._save()
         self._wake()
+        self._begin_later_work()
         self._last_run = loop.time()
         wait_s = (
             TICK_INTERVAL_MAX_S
@@ -256,6 +267,15 @@ class ServerLoop:
             else min(max(after - now, TICK_INTERVAL_MIN_S), TICK_INTERVAL_MAX_S)
         )
         self._schedule_at(self._last_run + wait_s)
+
+    def _begin_later_work(self) -> None:
+        """Begin to call the webhooks that the cluster's own writes wait for."""
+        work = self.cluster.later_work()
+        if work is not None:
+            request = HttpRequest("POST", "webhooks of own writes")
+            task = asyncio.get_running_loop().create_task(self.finish_pending(work, request))
+            self._later.add(task)
+            task.add_done_callback(self._later.discard)
 
     def _tick_cluster(self, now: float) -> float | None:
         """Call `tick`; log an error of it, and stop the cluster after too many."""

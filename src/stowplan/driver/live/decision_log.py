@@ -29,6 +29,7 @@ from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupStatus
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 
 if TYPE_CHECKING:
     from stowplan.scheduler import Scheduler
@@ -139,7 +140,7 @@ class DecisionLog:
     def session(self, number: int, effects: Iterable[Effect], took_ns: int) -> None:
         """Log a session; at info if it made a decision, else debug. Profiles may have scheduled
         pods in the same call."""
-        names = {lane.decider.scheduler_name for lane in self._scheduler.lanes.batch}
+        names = {name for lane in self._scheduler.lanes.batch for name in lane.scheduler_names}
         counts = {"bindings": 0, "preempted": 0, "podGroups": 0}
         for effect in effects:
             match effect:
@@ -213,20 +214,17 @@ class DecisionLog:
     # PodGroups.
 
     def _group_status(self, effect: to_do.PatchGroup, now: int) -> None:
-        status = effect.status
-        reason = _reason_of(status)
-        logged = status.phase, status.running, status.succeeded, status.failed, reason
+        if effect.api_version == SCHEDULING_API_VERSION:
+            keys = _condition_keys(effect.status)
+        else:
+            keys = _phase_keys(effect.status)
+        logged = tuple(keys.values())
         group = self._logged_groups.setdefault(effect.uid, LoggedPodGroup())
         if group.status == logged:
             return
         group.status = logged
-        counts = {
-            "running": status.running,
-            "succeeded": status.succeeded,
-            "failed": status.failed,
-        }
-        keys = {"podGroup": f"{effect.namespace}/{effect.name}", "phase": status.phase}
-        self._log(logging.INFO, GROUP_STATUS, now, **keys, **counts, reason=reason)
+        named = f"{effect.namespace}/{effect.name}"
+        self._log(logging.INFO, GROUP_STATUS, now, podGroup=named, **keys)
 
     def _group_event(self, effect: to_do.RecordEvent, now: int) -> None:
         key, text = f"{effect.namespace}/{effect.name}", _NUMBER.sub("", effect.note)
@@ -246,6 +244,24 @@ class DecisionLog:
         if bucket.try_take(now):
             logged = {key: value for key, value in keys.items() if value not in (None, "")}
             log_keys(log, level, message, **logged)
+
+
+def _condition_keys(status: PodGroupStatus) -> dict[str, Any]:
+    """Logged keys of a group of scheduling.k8s.io, whose status is one condition."""
+    found = status.conditions[-1]
+    keys = {"condition": found.type, "status": found.status}
+    return keys | {"reason": found.message or found.reason}
+
+
+def _phase_keys(status: PodGroupStatus) -> dict[str, Any]:
+    """Logged keys of a group of kube-batch or Volcano."""
+    return {
+        "phase": status.phase,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+        "reason": _reason_of(status),
+    }
 
 
 def _reason_of(status: PodGroupStatus) -> str:

@@ -135,8 +135,14 @@ class PodClass(Protocol):
 class KernelPlacer(Protocol):
     """Places runs of pods, each counted before the next is placed."""
 
-    def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
-        """The class of a pod; None for a pod that must be decided alone."""
+    def class_of(
+        self, pod: Pod, framework: Framework, *, with_devices: bool = False
+    ) -> PodClass | None:
+        """The class of a pod; None for a pod that must be decided alone.
+
+        with_devices: pods with resource claims may have one, too. A caller that places such pods
+        runs the binding cycle of each with its state; devices are taken for it.
+        """
 
     def run(
         self, pods: Sequence[Pod], classes: Sequence[Any], draws: NDArray[np.uint64]
@@ -168,6 +174,10 @@ class KernelRun(Protocol):
     @property
     def annotations(self) -> Mapping[int, dict[str, str]]:
         """By index of a placed pod, what its binding carries; pods without are left out."""
+
+    @property
+    def states(self) -> Mapping[int, CycleState]:
+        """By index of a placed pod with resource claims, the state of its binding cycle."""
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.

@@ -16,9 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.engine.card_arrays import CardExpectation, CardKernelColumns
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
+from stowplan.framework.cycle_state import CycleState
 from stowplan.objects.pod import Pod
 
 
@@ -146,6 +148,31 @@ class CardTerms(msgspec.Struct, frozen=True):
     state: object = None
 
 
+class DeviceClaims(Protocol):
+    """The claims of a class of pods: each pod has claims of its own, all ask for the same."""
+
+    def states(self, nodes: NodeTable) -> Ints | None:
+        """int64 (n_nodes,): a number for what is free on each row, the same array until the table
+        changes; rows of which it differs from before serve other claims than before. None where
+        each node needs an answer of its own."""
+
+    def admitted(self, nodes: NodeTable, rows: Ints) -> Bools | None:
+        """bool (n_rows,): rows whose devices serve the claims; None where one of them needs an
+        answer of its own."""
+
+    def reserve(self, pod: Pod, nodes: NodeTable, row: int, state: CycleState) -> None:
+        """Take devices of a row that serves the pod's claims, as Reserve would; `state` is that of
+        the pod's binding cycle."""
+
+
+class DeviceTerms(msgspec.Struct, frozen=True):
+    """Filter: rows whose free devices serve the claims of the class; and Reserve, which is done as
+    soon as a pod has its row. Only for classes by `claims_signature`, of a caller that runs the
+    binding cycles of what it places."""
+
+    claims: DeviceClaims
+
+
 class NodeRules(msgspec.Struct, frozen=True):
     """For pods with these claims the plugin's Filter reads nothing but nodes: it is evaluated once
     for the class, as that of a plugin that declares `node_only`. Reserve has nothing to do.
@@ -170,6 +197,7 @@ KernelTerm = (
     | BalancedAllocation
     | TopologyTerms
     | CardTerms
+    | DeviceTerms
     | NodeRules
     | RunLimit
 )

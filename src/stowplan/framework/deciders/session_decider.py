@@ -72,7 +72,8 @@ class SessionResult(msgspec.Struct, frozen=True):
     """Decisions of a session.
 
     nominations: pods that wait for resources being freed, with their nodes. fault: error that ended
-    it; then there are no decisions.
+    it; then there are no decisions. continues: what it decided about groups lets another session
+    decide more, though nothing else has changed.
     """
 
     binds: Sequence[NodeAssignment] = ()
@@ -81,6 +82,7 @@ class SessionResult(msgspec.Struct, frozen=True):
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
     fault: str = ""
+    continues: bool = False
 
 
 class BindFailureResult(msgspec.Struct, frozen=True):

@@ -136,7 +136,7 @@ class Framework:
         keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
         self._annotation_keys = tuple(sorted(keys))
         signatures = (one.calls["claims_signature"] for one in self.members.values())
-        self._claims_signature = next(filter(None, signatures), None)
+        self._claims_signatures = tuple(filter(None, signatures))
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
@@ -355,9 +355,9 @@ class Framework:
     def claims_signature(self, pod: Pod) -> Hashable | None:
         """Equal for pods of one template whose claims are alike; None where claims are looked at
         pod by pod."""
-        ask = self._claims_signature
-        found: Hashable | None = None if ask is None else ask(pod, self.shared.object_store)
-        return found
+        store = self.shared.object_store
+        found = (ask(pod, store) for ask in self._claims_signatures)
+        return next((one for one in found if one is not None), None)
 
     # After a node was chosen.
 

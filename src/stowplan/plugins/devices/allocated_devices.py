@@ -35,7 +35,16 @@ class AllocatedDevices:
 
     def is_used(self, place: DeviceId) -> bool:
         """True for a device that a claim uses, shared or not."""
-        return place in self._n_uses or place in self._n_shares or place in self.capacities
+        return place in self._n_uses or self.is_shared(place)
+
+    @property
+    def has_shares(self) -> bool:
+        """True where a device is shared by claims."""
+        return bool(self._n_shares or self.capacities)
+
+    def is_shared(self, place: DeviceId) -> bool:
+        """True for a device of which a claim has a share."""
+        return place in self._n_shares or place in self.capacities
 
     def capacity_of(self, place: DeviceId) -> Mapping[str, int]:
         """Consumed capacity of a device, billionths by name."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -37,7 +38,6 @@ from stowplan.plugins.devices.claim_allocation import allocation_results
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_pools import AllocationError
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
-from stowplan.plugins.devices.device_states import AVAILABLE, PER_NODE, REFUSED, UNKNOWN
 from stowplan.plugins.devices.explanation.claim_explanation import ClaimExplanation
 from stowplan.plugins.devices.extended_resources import (
     IN_MEMORY_CLAIM,
@@ -45,6 +45,7 @@ from stowplan.plugins.devices.extended_resources import (
     RequestMapping,
     is_device_resource,
 )
+from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE, REFUSED, UNKNOWN
 
 # Unresolvable: evicting pods releases no claim at once.
 CANNOT_ALLOCATE = unresolvable("cannot allocate all claims")
@@ -137,13 +138,24 @@ class ClaimSearch:
         Preferences among alternatives, claims that are allocated already and extended resources
         need the answer of each node.
         """
-        states = None
-        if self.extended is None and not self.has_alternatives:
-            states = self._devices.states.of_rows(nodes)
-        if states is None or len(self.to_allocate) < len(self.claims):
+        found = None
+        is_new = self.extended is None and len(self.to_allocate) == len(self.claims)
+        if is_new and not self.has_alternatives:
+            found = self.by_state(nodes, rows)
+        if found is None:
             return np.full(rows.shape[0], PER_NODE, dtype=np.int64)
+        self._table, self._by_state = nodes, np.zeros(nodes.n_nodes, dtype=np.bool_)
+        self._by_state[rows[found != PER_NODE]] = True
+        return found
+
+    def by_state(self, nodes: NodeTable, rows: Ints) -> Ints | None:
+        """int64 (n_rows,): the answers of the rows' states, see `on_rows`; None where nodes have no
+        states. For claims of which none is allocated, without alternatives."""
+        states = self._devices.states.of_rows(nodes)
+        if states is None:
+            return None
         asked = states[rows]
-        answers = self._devices.states.answers(self._content())
+        answers = self._devices.states.answers(self._content)
         found = answers[asked]
         unknown = np.flatnonzero(found == UNKNOWN)
         while unknown.shape[0]:
@@ -151,10 +163,9 @@ class ClaimSearch:
             answers[asked[first]] = self._answer_of_state(nodes.nodes[rows[first]])
             found = answers[asked]
             unknown = np.flatnonzero(found == UNKNOWN)
-        self._table, self._by_state = nodes, np.zeros(nodes.n_nodes, dtype=np.bool_)
-        self._by_state[rows[found != PER_NODE]] = True
         return found
 
+    @cached_property
     def _content(self) -> Hashable:
         """What a search reads of the claims."""
         asked = [(c.spec.devices.requests, c.spec.devices.constraints) for c in self.claims]
@@ -166,6 +177,12 @@ class ClaimSearch:
             return AVAILABLE
         # Any other status names the node, its pool or the claim.
         return REFUSED if status == CANNOT_ALLOCATE else PER_NODE
+
+    def found_on(self, node: Node) -> tuple[AllocationResult, ...]:
+        """What the search finds on a node now, where its state says that it finds something."""
+        found = self._allocate(node, None)
+        assert not isinstance(found, Status), f"{node.name}: {found}"
+        return found
 
     def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
         """The answer that a later search gives for a node that was asked before."""

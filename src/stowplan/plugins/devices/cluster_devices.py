@@ -14,8 +14,8 @@ from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.device_pools import SliceIndex
-from stowplan.plugins.devices.device_states import DeviceStates
 from stowplan.plugins.devices.extended_resources import classes_by_resource
+from stowplan.plugins.devices.states.device_states import DeviceStates
 
 
 class ClusterDevices:

@@ -131,6 +131,8 @@ class SliceIndex:
         self._shapes: dict[Hashable, int] = {}
         self._of_node: dict[str, list[PreparedSlice]] = {}
         self._shared: list[PreparedSlice] = []
+        # Of pools that a node without devices of theirs does not notice.
+        self._counters: dict[PoolId, list[PreparedSlice]] = {}
         self._of_pool: dict[PoolId, list[PreparedSlice]] = {}
         self._gathered: dict[str, tuple[Node, list[DevicePool]]] = {}
 
@@ -144,16 +146,35 @@ class SliceIndex:
             self._prepared[one.name] = held if known and held else self._prepare(one)
         of_node: dict[str, list[PreparedSlice]] = defaultdict(list)
         of_pool: dict[PoolId, list[PreparedSlice]] = defaultdict(list)
+        counters: dict[PoolId, list[PreparedSlice]] = defaultdict(list)
         self._shared = []
         for prepared in self._prepared.values():
             spec = prepared.slice.spec
             of_pool[spec.driver, spec.pool.name].append(prepared)
-            if spec.node_name and not spec.shared_counters:
+            if spec.shared_counters:
+                counters[spec.driver, spec.pool.name].append(prepared)
+            elif spec.node_name:
                 of_node[spec.node_name].append(prepared)
             else:
                 self._shared.append(prepared)
         self._of_node, self._of_pool = dict(of_node), dict(of_pool)
+        self._counters = {}
+        for pool_id, of_counters in counters.items():
+            if self._is_unnoticed(pool_id, of_counters):
+                self._counters[pool_id] = of_counters
+            else:
+                self._shared += of_counters
         self._gathered.clear()
+
+    def _is_unnoticed(self, pool_id: PoolId, slices: list[PreparedSlice]) -> bool:
+        """True for a pool that changes nothing on nodes which see its counters and no devices."""
+        newest: dict[PoolId, list[PreparedSlice]] = {}
+        for prepared in slices:
+            if prepared.slice.spec.devices:
+                return False
+            _add_slice(newest, prepared)
+        pool = self._pool(pool_id, newest[pool_id])
+        return pool is None or not (pool.is_incomplete or pool.is_invalid)
 
     def _prepare(self, one: ResourceSlice) -> PreparedSlice:
         spec = one.spec
@@ -180,7 +201,7 @@ class SliceIndex:
 
     @property
     def is_by_node(self) -> bool:
-        """True where every slice is for one node by its name."""
+        """True where every slice with devices is for one node by its name."""
         return not self._shared
 
     def nodes_of(self, pool: PoolId) -> tuple[str, ...] | None:
@@ -188,6 +209,8 @@ class SliceIndex:
         names = []
         for one in self._of_pool.get(pool, ()):
             spec = one.slice.spec
+            if pool in self._counters and spec.shared_counters:
+                continue
             if not spec.node_name or spec.shared_counters:
                 return None
             names.append(spec.node_name)
@@ -197,6 +220,9 @@ class SliceIndex:
         by_pool: dict[PoolId, list[PreparedSlice]] = {}
         for prepared in (*self._of_node.get(node.name, ()), *self._shared):
             if _is_relevant(prepared.slice, node):
+                _add_slice(by_pool, prepared)
+        for pool_id in tuple(by_pool) if self._counters else ():
+            for prepared in self._counters.get(pool_id, ()):
                 _add_slice(by_pool, prepared)
         first: list[DevicePool] = []
         last: list[DevicePool] = []

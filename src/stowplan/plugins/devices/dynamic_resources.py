@@ -8,7 +8,7 @@ Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -47,6 +47,7 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.cycle_state import REFUSED_ALONE
+from stowplan.framework.deciders.kernel_terms import DeviceTerms, KernelTerm
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.placements import N_ASSUMED
@@ -82,7 +83,6 @@ from stowplan.plugins.devices.claim_search import (
 )
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
-from stowplan.plugins.devices.device_states import PER_NODE, REFUSED
 from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
@@ -96,6 +96,8 @@ from stowplan.plugins.devices.pod_claims import (
     resource_claims_of,
     usable_anywhere,
 )
+from stowplan.plugins.devices.states.class_claims import ClassClaims, content_of
+from stowplan.plugins.devices.states.device_states import PER_NODE, REFUSED
 from stowplan.plugins.pod_hints import queueing_hint
 
 
@@ -441,6 +443,7 @@ class DynamicResources:
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Assume the allocation, so that the next pods see its devices in use."""
         search = state.find(self.name)
+        # Kernels have reserved for pods that they placed.
         if not isinstance(search, ClaimSearch):
             return OK
         object_store = self.handle.shared.object_store
@@ -565,6 +568,22 @@ class DynamicResources:
         if not isinstance(search, ClaimSearch):
             return []
         return search.details(node.node, node.allocatable)
+
+    def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
+        """What the claims ask for, where each is the pod's own and not allocated yet."""
+        if not self._is_enabled or not pod.spec.resource_claims or self._amounts(pod):
+            return None
+        return content_of(pod, object_store)
+
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+        """The devices of nodes; None where claims have to be looked at by name."""
+        store = self.handle.shared.object_store
+        content = self.claims_signature(pod, store)
+        if not isinstance(content, bytes):
+            return None
+        settings = self._settings()
+        claims = ClassClaims(content, pod, store, settings, self._pending, self.RESERVED)
+        return (DeviceTerms(claims),)
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""

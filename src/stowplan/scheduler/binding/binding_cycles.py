@@ -11,7 +11,6 @@ from datetime import timedelta
 from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
 from stowplan.framework.deciders.decider import Decision, PodClass
 from stowplan.framework.deciders.lane import PodAssumed, PodForgotten
-from stowplan.framework.handle_state import WaitingPod
 from stowplan.framework.status import Status, error, unschedulable
 from stowplan.messages.events import (
     Allowed,
@@ -98,17 +97,27 @@ class BindingCycles:
 
     def begin(self, record: PodRecord, decision: Decision, framework: Framework) -> None:
         """Assume the pod on its node and run its binding cycle until it has to wait."""
-        context, pod, uid, node = self._context, record.pod, record.uid, decision.node_name
-        context.cache.assume(pod, node)
-        if context.pod_groups is not None:
-            context.pod_groups.assume(pod, node)
-        context.lanes.notify(PodAssumed(pod, node))
+        pod, node = record.pod, decision.node_name
+        self._context.cache.assume(pod, node)
+        if self._context.pod_groups is not None:
+            self._context.pod_groups.assume(pod, node)
+        state = CycleState() if decision.state is None else decision.state
+        self._start(record, BindingCycle(node, framework, state, decision.score))
+
+    def begin_placed(self, record: PodRecord, cycle: BindingCycle) -> None:
+        """Like `begin`, for a pod that a kernel has placed: the columns count it already, and
+        Reserve plugins for which kernels reserve have what they need in the state of the cycle."""
+        self._context.cache.note_assumed((record.uid,))
+        self._start(record, cycle)
+
+    def _start(self, record: PodRecord, cycle: BindingCycle) -> None:
+        context, pod, uid = self._context, record.pod, record.uid
+        framework, state = cycle.attempt
+        context.lanes.notify(PodAssumed(pod, cycle.node))
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
-        state = CycleState() if decision.state is None else decision.state
         self._records[uid] = record
-        record.binding = BindingCycle(node, framework, state, decision.score)
-        record.state = PREBINDING
+        record.binding, record.state = cycle, PREBINDING
         try:
             is_member = context.pod_groups is not None and pod.spec.scheduling_group is not None
             if not is_member and framework.binds_directly(state):
@@ -130,8 +139,8 @@ class BindingCycles:
         annotations: Mapping[int, dict[str, str]],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
-        already count them on `rows`, no plugin acts on them before Bind, and Bind is the API
-        server's. scores: of the chosen rows. annotations: by index, what bindings carry."""
+        count them already, no plugin acts before Bind, and Bind is the API server's. scores: of the
+        chosen rows. annotations: by index, what bindings carry."""
         context, names = self._context, self._context.cache.nodes.names
         run = entries[start : start + len(rows)]
         pods = [record.pod for record in run]
@@ -145,10 +154,8 @@ class BindingCycles:
             for pod, node in zip(pods, nodes, strict=True):
                 lane.on_outcome(PodAssumed(pod, node))
         context.queue.in_flight.done_all(uids)
-        notes: list[dict[str, str]] = []
-        if annotations:
-            places = range(start, start + len(rows))
-            notes = [annotations.get(place, NO_ANNOTATIONS) for place in places]
+        places = range(start, start + len(rows)) if annotations else ()
+        notes = [annotations.get(place, NO_ANNOTATIONS) for place in places]
         numbers = context.outbox.bind_all(pods, uids, nodes, notes)
         placed = zip(run, classes[start : start + len(rows)], nodes, scores, numbers, strict=True)
         for record, one, node, score, number in placed:
@@ -272,16 +279,11 @@ class BindingCycles:
 
     def allow(self, record: PodRecord, event: Allowed) -> None:
         """A Permit plugin, or the driver on its behalf, allowed the pod."""
-        self._waiting_pod(record).allow(event.plugin)
+        self._context.shared.waiting.of(record.uid).allow(event.plugin)
 
     def reject(self, record: PodRecord, event: Rejected) -> None:
         """A Permit plugin rejected the pod."""
-        self._waiting_pod(record).reject(event.plugin, event.reason)
-
-    def _waiting_pod(self, record: PodRecord) -> WaitingPod:
-        waiting = self._context.shared.waiting.get(record.uid)
-        assert waiting is not None, record.key
-        return waiting
+        self._context.shared.waiting.of(record.uid).reject(event.plugin, event.reason)
 
     def prebind_io_done(self, record: PodRecord, event: PrepareDone) -> None:
         """A PreBind plugin's I/O has finished."""
@@ -309,7 +311,7 @@ class BindingCycles:
         delay = None if lane is None else lane.read_delay(event.uid)
         if delay is not None:
             self._outcome_unknown(record, text, after=delay)
-        elif is_definite_failure(event.code):
+        elif event.is_definite:
             self._fail(record, error(text))
         else:
             self._outcome_unknown(record, text)
@@ -431,7 +433,7 @@ class BindingCycles:
 
     def reject_terminating(self, record: PodRecord, _: object) -> None:
         """It waits at Permit."""
-        self._waiting_pod(record).reject("", "removed")
+        self._context.shared.waiting.of(record.uid).reject("", "removed")
 
     def prebind_terminating(self, record: PodRecord, _: object) -> None:
         """Differs: the original does not cancel plugin I/O; it runs until Bind fails."""
@@ -454,7 +456,7 @@ class BindingCycles:
 
     def preempt_waiting(self, record: PodRecord, plugin: str) -> bool:
         """Preempt a pod that waits at Permit; False if it was settled before."""
-        return self._waiting_pod(record).preempt(plugin, "preempted")
+        return self._context.shared.waiting.of(record.uid).preempt(plugin, "preempted")
 
     def preempt_prebinding(self, record: PodRecord, plugin: str) -> bool:
         """Preempt a pod whose PreBind plugins are busy."""
@@ -511,7 +513,7 @@ class BindingCycles:
 
     def permit_timed_out(self, record: PodRecord, _: object) -> None:
         """A Permit plugin's timeout expired; another plugin may already have settled the pod."""
-        waiting = self._waiting_pod(record)
+        waiting = self._context.shared.waiting.of(record.uid)
         plugin = waiting.late(self._context.now)
         if plugin:
             waited = render(timedelta(microseconds=waiting.pending[plugin] // 1000))
@@ -593,8 +595,3 @@ class BindingCycles:
             self._context.shared.waiting.drop(uid)
         self._deadlines.clear(uid)
         del self._records[uid]
-
-
-def is_definite_failure(code: int) -> bool:
-    """True for an HTTP status after which the write certainly did not happen."""
-    return 400 <= code < 500 and code != 408

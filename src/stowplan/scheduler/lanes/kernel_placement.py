@@ -19,9 +19,10 @@ from stowplan.columns.engine.tie_break import (
     draw_tie_breaks,
 )
 from stowplan.framework import Snapshot
-from stowplan.framework.deciders.decider import Decision, KernelPlacer
+from stowplan.framework.deciders.decider import Decision, KernelPlacer, KernelRun
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
+from stowplan.queue.pod_record import BindingCycle
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 
@@ -76,7 +77,8 @@ class KernelPlacement:
             return None
         if context.extenders.all and context.extenders.any_for(pod):
             return None
-        return engine.class_of(pod, context.frameworks[pod.spec.scheduler_name])
+        framework = context.frameworks[pod.spec.scheduler_name]
+        return engine.class_of(pod, framework, with_devices=True)
 
     def place(
         self,
@@ -101,8 +103,7 @@ class KernelPlacement:
                 refusal = classes[start].refusal_in(now)
             if refusal is None:
                 rows = run.place(start, now)
-                scores = run.scores[start : start + len(rows)].tolist()
-                self._bindings.begin_run(entries, classes, start, rows, scores, run.annotations)
+                self._bind(entries, classes, start, rows, run)
                 start += len(rows)
                 if start == n_pods:
                     break
@@ -117,6 +118,32 @@ class KernelPlacement:
                 break
         tie_breaks.settle(start)
         return start
+
+    def _bind(
+        self,
+        entries: list[PodRecord],
+        classes: list[Any],
+        start: int,
+        rows: list[int],
+        run: KernelRun,
+    ) -> None:
+        """Begin the binding of placed pods in their order: at once, but for pods with claims."""
+        first, end = start, start + len(rows)
+        scores = run.scores[start:end].tolist()
+        for place in (*sorted(place for place in run.states if start <= place < end), end):
+            some = slice(first - start, place - start)
+            if place > first:
+                self._bindings.begin_run(
+                    entries, classes, first, rows[some], scores[some], run.annotations
+                )
+            if place < end:
+                framework, score = classes[place].framework, scores[place - start]
+                node = self._context.cache.nodes.names[rows[place - start]]
+                self._bindings.begin_placed(
+                    entries[place], BindingCycle(node, framework, run.states[place], score)
+                )
+                self._bindings.apply_plugin_requests()
+            first = place + 1
 
 
 class TieBreaks:

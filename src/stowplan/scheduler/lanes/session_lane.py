@@ -282,7 +282,7 @@ class SessionLane:
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
             return
-        self._has_changes = bool(result.binds or result.victims)
+        self._has_changes = bool(result.binds or result.victims) or result.continues
         self._apply_result(result)
 
     def _nominated_by_others(self) -> list[NodeAssignment]:

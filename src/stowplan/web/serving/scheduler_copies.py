@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.batch.decider import BatchDecider
+from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.driver.clocks import unix_offset_ns
 from stowplan.driver.live import scheduler_status
 from stowplan.driver.live.exposition import pending_pods
@@ -94,7 +95,9 @@ def session_pods(scheduler: Scheduler) -> Iterator[Pod]:
     """Pods that wait for a session."""
     for lane in scheduler.lanes.batch:
         decider = lane.decider
-        if isinstance(decider, BatchDecider):
+        if isinstance(decider, ModelDecider):
+            yield from decider.pending_pods()
+        elif isinstance(decider, BatchDecider):
             for job in decider.inventory.jobs.values():
                 yield from (task.pod for task in job.of(TaskStatus.PENDING).values())
         elif isinstance(decider, KubeBatchDecider):

@@ -106,8 +106,25 @@ def patched_by_json(document: Tree, operations: list[Tree]) -> Tree:
     return made
 
 
+def webhook_patched(document: Tree, operations: list[Any]) -> Tree:
+    """The object after the JSON patch of a webhook, whose tests must hold. Raises PatchError."""
+    made: Tree = document
+    for operation in operations:
+        known = isinstance(operation, dict) and isinstance(operation.get("path"), str)
+        if not known:
+            raise PatchError("error decoding patch: an operation needs op and path")
+        try:
+            made = json_patched(made, [operation])
+        except ApiError:
+            if operation.get("op") == "test":
+                text = f"testing value {operation['path']} failed: test failed"
+                raise PatchError(text) from None
+            raise PatchError(_failure_text(made, operation)) from None
+    return made
+
+
 def _failure_text(document: Any, operation: Tree) -> str:
-    name, path = operation["op"], operation["path"]
+    name, path = operation.get("op"), operation["path"]
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name}"
     if name in ("move", "copy"):

@@ -207,11 +207,18 @@ def _resource_causes(resources: list[str], path: str) -> Iterator[Cause]:
 
 
 def _condition_causes(spec: Tree) -> Iterator[Cause]:
-    conditions, path = spec.get("matchConditions") or [], "spec.matchConditions"
+    conditions, has_params = spec.get("matchConditions") or [], spec.get("paramKind") is not None
+    return match_condition_causes(conditions, "spec.matchConditions", has_params)
+
+
+def match_condition_causes(
+    conditions: list[Tree], path: str, has_params: bool = False
+) -> Iterator[Cause]:
+    """Causes of match conditions. has_params: they may use params."""
     if len(conditions) > _CONDITIONS_MAX:
         yield too_many(path, len(conditions), _CONDITIONS_MAX)
     # Conditions are compiled without the variables of the policy.
-    compiler = PolicyCompiler(spec.get("paramKind") is not None, None)
+    compiler = PolicyCompiler(has_params, None)
     seen: set[str] = set()
     for at, one in enumerate(conditions):
         here, text, name = f"{path}[{at}]", one.get("expression", "").strip(), one.get("name", "")

@@ -31,7 +31,7 @@ _NAMESPACE_FIELDS = (
     "annotations", "finalizers",
 )  # fmt: skip
 _OPTIONS_KINDS = {
-    "create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions",
+    "create": "CreateOptions", "update": "UpdateOptions", "patch": "UpdateOptions",
     "delete": "DeleteOptions", "deletecollection": "DeleteOptions",
 }  # fmt: skip
 
@@ -129,7 +129,7 @@ def evaluation(
     values: dict[str, Any] = {
         "object": json_value(versioned(request, request.obj, matched)),
         "oldObject": json_value(versioned(request, request.old, matched)),
-        "request": json_value(_request_tree(request, matched)),
+        "request": json_value(request_tree(request, matched)),
         "namespaceObject": json_value(_namespace_tree(request) if with_namespace else None),
         "params": json_value(params),
         "authorizer": authorizer,
@@ -161,7 +161,8 @@ def _kind_tree(request: AdmissionAttributes, resource: Resource) -> Tree:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def _request_tree(request: AdmissionAttributes, matched: Resource) -> Tree:
+def request_tree(request: AdmissionAttributes, matched: Resource) -> Tree:
+    """The request, as expressions and webhooks see it, without objects."""
     call = request.call
     made: Tree = {
         "uid": "",

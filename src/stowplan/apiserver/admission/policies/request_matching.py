@@ -45,7 +45,9 @@ class AdmissionAttributes:
 
     @property
     def name(self) -> str:
-        """Name of the object; "" while it has none."""
+        """Name of the object; "" while it has none, and for one of a collection."""
+        if self.call.verb == "deletecollection":
+            return ""
         if self.call.name:
             return self.call.name
         return str(((self.obj or self.old or {}).get("metadata") or {}).get("name", ""))

@@ -12,6 +12,7 @@ from msgspec import field
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.kai_topology import KaiTopologyLevels, TopologyPlacement
+from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims, claimed_gpus
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARD_RESOURCES,
     CARDS,
@@ -34,12 +35,21 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     WHOLE,
     KaiStatus,
     KaiTask,
+    is_gpu_class,
+)
+from stowplan.batch.queue_models.kai.state.numa_zones import (
+    NumaPolicy,
+    NumaScope,
+    NumaTopology,
+    NumaZone,
 )
 from stowplan.batch.queue_models.kai.state.pod_sets import (
     KaiSubGroup,
     KaiTopologyConstraint,
     sub_group_tree,
 )
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -136,8 +146,25 @@ class KaiPodState(msgspec.Struct, frozen=True):
     is_old_mig: bool = False
 
 
+class KaiZoneReport(msgspec.Struct, frozen=True):
+    """A NUMA zone. Amounts as in a session: cpu in milli-cpu, memory in bytes."""
+
+    id: str
+    allocatable: Mapping[str, float] = {}
+    available: Mapping[str, float] = {}
+
+
+class KaiZonesReport(msgspec.Struct, frozen=True):
+    """The NUMA zones of a node, with policy and scope of its Topology Manager."""
+
+    policy: NumaPolicy = NumaPolicy.NONE
+    scope: NumaScope = NumaScope.CONTAINER
+    zones: tuple[KaiZoneReport, ...] = ()
+
+
 class KaiObjects(msgspec.Struct, frozen=True):
-    """Objects of a cluster. now: seconds. states: by pod key."""
+    """Objects of a cluster. now: seconds. states: by pod key. numa: by node. allocate: chooses
+    devices of a node, see `session_claims`."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -147,6 +174,11 @@ class KaiObjects(msgspec.Struct, frozen=True):
     priority_classes: Sequence[PriorityClass] = ()
     topologies: Sequence[KaiTopologyObject] = ()
     states: Mapping[str, KaiPodState] = field(default_factory=dict)
+    numa: Mapping[str, KaiZonesReport] = field(default_factory=dict)
+    claims: Sequence[ResourceClaim] = ()
+    slices: Sequence[ResourceSlice] = ()
+    device_classes: Sequence[DeviceClass] = ()
+    allocate: Allocate = lambda *_: None
 
 
 def session_of(
@@ -156,9 +188,18 @@ def session_of(
 ) -> KaiSession:
     """The session that objects give."""
     index = _index(objects)
-    nodes = [KaiNode(node, index) for node in sorted(objects.nodes, key=lambda one: one.name)]
-    tasks = [_task(pod, objects, index) for pod in objects.pods]
+    nodes = [
+        KaiNode(node, index, _numa(objects.numa.get(node.name), index))
+        for node in sorted(objects.nodes, key=lambda one: one.name)
+    ]
+    classes = [one.name for one in objects.device_classes]
+    claims = SessionClaims(objects.claims, classes, objects.allocate)
+    tasks = [_task(pod, objects, index, claims) for pod in objects.pods]
     by_name = {node.name: node for node in nodes}
+    for one in objects.slices:
+        node = by_name.get(one.spec.node_name or "")
+        if node is not None and one.spec.devices and is_gpu_class(one.spec.driver):
+            node.add_claimed_cards(len(one.spec.devices))
     for task in tasks:
         if task.node in by_name and task.status & USED_STATUSES:
             by_name[task.node].add(task)
@@ -178,7 +219,30 @@ def session_of(
         for one in objects.topologies
     ]
     topology = TopologyPlacement(topologies, nodes)
-    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules)
+    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules, claims)
+
+
+def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology | None:
+    """The zones of a report; resources that neither nodes nor pods name are left out."""
+    if report is None or not report.zones:
+        return None
+    zones = [
+        NumaZone(
+            zone.id, _zone_amount(zone.allocatable, index), _zone_amount(zone.available, index)
+        )
+        for zone in report.zones
+    ]
+    named = sorted({name for zone in report.zones for name in (*zone.allocatable, *zone.available)})
+    aware = {index.place_of(name): name for name in named if index.has(name)}
+    return NumaTopology(report.policy, report.scope, zones, aware)
+
+
+def _zone_amount(amounts: Mapping[str, float], index: ResourceIndex) -> Amount:
+    amount = index.empty()
+    for name, value_there in amounts.items():
+        if index.has(name):
+            amount[index.place_of(name)] += value_there
+    return amount
 
 
 def _index(objects: KaiObjects) -> ResourceIndex:
@@ -193,7 +257,7 @@ def _index(objects: KaiObjects) -> ResourceIndex:
 # Pods.
 
 
-def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
+def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
     request, cards = _requests(pod, index)
     annotations = pod.metadata.annotations
     kind, is_old_mig = WHOLE, False
@@ -208,6 +272,8 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
     devices = annotations.get("gpu-fraction-num-devices", "")
     if kind != WHOLE and devices.isdigit():
         cards = KaiCards(int(devices), portion, int(memory))
+    if pod.spec.resource_claims:
+        cards.claimed = claimed_gpus(claims.of(pod))
     for name, count in annotations.items():
         if is_mig(name) and count.isdigit():
             cards, is_old_mig = KaiCards(mig={name: int(count)}), True
@@ -219,6 +285,8 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex) -> KaiTask:
     job = annotations.get(GROUP_ANNOTATION, "")
     task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
     task.is_old_mig = is_old_mig
+    if pod.spec.resource_claims:
+        claims.read_devices(task)
     state = objects.states.get(task.key)
     if state is not None:
         task.status, task.node = state.status, state.node

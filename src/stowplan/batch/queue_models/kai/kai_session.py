@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
+from stowplan.batch.queue_models.kai.session_claims import SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, PODS, ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -17,6 +18,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
 
 NEW_CARD = ""
@@ -26,6 +28,8 @@ SHARED_CARD_SCORE = 10_000.0
 KIND_SCORE = 10.0
 NOMINATED_SCORE = 10_000_000.0
 PACK_SCORE = 9.0
+ZONE_SCORE = 100.0
+CLAIMS_PLUGIN = "dynamicresources"
 SPREAD = "spread"
 
 
@@ -70,6 +74,7 @@ class KaiSession:
         topology: TopologyPlacement,
         now: float,
         rules: KaiRules,
+        claims: SessionClaims,
     ) -> None:
         self.options = options
         self.nodes = {node.name: node for node in nodes}
@@ -78,6 +83,7 @@ class KaiSession:
         self.topology = topology
         self.now = now
         self.rules = rules
+        self.claims = claims
         self.binds: dict[str, str] = {}
         self.evicts: list[str] = []
         self.opened_cards = 0
@@ -86,9 +92,19 @@ class KaiSession:
         self.most_memory = max(memories, default=None)
         amounts = [node.allocatable for node in self.nodes.values()]
         self.most = [max(column) for column in zip(*amounts, strict=True)]
+        zoned = [node.numa for node in self.nodes.values() if node.numa is not None]
+        self.most_zones = max((len(topology.zones) for topology in zoned), default=0)
+        self.zone_devices = {
+            place
+            for topology in zoned
+            if topology.policy != NumaPolicy.NONE
+            for place in topology.devices()
+        }
         for job in self.jobs.values():
             self._account(job)
             job.make_signature()
+        if zoned:
+            self._open_zones()
         queues.divide(options.k)
 
     @property
@@ -114,6 +130,14 @@ class KaiSession:
         """Account for a pod that got a place, or with sign -1 lost one."""
         job = self.jobs[task.job]
         self.queues.allocate(job.queue, job.index.shares(task.accepted), job.is_preemptible, sign)
+        node = self.nodes[task.node]
+        if node.numa is not None:
+            node.numa.charge(task.numa, sign)
+        if task.pod.spec.resource_claims:
+            if sign > 0:
+                self.claims.allocate(task, node)
+            else:
+                self.claims.release(task)
 
     def wanted(self, job: KaiJob) -> Shares:
         """What the next pods of a job ask for, in a simulation."""
@@ -154,8 +178,70 @@ class KaiSession:
         if not node.takes_kind(task) or (task.cards.memory > 0 and not node.reports_memory):
             return False
         return (
-            self._has_pod_slots(task, node) and node.is_ready and self.rules.fits(self, task, node)
+            self._has_pod_slots(task, node)
+            and node.is_ready
+            and self.rules.fits(self, task, node)
+            and self._is_admitted(task, node)
+            and self._claims_fit(task, node)
         )
+
+    # Claims.
+
+    def may_start(self, task: KaiTask) -> bool:
+        """Whether a pod may be placed on any node: no request above all nodes, and its claims are
+        there for its queue."""
+        if self.exceeds_every_node(task):
+            return False
+        if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
+            return True
+        return self.claims.may_start(task, self.jobs[task.job].queue)
+
+    def _claims_fit(self, task: KaiTask, node: KaiNode) -> bool:
+        if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
+            return True
+        return self.claims.fit(task, node)
+
+    # NUMA zones.
+
+    def _open_zones(self) -> None:
+        """Give pods their recorded zones; what zones have left follows from the pods on nodes."""
+        for node in self.nodes.values():
+            if node.numa is not None and node.numa.policy != NumaPolicy.NONE:
+                node.open_zones()
+        for job in self.jobs.values():
+            for task in job.tasks():
+                home = self.nodes.get(task.node)
+                if home is not None and home.numa is not None and home.is_aligned(task):
+                    task.numa = home.numa.read_placement(task.pod, home.index)
+
+    def _is_admitted(self, task: KaiTask, node: KaiNode) -> bool:
+        """Whether the kubelet could align a pod, where it rejects those that it cannot."""
+        if node.numa is None or not node.numa.rejects or not node.is_aligned(task):
+            return True
+        return node.numa.place(task.pod, node.index) is not None
+
+    def choose_zones(self, task: KaiTask, node: KaiNode) -> None:
+        """Note the zones that a pod is expected to get on a node."""
+        task.numa = ()
+        if node.numa is not None and node.is_aligned(task):
+            task.numa = node.numa.place(task.pod, node.index) or ()
+
+    def _zone_score(self, task: KaiTask, node: KaiNode) -> float:
+        """Fewer zones are better. A node without zones counts as the most that any has."""
+        is_sensitive = is_guaranteed(task.pod) or any(
+            task.request[place] > 0 for place in self.zone_devices
+        )
+        if not self.most_zones or not is_sensitive:
+            return 0.0
+        topology = node.numa
+        if topology is None or not topology.zones:
+            return ZONE_SCORE / self.most_zones
+        if not node.is_aligned(task):
+            return ZONE_SCORE / len(topology.zones)
+        placement = topology.place(task.pod, node.index)
+        if placement is None:
+            return 0.0
+        return ZONE_SCORE / max(1, len(placement))
 
     def _has_pod_slots(self, task: KaiTask, node: KaiNode) -> bool:
         free = node.idle[PODS] + node.releasing[PODS]
@@ -201,6 +287,8 @@ class KaiSession:
             score += NOMINATED_SCORE
         if "nodeplacement" in on:
             score += self._placement_score(task, node, low, high)
+        if self.most_zones:
+            score += self._zone_score(task, node)
         if "topology" in on:
             by_topology = self.topology.score(self.jobs[task.job], task, node)
             if by_topology is None:

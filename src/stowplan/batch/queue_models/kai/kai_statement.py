@@ -61,6 +61,7 @@ class KaiStatement:
         session = self._session
         node = session.nodes[task.node]
         status, groups, was_virtual = task.status, task.groups, task.is_virtual
+        numa, devices = task.numa, task.devices
         session.jobs[task.job].update(task, KaiStatus.RELEASING)
         node.update(task)
         session.on_placed(task, -1)
@@ -68,6 +69,7 @@ class KaiStatement:
         def reverse() -> None:
             session.jobs[task.job].update(task, status)
             task.groups = groups
+            task.numa, task.devices = numa, devices
             task.is_virtual = was_virtual
             if task.key in node.tasks:
                 node.update(task)
@@ -90,10 +92,13 @@ class KaiStatement:
             and task.has_share
             and task.groups != placed.groups
         )
-        if placed is not None and not moves and not changes_card:
-            task.groups = placed.groups
+        changes_zone = placed is not None and bool(task.numa) and task.numa != placed.numa
+        if placed is not None and not moves and not changes_card and not changes_zone:
+            task.groups, task.numa = placed.groups, placed.numa
             return self._undo_eviction(task)
         status, was_virtual, origin, groups = task.status, task.is_virtual, task.node, task.groups
+        numa = placed.numa if placed is not None and changes_zone else task.numa
+        devices = task.devices
         session.jobs[task.job].update(task, KaiStatus.PIPELINED)
         task.node = node_name
         if placed is not None and changes_card:
@@ -109,9 +114,11 @@ class KaiStatement:
             session.jobs[task.job].update(task, status)
             task.groups = groups
             task.is_virtual = was_virtual
+            task.devices = devices
             session.nodes[task.node].remove(task)
             session.on_placed(task, -1)
             task.node = origin
+            task.numa = numa
 
         def redo() -> None:
             self.pipeline(task, node_name, True)

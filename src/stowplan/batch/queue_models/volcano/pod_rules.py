@@ -69,3 +69,6 @@ class PodRules(Protocol):
 
     def take(self, task: VolcanoTask, row: int) -> None:
         """A pod is no longer on a node."""
+
+    def close(self) -> None:
+        """The table is as before the session."""

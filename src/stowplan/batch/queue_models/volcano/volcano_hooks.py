@@ -83,7 +83,7 @@ class VolcanoPlugin:
 
 
 class HookTable:
-    """Methods by hook, tier by tier."""
+    """Methods by hook, tier by tier. agreed_in: tier and plugins that last agreed on victims."""
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class HookTable:
         mends: Collection[str] = ALL_DEFECTS,
     ) -> None:
         self._mends = mends
+        self.agreed_in = ""
         self._calls: dict[str, list[list[Callable[..., Any]]]] = {}
         entries = [[one for one in tier if one.name in plugins] for tier in tiers]
         for hook, switches in HOOKS.items():
@@ -151,9 +152,11 @@ class HookTable:
         A plugin returns None to abstain. A tier in which one finds none is undecided; the first
         tier that is decided counts.
         """
-        for tier in self._calls[hook]:
+        for number, tier in enumerate(self._calls[hook], 1):
             chosen = self._agreed(tier, given)
             if chosen:
+                names = (call.__self__.name for call in tier)  # type: ignore[attr-defined]
+                self.agreed_in = f"tier {number}: {', '.join(names)}"
                 return self._agreed_by_queues(hook, chosen, given)
         return []
 

@@ -18,7 +18,7 @@ UNKNOWN_PHASE, COMPLETED_PHASE, RUNNING_PHASE = "Unknown", "Completed", "Running
 
 def phase_after(job: VolcanoSessionJob, *, has_gang: bool) -> str:
     """Phase of a group. has_gang: jobs that are not ready are reported as unschedulable."""
-    is_broken = not job.is_ready and bool(job.of(TaskStatus.RUNNING)) and not _only_releases(job)
+    is_broken = not job.is_ready and bool(job.of(TaskStatus.RUNNING)) and not only_releases(job)
     if has_gang and is_broken:
         return UNKNOWN_PHASE
     n_scheduled = job.n_scheduled + job.n_released
@@ -28,7 +28,7 @@ def phase_after(job: VolcanoSessionJob, *, has_gang: bool) -> str:
     return job.phase if job.phase == INQUEUE_PHASE else PENDING_PHASE
 
 
-def _only_releases(job: VolcanoSessionJob) -> bool:
+def only_releases(job: VolcanoSessionJob) -> bool:
     """True if all that the job lacks is being released, and nothing is to be placed."""
     n_released = job.n_released
     if n_released == 0 or job.of(TaskStatus.PENDING) or job.of(TaskStatus.PIPELINED):

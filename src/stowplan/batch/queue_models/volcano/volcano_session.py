@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
@@ -31,6 +32,15 @@ from stowplan.objects.workload import PodDisruptionBudget
 
 PluginBuilder = Callable[..., VolcanoPlugin]
 DeviceRequests = Mapping[str, Mapping[tuple[str, str], int]]
+
+
+class EvictionCause(msgspec.Struct, frozen=True):
+    """Why a task was evicted. preemptor: uid of the task that gets its resources, "" for none.
+    decided_by: tier and plugins that agreed on it."""
+
+    action: str
+    preemptor: str = ""
+    decided_by: str = ""
 
 
 class VolcanoCluster:
@@ -63,7 +73,8 @@ class VolcanoSession:
 
     binds: pod -> node, of committed placements. evicted: tasks whose eviction was committed.
     nominations: pod -> node where it waits for what was evicted for it; to be written to the pod.
-    total: allocatable resources of all nodes.
+    total: allocatable resources of all nodes. action: the one that runs. eviction_causes: by uid of
+    the evicted task.
     """
 
     def __init__(
@@ -81,6 +92,8 @@ class VolcanoSession:
         self.total = total_of(node.allocatable for node in self.node_list)
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
+        self.action = ""
+        self.eviction_causes: dict[str, EvictionCause] = {}
         self.nominations: dict[str, str] = {}
         self._bound: set[str] = set()
         self._resolve_topologies()
@@ -310,6 +323,12 @@ class VolcanoSession:
             self._bound.add(task.uid)
         self._change_status(task, TaskStatus.RELEASING)
         self._notify_released(task)
+
+    def commit_evict(self, task: VolcanoTask, preemptor: str = "") -> None:
+        """Commit an eviction. preemptor: uid of the task that gets its resources."""
+        self.evicted.append(task)
+        cause = EvictionCause(self.action, preemptor, self.hooks.agreed_in)
+        self.eviction_causes[task.uid] = cause
 
     def undo_evict(self, task: VolcanoTask) -> None:
         """Undo an eviction."""

@@ -67,9 +67,12 @@ class VolcanoStatement:
 
     def commit(self) -> None:
         """Carry out evictions and bindings."""
-        for operation in self.operations:
+        for i, operation in enumerate(self.operations):
             if operation.status is TaskStatus.RELEASING:
-                self._session.evicted.append(operation.task)
+                # What is evicted for a task stands before it.
+                after = (one for one in self.operations[i:] if one.evicts)
+                preemptor = next((one.task.uid for one in after), "")
+                self._session.commit_evict(operation.task, preemptor)
             elif operation.status is TaskStatus.ALLOCATED:
                 self._session.bind(operation.task)
             elif operation.evicts:

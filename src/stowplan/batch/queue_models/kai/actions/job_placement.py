@@ -80,7 +80,7 @@ class JobPlacement:
 
     def _place_task(self, task: KaiTask, nodes: Sequence[KaiNode]) -> bool:
         session = self._session
-        if session.exceeds_every_node(task):
+        if not session.may_start(task):
             return False
         return any(
             session.fits(task, node) and self._place_on(task, node)
@@ -88,6 +88,7 @@ class JobPlacement:
         )
 
     def _place_on(self, task: KaiTask, node: KaiNode) -> bool:
+        self._session.choose_zones(task, node)
         if task.is_shared:
             return self._place_share(task, node)
         if not self._is_simulated and node.fits_idle(task):

@@ -46,6 +46,14 @@ class ResourceIndex:
         self.place = {name: i for i, name in enumerate(self.names)}
         self._mig = [(i, mig_profile(name)[0]) for i, name in enumerate(self.names) if is_mig(name)]
 
+    def has(self, resource: str) -> bool:
+        """Whether amounts of the session have a resource."""
+        return resource in CARD_RESOURCES or resource in self.place
+
+    def place_of(self, resource: str) -> int:
+        """The place of a resource that amounts have."""
+        return CARDS if resource in CARD_RESOURCES else self.place[resource]
+
     def empty(self) -> Amount:
         """An amount of nothing."""
         return [0.0] * len(self.names)

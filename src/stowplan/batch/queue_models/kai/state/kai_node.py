@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     is_within,
 )
 from stowplan.batch.queue_models.kai.state.kai_task import (
+    ACTIVE_STATUSES,
     MIG,
     SHARE,
     USED_STATUSES,
@@ -26,6 +27,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaTopology
 from stowplan.objects.node import Node
 
 DEFAULT_CARD_MEMORY = 100
@@ -60,12 +62,14 @@ def is_ready(node: Node) -> bool:
 
 class KaiNode:
     """A node. allocatable, idle, used, releasing: amounts. tasks: copies of the pods on it, as
-    they were when they were put there. memory: MiB of each card."""
+    they were when they were put there. memory: MiB of each card. numa: its zones, where a report of
+    them is there and the plugin is on."""
 
-    def __init__(self, node: Node, index: ResourceIndex) -> None:
+    def __init__(self, node: Node, index: ResourceIndex, numa: NumaTopology | None = None) -> None:
         self.node = node
         self.name = node.name
         self.index = index
+        self.numa = numa
         self.allocatable: Amount = index.read(node.status.allocatable)
         self.idle: Amount = list(self.allocatable)
         self.used: Amount = index.empty()
@@ -78,6 +82,7 @@ class KaiNode:
         self.allocated_memory: dict[str, int] = {}
         self.releasing_groups: set[str] = set()
         self.has_claimed_cards = False
+        self._n_users: dict[tuple[str, str, str], int] = {}
         self.is_ready = is_ready(node)
         count = node.labels.get("nvidia.com/gpu.count", "")
         self.card_count = int(count) if count.isdigit() else None
@@ -96,6 +101,10 @@ class KaiNode:
         if not self._is_valid_portion(task.cards):
             return False
         if task.kind in (WHOLE, MIG):
+            shared = sum(1 for device in task.gpu_devices if device in self._n_users)
+            if shared:
+                free = [*free]
+                free[CARDS] += shared
             return is_within(task.request, free)
         if any(asked > free[place] for place, asked in enumerate(task.request) if place != CARDS):
             return False
@@ -142,6 +151,21 @@ class KaiNode:
         if group not in self.allocated_memory:
             return False
         return self.memory - self.allocated_memory[group] - self.share_memory(cards) >= 0
+
+    # NUMA zones.
+
+    def is_aligned(self, task: KaiTask) -> bool:
+        """Whether the kubelet aligns a pod here."""
+        return self.numa is not None and self.numa.is_aligned(task.pod, task.request)
+
+    def open_zones(self) -> None:
+        """Zones have what they may give, less what is recorded for the pods that are here."""
+        assert self.numa is not None
+        for zone in self.numa.zones:
+            zone.available = list(zone.allocatable)
+        for task in self.tasks.values():
+            if task.status & ACTIVE_STATUSES:
+                self.numa.charge(self.numa.read_placement(task.pod, self.index))
 
     # Kind of node.
 
@@ -234,8 +258,18 @@ class KaiNode:
         accepted[CARDS] = task.accepted_cards.cards + task.accepted_cards.claimed_cards
         task.accepted = accepted
 
+    def add_claimed_cards(self, count: int) -> None:
+        """GPUs that a driver offers for claims."""
+        self.allocatable[CARDS] += count
+        self.idle[CARDS] += count
+        self.has_claimed_cards = True
+
     def _count(self, task: KaiTask, sign: int) -> None:
-        for place, accepted in enumerate(task.accepted):
+        accepted_amount = list(task.accepted)
+        if accepted_amount[CARDS] > 0:
+            shared = self._count_users(task, sign)
+            accepted_amount[CARDS] -= min(shared, accepted_amount[CARDS])
+        for place, accepted in enumerate(accepted_amount):
             if self.allocatable[place] == 0 or (place == CARDS and task.has_share):
                 continue
             amount = sign * accepted
@@ -247,6 +281,19 @@ class KaiNode:
                 self.releasing[place] -= amount
             else:
                 self.idle[place] -= amount
+
+    def _count_users(self, task: KaiTask, sign: int) -> int:
+        """Count users of the GPUs of a pod's claims; how many GPUs others use as well."""
+        shared = 0
+        for device in task.gpu_devices:
+            users = self._n_users.get(device, 0)
+            shared += users > (0 if sign > 0 else 1)
+            users = max(0, users + sign)
+            if users:
+                self._n_users[device] = users
+            else:
+                self._n_users.pop(device, None)
+        return shared
 
     # Shared cards.
 

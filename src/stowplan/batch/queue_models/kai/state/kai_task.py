@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from enum import IntFlag
 
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
+from stowplan.batch.queue_models.kai.state.numa_zones import Placement
+from stowplan.objects.devices.device_claim import AllocationResult
 from stowplan.objects.pod import Pod
 
 
@@ -49,12 +51,14 @@ class KaiTask:
     """A pod. uid: unique. job: name of its group. sub_group: name of its pod set. request, cards:
     what it asks for; accepted, accepted_cards: what it has on its node. kind: WHOLE, SHARE,
     MEMORY_SHARE or MIG. groups: the shared cards that it is on. is_virtual: the status is of a
-    simulation. constraints: what its placement depends on apart from amounts."""
+    simulation. constraints: what its placement depends on apart from amounts. numa: what it has of
+    the NUMA zones of its node. devices: what its claims have, by their name in the pod; never
+    changed in place."""
 
     __slots__ = (
-        "accepted", "accepted_cards", "cards", "constraints", "created", "groups", "is_old_mig",
-        "is_virtual", "job", "key", "kind", "node", "order", "pod", "received", "request", "status",
-        "sub_group", "uid",
+        "accepted", "accepted_cards", "cards", "constraints", "created", "devices", "groups",
+        "is_old_mig", "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod",
+        "received", "request", "status", "sub_group", "uid",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +85,8 @@ class KaiTask:
         self.status = status
         self.node = pod.spec.node_name
         self.groups: tuple[str, ...] = card_groups(meta.labels)
+        self.numa: Placement = ()
+        self.devices: Mapping[str, AllocationResult | None] = {}
         self.is_virtual = False
         self.is_old_mig = False
         created = meta.creation_timestamp
@@ -109,11 +115,27 @@ class KaiTask:
         cards = self.cards
         return cards.cards > 0 or cards.claimed_cards > 0 or self.kind in (MEMORY_SHARE, MIG)
 
+    @property
+    def gpu_devices(self) -> list[tuple[str, str, str]]:
+        """Driver, pool and name of the GPUs that its claims have."""
+        return [
+            (one.driver, one.pool, one.device)
+            for allocation in self.devices.values()
+            if allocation is not None
+            for one in allocation.devices.results
+            if is_gpu_class(one.driver)
+        ]
+
     def may_be_placed(self, is_real: bool) -> bool:
         """Waits; in a simulation also what was evicted in it."""
         if self.status == KaiStatus.PENDING:
             return True
         return not is_real and self.status == KaiStatus.RELEASING and self.is_virtual
+
+
+def is_gpu_class(name: str) -> bool:
+    """Whether a device class or driver counts as one of GPUs, by its name as in KAI-Scheduler."""
+    return "gpu" in name.lower()
 
 
 def card_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def shuffle(session: VolcanoSession) -> None:
     running = [t for job in session.jobs.values() for t in job.of(TaskStatus.RUNNING)]
     for victim in victims(session, running):
         session.evict(victim)
-        session.evicted.append(victim)
+        session.commit_evict(victim)
 
 
 def victims(session: VolcanoSession, running: list[VolcanoTask]) -> list[VolcanoTask]:

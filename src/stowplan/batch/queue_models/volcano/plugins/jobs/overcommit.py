@@ -34,6 +34,10 @@ class Overcommit(VolcanoPlugin):
             else:
                 self._inqueue.add(job.reserved() or VolcanoAmount())
 
+    def room(self) -> VolcanoAmount:
+        """What jobs that are still to be admitted may take; a new amount."""
+        return self._idle.copy().subtract(self._inqueue)
+
     def job_enqueueable(self, job: VolcanoSessionJob) -> int:
         """Reject a job for which there is no room."""
         if not job.states_min_resources:

@@ -179,11 +179,17 @@ class VolcanoConfiguration(msgspec.Struct, frozen=True):
 def parse_volcano(text: str, source: str) -> VolcanoConfiguration:
     """Read a file; an empty one is Volcano's default. Raises ConfigError with every mistake."""
     problems = Problems()
-    reader = _VolcanoReader(problems)
-    found = reader.configuration(_tree(text if text.strip() else DEFAULT_TEXT, problems))
+    found = read_volcano(_tree(text, problems), problems)
     if problems.found:
         raise ConfigError(source, problems.found)
     return found
+
+
+def read_volcano(tree: Any, problems: Problems) -> VolcanoConfiguration:
+    """Read the tree of a file, an empty one as Volcano's default; adds every mistake."""
+    if not problems.found and (tree is None or tree == {}):
+        tree = _tree(DEFAULT_TEXT, problems)
+    return _VolcanoReader(problems).configuration(tree)
 
 
 def _tree(text: str, problems: Problems) -> Any:

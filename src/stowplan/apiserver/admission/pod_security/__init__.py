@@ -1,0 +1,1 @@
+"""Pod security levels: what pods of a namespace may ask for."""

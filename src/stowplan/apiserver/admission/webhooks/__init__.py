@@ -1,0 +1,1 @@
+"""Webhooks: servers that are asked about writes, and may change or refuse them."""

@@ -1,0 +1,72 @@
+"""Queue models by name: how each is made from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
+from stowplan.assembly.sessions.volcano_sessions import (
+    VOLCANO_ACTIONS,
+    VOLCANO_PLUGINS,
+    volcano_options,
+)
+from stowplan.batch.queue_models.model_decider import ModelPlan
+from stowplan.batch.queue_models.queue_model import QueueModel
+from stowplan.batch.queue_models.volcano.model.volcano_model import VolcanoModel, VolcanoParts
+from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
+from stowplan.config.queue_models.queue_model_choice import VOLCANO
+from stowplan.config.queue_models.volcano_configuration import read_volcano
+from stowplan.config.session_configuration import VOLCANO_1_15, BatchConfiguration
+from stowplan.config.strict_decoder import Problems
+
+
+class QueueModelKind:
+    """How a queue model is made.
+
+    settings: (configuration, compat) -> what `QueueModel.configure` takes; compat is "" or a value
+    of `--compat`. make: (settings, configuration) -> model.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[BatchConfiguration, str], Any],
+        make: Callable[[Any, BatchConfiguration], QueueModel],
+    ) -> None:
+        self.settings, self.make = settings, make
+
+
+def _volcano_settings(configuration: BatchConfiguration, compat: str) -> Any:
+    model = configuration.queue_model
+    assert model is not None, "no queue model is configured"
+    problems = Problems()
+    read = read_volcano(model.tree, problems)
+    assert not problems.found, "the configuration was checked when it was read"
+    return volcano_options(read, frozenset() if compat == VOLCANO_1_15 else ALL_DEFECTS)
+
+
+def _volcano(settings: Any, configuration: BatchConfiguration) -> QueueModel:
+    parts = VolcanoParts(FrameworkPodRules, VOLCANO_ACTIONS, VOLCANO_PLUGINS)
+    names, queue = configuration.scheduler_names, configuration.default_queue
+    return VolcanoModel(settings, parts, names, queue)
+
+
+QUEUE_MODELS: Mapping[str, QueueModelKind] = {VOLCANO: QueueModelKind(_volcano_settings, _volcano)}
+"""Queue model -> how it is made."""
+
+MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO}
+"""Value of `--compat` -> the queue model that it chooses."""
+
+
+def model_plan(configuration: BatchConfiguration, compat: str) -> ModelPlan:
+    """Settings of a decider."""
+    model = configuration.queue_model
+    assert model is not None, "no queue model is configured"
+    return ModelPlan(
+        model.model,
+        configuration.scheduler_names,
+        configuration.default_queue,
+        configuration.period_s,
+        configuration.uses_priority_classes,
+        QUEUE_MODELS[model.model].settings(configuration, compat),
+    )

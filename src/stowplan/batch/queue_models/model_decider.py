@@ -1,0 +1,371 @@
+"""ModelDecider: runs a queue model where the scheduler runs sessions.
+
+It follows the cluster for the model, and counts decisions as carried out until the watch confirms
+them or an outcome reports their failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.batch.queue_models.queue_model import (
+    ModelCluster,
+    ModelDecisions,
+    ModelReport,
+    QueueModel,
+)
+from stowplan.columns.invariants import InvariantBroken
+from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework.deciders.session_decider import (
+    BindFailureResult,
+    NodeAssignment,
+    PodGroupReport,
+    SessionResult,
+    SessionVictim,
+)
+from stowplan.framework.deciders.session_metrics import SessionFigures, record_session
+from stowplan.framework.deciders.session_states import SessionCycleStates
+from stowplan.framework.deciders.tasks import group_of
+from stowplan.framework.handle_state import HandleState
+from stowplan.framework.metrics import Metrics
+from stowplan.framework.object_store import key_of
+from stowplan.framework.snapshot import Snapshot
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup
+
+
+class ModelPlan(msgspec.Struct, frozen=True):
+    """Settings from a configuration. settings: those of the model."""
+
+    model: str
+    scheduler_names: tuple[str, ...]
+    default_queue: str
+    period_s: float
+    uses_priority_classes: bool
+    settings: Any
+
+
+class ModelDecider:
+    """The cluster as a queue model sees it, and its sessions.
+
+    reread: parses another text of the configuration, for `reload`. framework: runs plugins between
+    the choice of a node and the binding. on_closed: called after each session, with what the model
+    reports of it. decides: False for sessions that only look.
+    """
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        model: QueueModel,
+        framework: Framework,
+        reread: Callable[[str, str], ModelPlan],
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.plan = plan
+        self.model = model
+        self.framework = framework
+        self.metrics = metrics or Metrics()
+        self.on_closed: Callable[[SessionResult, ModelReport], None] = lambda *_: None
+        self.decides = True
+        self._reread = reread
+        self._states = SessionCycleStates(framework)
+        self._snapshot: Callable[[], Snapshot] | None = None
+        # As the watch shows them; and as the decisions so far leave them.
+        self._observed: dict[str, Pod] = {}
+        self._pods: dict[str, Pod] = {}
+        self._changed: dict[str, None] = {}
+        self._groups: dict[str, PodGroup] = {}
+        self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
+        self._changed_objects: dict[tuple[type[Object], str], None] = {}
+        # Decisions that the watch has not confirmed yet: uid -> node; uid -> time of eviction.
+        self._binding: dict[str, str] = {}
+        self._evicting: dict[str, datetime] = {}
+        self._nominations: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+
+    @property
+    def scheduler_name(self) -> str:
+        """The first scheduler name, used for events."""
+        return self.plan.scheduler_names[0]
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """Scheduler names of the pods that sessions decide."""
+        return self.plan.scheduler_names
+
+    @property
+    def period_s(self) -> float:
+        """Period between the end of a session and the next one, in seconds."""
+        return self.plan.period_s
+
+    def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
+        """Connect to a scheduler: handle state of its plugins, and the current snapshot."""
+        if self.framework.shared is not shared:
+            raise ContractError("session plugins and profile plugins must share their handle state")
+        self._snapshot = snapshot
+
+    def _current(self) -> Snapshot:
+        if self._snapshot is None:
+            raise ContractError("`attach` must be called before the first session")
+        return self._snapshot()
+
+    # Watch events.
+
+    def pod_updated(self, pod: Pod) -> None:
+        """A pod was added or updated; includes finished pods."""
+        if not pod.status.phase:
+            phase = "Running" if pod.node_name else "Pending"
+            pod = replace(pod, status=replace(pod.status, phase=phase))
+        uid = pod.uid
+        if pod.node_name:
+            self._failures.pop(uid, None)
+        if pod.node_name or pod.status.phase != "Pending":
+            self._binding.pop(uid, None)
+            self._nominations.pop(uid, None)
+        if pod.metadata.deletion_timestamp is not None or pod.is_finished:
+            self._evicting.pop(uid, None)
+        self._observed[uid] = pod
+        self._recount(uid)
+
+    def pod_deleted(self, uid: str) -> None:
+        """A pod was deleted."""
+        for known in (self._observed, self._binding, self._evicting, self._nominations):
+            known.pop(uid, None)
+        self._failures.pop(uid, None)
+        self._recount(uid)
+
+    def _recount(self, uid: str) -> None:
+        """A pod has changed, or what was decided about it."""
+        self._changed[uid] = None
+        pod = self._observed.get(uid)
+        if pod is None:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = self._as_decided(pod)
+
+    def _as_decided(self, pod: Pod) -> Pod:
+        uid = pod.uid
+        node = self._binding.get(uid)
+        if node is not None and not pod.node_name:
+            pod = replace(pod, spec=replace(pod.spec, node_name=node))
+        since = self._evicting.get(uid)
+        if since is not None:
+            pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=since))
+        kept = self._nominations.get(uid, "")
+        if not pod.node_name and kept != pod.status.nominated_node_name:
+            pod = replace(pod, status=replace(pod.status, nominated_node_name=kept))
+        return pod
+
+    def node_updated(self, node: Node) -> None:
+        """A node was added or updated; sessions read it in the scheduler's node table."""
+
+    def node_deleted(self, name: str) -> None:
+        """A node was deleted; its pods may remain."""
+
+    def object_updated(self, value: Object) -> None:
+        """Another object was added or updated."""
+        if isinstance(value, PodGroup):
+            self._groups[value.key] = value
+        if type(value) in self._objects:
+            self._put(value)
+
+    def _put(self, value: Object) -> None:
+        kind, key = type(value), key_of(value)
+        self._objects[kind][key] = value
+        self._changed_objects[kind, key] = None
+
+    def object_deleted(self, value: Object) -> None:
+        """Another object was deleted."""
+        kind, key = type(value), key_of(value)
+        if isinstance(value, PodGroup):
+            self._groups.pop(key, None)
+        if kind in self._objects:
+            self._objects[kind].pop(key, None)
+            self._changed_objects[kind, key] = None
+
+    # Sessions.
+
+    def cluster(
+        self, name: str = "", nominated: Sequence[NodeAssignment] = (), now: int = 0
+    ) -> ModelCluster:
+        """What a session would read now."""
+        return ModelCluster(
+            self._current(),
+            self._pods,
+            tuple(self._changed),
+            self._objects,
+            tuple(self._changed_objects),
+            nominated,
+            name,
+            now,
+        )
+
+    def run_session(
+        self, name: str, nominated: Sequence[NodeAssignment], now: int = 0
+    ) -> SessionResult:
+        """Run a session. name: unique name of the session. nominated: nominated pods of other
+        schedulers, with their nodes. now: Unix time in nanoseconds."""
+        metrics = self.metrics
+        began = metrics.stopwatch()
+        self._states.clear()
+        cluster = self.cluster(name, nominated, now)
+        self._changed.clear()
+        self._changed_objects.clear()
+        if not self.decides:
+            result = SessionResult()
+            self.on_closed(result, self.model.look(cluster))
+            return result
+        decided = self.model.decide(cluster, metrics)
+        result = self._result(decided)
+        self._remember(decided, now)
+        figures = SessionFigures(
+            len(decided.binds),
+            len(decided.victims),
+            len({victim.preemptor for victim in decided.victims if victim.preemptor}),
+            decided.unready,
+        )
+        record_session(metrics, figures, (metrics.stopwatch() - began) * 1e3)
+        self.on_closed(result, self.model.report())
+        return result
+
+    def _result(self, decided: ModelDecisions) -> SessionResult:
+        pods = self._observed
+        return SessionResult(
+            tuple(
+                NodeAssignment(pods[uid], node, decided.gangs.get(uid, ""))
+                for uid, node in decided.binds.items()
+                if uid in pods
+            ),
+            tuple(self._victims(decided)),
+            tuple(
+                NodeAssignment(pods[uid], node)
+                for uid, node in decided.nominations.items()
+                if uid in pods
+            ),
+            decided.groups,
+            decided.pods,
+            continues=decided.continues,
+        )
+
+    def _victims(self, decided: ModelDecisions) -> Iterator[SessionVictim]:
+        pods = self._observed
+        for victim in decided.victims:
+            pod = pods.get(victim.uid)
+            if pod is None:
+                continue
+            preemptor = pods.get(victim.preemptor)
+            group = "" if preemptor is None else group_of(preemptor)
+            yield SessionVictim(pod, victim.why, preemptor, group)
+
+    def _remember(self, decided: ModelDecisions, now: int) -> None:
+        """Count the decisions as applied until the watch or an outcome says otherwise."""
+        before, self._nominations = self._nominations, dict(decided.nominations)
+        self._binding.update(decided.binds)
+        time = datetime.fromtimestamp(now // 1_000_000_000, UTC)
+        self._evicting.update((victim.uid, time) for victim in decided.victims)
+        moved = {
+            uid
+            for uid in (*before, *self._nominations)
+            if before.get(uid) != self._nominations.get(uid)
+        }
+        for uid in (*decided.binds, *(victim.uid for victim in decided.victims), *moved):
+            if uid in self._observed:
+                self._recount(uid)
+        for report in decided.groups:
+            self._note_status(report)
+
+    def _note_status(self, report: PodGroupReport) -> None:
+        group = self._objects.get(PodGroup, {}).get(f"{report.namespace}/{report.name}")
+        if report.status is not None and isinstance(group, PodGroup):
+            self._put(replace(group, status=report.status))
+
+    def state_for(self, place: NodeAssignment) -> CycleState | str:
+        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
+        all."""
+        return self._states.state_for(place, self._current)
+
+    # Outcomes.
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """A pod, of any scheduler, is assumed on a node; the watch has not confirmed it yet."""
+        if self._binding.get(pod.uid) != node and pod.uid in self._observed:
+            self._binding[pod.uid] = node
+            self._recount(pod.uid)
+
+    def forgotten(self, uid: str) -> None:
+        """The pod is no longer assumed."""
+        if self._binding.pop(uid, None) is not None:
+            self._recount(uid)
+
+    def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> BindFailureResult:
+        """A bind failed: the pod is pending again. counts: False if it was not refused."""
+        self.forgotten(pod.uid)
+        if counts:
+            self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
+        return BindFailureResult()
+
+    def failures(self, uid: str) -> int:
+        """Number of consecutive failed binds of a pod."""
+        return self._failures.get(uid, 0)
+
+    def group_status_not_written(self, namespace: str, name: str) -> None:
+        """A group's status was not written; it is as the watch has last shown it."""
+        seen = self._groups.get(f"{namespace}/{name}")
+        if seen is not None and PodGroup in self._objects:
+            self._put(seen)
+
+    def pod_not_evicted(self, uid: str) -> None:
+        """A pod was not evicted and is not terminating."""
+        if self._evicting.pop(uid, None) is not None:
+            self._recount(uid)
+
+    def reload(self, text: str, source: str) -> str:
+        """Load another configuration; returns "" or why it is invalid."""
+        try:
+            plan = self._reread(text, source)
+        except (ConfigError, ContractError) as refused:
+            return str(refused)
+        for field in ("model", "scheduler_names", "default_queue", "uses_priority_classes"):
+            if getattr(plan, field) != getattr(self.plan, field):
+                return f"{source}: {field} cannot change before a restart"
+        self.plan = plan
+        self.model.configure(plan.settings)
+        return ""
+
+    # Reads.
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of its pods that wait for a node."""
+        return sum(1 for _ in self.waiting())
+
+    def waiting(self) -> Iterator[str]:
+        """Uids of its pods that wait for a node."""
+        names = self.plan.scheduler_names
+        for uid, pod in self._pods.items():
+            if not pod.node_name and pod.spec.scheduler_name in names and not pod.is_finished:
+                yield uid
+
+    def pending_pods(self) -> Iterator[Pod]:
+        """Its pods that wait for a node."""
+        return (self._pods[uid] for uid in self.waiting())
+
+    def known(self) -> Iterator[str]:
+        """Uids of all known pods."""
+        return iter(self._observed)
+
+    def validate(self) -> None:
+        """Compare the pods as decided with what they are made of; raises InvariantBroken."""
+        for uid, pod in self._observed.items():
+            if self._pods.get(uid) != self._as_decided(pod):
+                raise InvariantBroken(f"queue model {self.model.name}: pod {uid} is outdated")
+        unknown = (self._binding.keys() | self._evicting.keys()) - self._observed.keys()
+        if unknown:
+            raise InvariantBroken(f"queue model {self.model.name}: {min(unknown)} is no pod")

@@ -1,0 +1,1 @@
+"""What sessions of Volcano say to people: jobs, queues, and reasons."""

@@ -1,0 +1,84 @@
+"""Which queue model a file of actions and tiers means, and whose pods a queue model decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from stowplan.config import volcano_settings
+from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
+from stowplan.framework.problems import did_you_mean
+
+KUBE_BATCH = "kube-batch"
+VOLCANO = "volcano"
+"""The queue model of Volcano, and the scheduler name of its pods."""
+SCHEDULER = "scheduler"
+"""Key that names whose sessions decide: `volcano`, or `kube-batch` for Stowplan's own."""
+
+
+class QueueModelSettings(msgspec.Struct, frozen=True):
+    """The queue model that decides instead of Stowplan's own sessions.
+
+    model: its name, a key of MODEL_SCHEDULER_NAMES. tree: its configuration, as its scheduler reads
+    it, without the fields that are Stowplan's. It is valid.
+    """
+
+    model: str
+    tree: dict[str, Any] = {}
+
+
+MODEL_SCHEDULER_NAMES: Mapping[str, tuple[str, ...]] = {VOLCANO: (VOLCANO,)}
+"""Queue model -> scheduler names of the pods that it decides by default."""
+
+
+def chosen_queue_model(
+    tree: Any, problems: Problems, chosen: str = "", others: Collection[str] = ()
+) -> str:
+    """The queue model that decides by a file; "" for Stowplan's own sessions.
+
+    The file names it, or has actions or plugins that only Volcano has. chosen: by `--compat`.
+    others: actions and plugins of Stowplan's own sessions.
+    """
+    stated = tree.get(SCHEDULER) if isinstance(tree, dict) else None
+    names = (KUBE_BATCH, *MODEL_SCHEDULER_NAMES)
+    if stated is not None and stated not in names:
+        hint = did_you_mean(stated, names) if isinstance(stated, str) else ""
+        problems.add(SCHEDULER, format_value(stated), format_alternatives(names), hint)
+        return ""
+    if chosen:
+        return chosen
+    if stated is not None:
+        return "" if stated == KUBE_BATCH else str(stated)
+    return VOLCANO if has_parts_of_volcano(tree, others) else ""
+
+
+def has_parts_of_volcano(tree: Any, others: Collection[str] = ()) -> bool:
+    """True if a file has actions or plugins that only Volcano has. others: those of
+    Stowplan's own sessions."""
+    if not isinstance(tree, dict):
+        return False
+    actions = tree.get("actions")
+    tiers = tree.get("tiers")
+    named = {name.strip() for name in actions.split(",")} if isinstance(actions, str) else set()
+    plugins = {
+        str(entry.get("name"))
+        for tier in (tiers if isinstance(tiers, list) else ())
+        if isinstance(tier, dict) and isinstance(tier.get("plugins"), list)
+        for entry in tier["plugins"]
+        if isinstance(entry, dict)
+    }
+    only_volcano = (named & volcano_settings.ACTIONS.keys()) | (
+        plugins & volcano_settings.PLUGINS.keys()
+    )
+    return bool(only_volcano - set(others))
+
+
+def plain_tree(root: yaml.Node | None) -> Any:
+    """Plain values of a document; None where it has others."""
+    try:
+        return None if root is None else yaml.SafeLoader("").construct_document(root)
+    except (yaml.YAMLError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""Controllers of Volcano's objects: Jobs, PodGroups of plain pods, and Queues."""

@@ -1,0 +1,1 @@
+"""Nodes with equal free devices answer alike."""

@@ -1,0 +1,154 @@
+"""The queue model of Volcano where the scheduler runs sessions: by `simulate`, on API objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.framework import ConfigError
+from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
+
+Tree = dict[str, Any]
+
+SCHEDULING = "scheduling.volcano.sh/v1beta1"
+CAPACITY = """
+actions: "enqueue, allocate, backfill, preempt, reclaim"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: capacity
+  - name: nodeorder
+"""
+WITHOUT_OVERCOMMIT = CAPACITY.replace("  - name: overcommit\n", "")
+
+
+def node(name: str, cpu: int = 8) -> Tree:
+    offer = {"cpu": str(cpu), "memory": "32Gi", "pods": "110"}
+    status = {"allocatable": offer, "capacity": offer}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def queue(name: str, **spec: Any) -> Tree:
+    spec = {"weight": 1, **spec}
+    return {"apiVersion": SCHEDULING, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def group(name: str, least: int, queue: str, cpu: int) -> Tree:
+    spec = {"minMember": least, "queue": queue, "minResources": {"cpu": str(cpu)}}
+    return {"apiVersion": SCHEDULING, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def pod(name: str, of: str = "", cpu: int = 1, node: str = "", **meta: Any) -> Tree:
+    annotations = {"scheduling.k8s.io/group-name": of} if of else {}
+    meta = {"name": name, "annotations": annotations | meta.pop("annotations", {}), **meta}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
+    spec = {"schedulerName": "volcano", "containers": [container]}
+    tree: Tree = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    if node:
+        spec["nodeName"] = node
+        tree["status"] = {"phase": "Running"}
+    return tree
+
+
+def deciders(text: str = CAPACITY, compat: str = "") -> Deciders:
+    return deciders_of([ConfigText(text, "volcano-scheduler.conf")], compat=compat)
+
+
+def simulated(tmp_path: Path, *objects: Tree, **how: Any) -> JobSimulation:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return simulate_jobs(path, config=how.pop("config", None) or deciders(**how))
+
+
+def reasons(run: JobSimulation) -> dict[str, str]:
+    return {job.name: job.message for job in run.jobs if job.message}
+
+
+def test_enqueue_keeps_a_job_out_that_its_queue_has_no_capability_for(tmp_path: Path) -> None:
+    run = simulated(
+        tmp_path,
+        node("a"),
+        node("b"),
+        queue("research", capability={"cpu": "8"}),
+        group("first", 3, "research", 6),
+        group("second", 2, "research", 4),
+        *(pod(f"first-{i}", "first", 2) for i in range(3)),
+        *(pod(f"second-{i}", "second", 2) for i in range(2)),
+    )
+    assert reasons(run) == {
+        "default/second": "not inqueue: queue research's capability cpu 8, 6 in use, 4 asked"
+    }
+    phases = {job.name: (job.phase, job.ready) for job in run.jobs}
+    assert phases == {"default/first": ("Running", 3), "default/second": ("Pending", 0)}
+
+
+def test_a_pod_without_a_group_has_one_for_its_controller(tmp_path: Path) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}]
+    run = simulated(
+        tmp_path,
+        node("a", 3),
+        *(pod(f"web-{i}", ownerReferences=owner) for i in range(2)),
+        pod("alone", annotations={"scheduling.volcano.sh/queue-name": "nowhere"}),
+    )
+    found = {job.name: (job.kind, job.queue, job.ready, job.reason) for job in run.jobs}
+    assert found == {
+        "default/ReplicaSet/web": ("Pods", "default", 2, ""),
+        "default/alone": ("Pods", "nowhere", 0, "QueueNotFound"),
+    }
+
+
+def test_a_queue_takes_back_what_it_deserves(tmp_path: Path) -> None:
+    run = simulated(
+        tmp_path,
+        node("a", 4),
+        queue("rich", deserved={"cpu": "2"}, reclaimable=True),
+        queue("poor", deserved={"cpu": "2"}),
+        group("old", 1, "rich", 1),
+        group("new", 2, "poor", 2),
+        *(pod(f"old-{i}", "old", node="a") for i in range(4)),
+        *(pod(f"new-{i}", "new") for i in range(2)),
+        config=deciders(WITHOUT_OVERCOMMIT),
+    )
+    assert sorted(run.evicted.values()) == ["reclaim", "reclaim"]
+    assert {one.pod: one.node for one in run.placements} == {
+        "default/new-0": "a",
+        "default/new-1": "a",
+    }
+
+
+def test_a_file_chooses_the_model_by_name_or_by_its_parts() -> None:
+    plain = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}]}]\n'
+
+    def model(text: str, compat: str = "") -> str:
+        batch = deciders(text, compat).batch
+        assert batch is not None
+        return "" if batch.queue_model is None else batch.queue_model.model
+
+    assert model(plain) == ""
+    assert model(f"scheduler: volcano\n{plain}") == "volcano"
+    assert model("scheduler: volcano\n") == "volcano"
+    assert model(plain, "volcano-1.15") == "volcano"
+    assert model(CAPACITY) == "volcano"
+    assert model(f"scheduler: kube-batch\n{CAPACITY}") == ""
+    with pytest.raises(ConfigError, match="did you mean 'volcano'"):
+        model("scheduler: volcan\n")
+    with pytest.raises(ConfigError, match=r"overcommit-factr.*did you mean 'overcommit-factor'"):
+        model(
+            "tiers: [{plugins: [{name: overcommit, arguments: {overcommit-factr: 1}}]}]\n"
+            "actions: allocate\n"
+        )
+
+
+def test_compat_alone_has_volcano_decide_by_its_default(tmp_path: Path) -> None:
+    alone = deciders_of([], compat="volcano-1.15")
+    assert alone.batch is not None
+    assert alone.batch.actions == ("enqueue", "allocate", "backfill")
+    run = simulated(tmp_path, node("a"), pod("p"), config=alone)
+    assert [one.node for one in run.placements] == ["a"]
