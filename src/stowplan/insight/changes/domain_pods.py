@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from stowplan.columns import PodInfo
 from stowplan.columns.pods.podterms import terms_of
 from stowplan.cycle.attempt import Attempt
-from stowplan.insight.changes.node_problems import POD_AFFINITY, SPREAD
+from stowplan.insight.changes.node_problems import POD_AFFINITY, SPREAD, VOLUMES
 from stowplan.objects.pod import Pod
 from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinityPreFilterState
 from stowplan.plugins.topology_spread.pod_topology_spread import TopologySpreadPreFilterState
-from stowplan.plugins.volumes.volume_restrictions import ClaimConflicts, VolumeRestrictions
+from stowplan.plugins.volumes.volume_restrictions import ClaimConflicts
 
 SCANNED_MAX = 5_000
 """Pods of other nodes that are looked at in one search."""
@@ -40,9 +40,9 @@ class DomainPods:
             self._affinity = state.read(POD_AFFINITY, InterPodAffinityPreFilterState)
         if SPREAD in names - set(skipped):
             self._spread = state.read(SPREAD, TopologySpreadPreFilterState)
-        if VolumeRestrictions.name in names - set(skipped):
-            claims = state.read(VolumeRestrictions.name, ClaimConflicts)
-            self._claims = claims if claims.uses > 0 else None
+        if VOLUMES in names - set(skipped):
+            claims: ClaimConflicts | None = state.find(VOLUMES)
+            self._claims = claims if claims is not None and claims.uses > 0 else None
 
     def of(self, row: int) -> list[PodInfo]:
         """Pods that keep the pod from this node, in the order of their nodes."""
