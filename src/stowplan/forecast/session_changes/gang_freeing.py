@@ -63,7 +63,7 @@ class GangFreeing:
         beginning that helps together with those found before."""
         chosen: list[tuple[int, Pod]] = []
         left = removable
-        while not chosen or not self._helps([pod for _, pod in chosen]):
+        while left:
             low, high = 1, len(left)
             while low < high:
                 middle = (low + high) // 2
@@ -73,9 +73,10 @@ class GangFreeing:
                     low = middle + 1
             chosen.append(left[high - 1])
             left = left[: high - 1]
-            if not left:
-                break
-        return chosen
+            if self._helps([pod for _, pod in chosen]):
+                return chosen
+        # Without more pods less was possible: all of them are known to help.
+        return removable
 
     def _cheaper(
         self, removable: list[tuple[int, Pod]], known: list[tuple[int, Pod]]
