@@ -109,7 +109,7 @@ def test_pods_in_the_way_of_a_host_port_and_of_anti_affinity(tmp_path: Path) -> 
     }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     found = texts(changes(tmp_path, *objects, pod("w", affinity={"podAntiAffinity": required})))
-    assert found["free"] == (200, "free the node on node n1 by ending default/b")
+    assert found["free"] == (200, "free node n1 by ending default/b")
     assert found["affinity"][0] == 20
 
 

@@ -53,6 +53,33 @@ def limit_range(**requests: str) -> Tree:
     }
 
 
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {
+        "name": "data",
+        "namespace": "default",
+        "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+    },
+    "spec": {
+        "accessModes": ["ReadWriteOncePod"],
+        "storageClassName": "",
+        "resources": {"requests": {"storage": "1Gi"}},
+        "volumeName": "data",
+    },
+}
+VOLUME = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOncePod"],
+        "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/data"},
+        "claimRef": {"namespace": "default", "name": "data"},
+    },
+}
+DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 IN_SSD = {"key": "disk", "operator": "In", "values": ["hdd", "ssd"]}
 NOT_TAPE = {"key": "disk", "operator": "NotIn", "values": ["tape"]}
 ONLY_N1 = {
@@ -91,7 +118,7 @@ CASES = [
         ],
         "free",
         200,
-        "free the node on node n2 by ending default/b on n1",
+        "free node n2 by ending default/b on n1",
         id="the anti-affinity of a pod on another node of the zone",
     ),
     pytest.param(
@@ -103,7 +130,7 @@ CASES = [
         ],
         "free",
         200,
-        "free the node on node n2 by ending default/b on n1",
+        "free node n2 by ending default/b on n1",
         id="anti-affinity to a pod on another node of the zone",
     ),
     pytest.param(
@@ -116,8 +143,22 @@ CASES = [
         ],
         "free",
         200,
-        "free the node on node n2 by ending default/b on n1",
+        "free node n2 by ending default/b on n1",
         id="a pod on another node counts for topology spread",
+    ),
+    pytest.param(
+        [
+            zone("n1", "a", cpu="2"),
+            zone("n2", "a"),
+            CLAIM,
+            VOLUME,
+            pod("b", node="n1", volumes=[DATA]),
+            pod("w", "4", volumes=[DATA]),
+        ],
+        "free",
+        200,
+        "free node n2 by ending default/b on n1",
+        id="a pod on another node uses the claim of one pod only",
     ),
     pytest.param(
         [

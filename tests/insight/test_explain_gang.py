@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,6 +36,11 @@ Objects = list[dict[str, object]]
 
 
 def explained(cluster: Cluster, name: str, text: str = ALL) -> JobExplanation:
+    return explain_pod_group(f"default/{name}", cluster, config=deciders(text), changes=False)
+
+
+def changed(cluster: Cluster, name: str, text: str = ALL) -> JobExplanation:
+    """The explanation with the changes."""
     return explain_pod_group(f"default/{name}", cluster, config=deciders(text))
 
 
@@ -278,14 +284,14 @@ def least_member(manifests: Objects, name: str, least: int) -> Objects:
 def test_the_largest_gang_that_starts(tmp_path: Path) -> None:
     objects = [node("n1"), node("n2"), queue("default"), *gang("g", 5, "2")]
     cluster = make_cluster(tmp_path, *objects)
-    explanation = explained(cluster, "g")
+    explanation = changed(cluster, "g")
     change, _, _ = explanation.changes
     assert (change.kind, change.cost, change.text) == (
         "gang",
         20,
         "lower minMember of PodGroup g from 5 to 4: it is 1 member short",
     )
-    assert explanation.not_searched
+    assert explanation.not_searched == ()
     assert explained(applied_to(tmp_path, change), "g").is_placed
     # No smaller step does: every larger minMember stays pending.
     for least in range(1, 6):
@@ -298,7 +304,7 @@ def test_a_queue_whose_capability_is_too_small(tmp_path: Path) -> None:
     objects = [node("n1"), limited, *gang("g", 2, "2", "q")]
     capacity = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: proportion}]}]\n'
     cluster = make_cluster(tmp_path, *objects)
-    explanation = explained(cluster, "g", capacity)
+    explanation = changed(cluster, "g", capacity)
     assert not explanation.is_placed
     kinds = {change.kind: change for change in explanation.changes}
     wider = kinds["queue"]
@@ -310,7 +316,7 @@ def test_a_queue_whose_capability_is_too_small(tmp_path: Path) -> None:
 
 def test_a_gang_that_can_start_needs_no_change(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 2, "2"))
-    assert explained(cluster, "g").changes == ()
+    assert changed(cluster, "g").changes == ()
 
 
 # Changes of the gang's pods and of nodes.
@@ -319,7 +325,7 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
 def texts(cluster: Cluster, name: str = "g") -> dict[str, tuple[int, str]]:
-    return {one.kind: (one.cost, one.text) for one in explained(cluster, name).changes}
+    return {one.kind: (one.cost, one.text) for one in changed(cluster, name).changes}
 
 
 def test_new_nodes_and_lower_requests_of_a_gang(tmp_path: Path) -> None:
@@ -329,12 +335,52 @@ def test_new_nodes_and_lower_requests_of_a_gang(tmp_path: Path) -> None:
         "gang": (60, "lower minMember of PodGroup g from 5 to 2: it is 3 members short"),
         "add-node": (2000, "add 2 nodes of pool cpu=4,memory=16Gi,pods=110"),
     }
-    found = {one.kind: one for one in explained(cluster, "g").changes}
+    found = {one.kind: one for one in changed(cluster, "g").changes}
     assert [one.kind for one in found["request"].objects] == ["Pod"] * 5
     assert [one.name for one in found["add-node"].objects] == ["n1-new-1", "n1-new-2"]
     for change in found.values():
         make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 5, "2"))
         assert explained(applied_to(tmp_path, change), "g").is_placed, change.text
+
+
+ALLOCATE = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n'
+RUNNING = [
+    pod("a", cpu="4", node="n1"),
+    pod("b", cpu="1", node="n2", priority=-1),
+    pod("c", cpu="1", node="n2"),
+    pod("d", cpu="1", node="n2", priority=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "size", "cost", "text"),
+    [
+        ("4", 1, 200, "free node n1 by ending default/a"),
+        ("2", 1, 100, "free node n2 by ending default/b"),
+        ("2", 3, 300, "free nodes n1, n2 by ending default/a and ending default/b"),
+    ],
+)
+def test_running_pods_that_a_gang_needs_to_end(
+    tmp_path: Path, cpu: str, size: int, cost: int, text: str
+) -> None:
+    objects = [node("n1"), node("n2"), queue("default"), *RUNNING, *gang("g", size, cpu)]
+    cluster = make_cluster(tmp_path, *objects)
+    found = {one.kind: one for one in changed(cluster, "g", ALLOCATE).changes}
+    assert (found["free"].cost, found["free"].text) == (cost, text)
+    assert explained(applied_to(tmp_path, found["free"]), "g", ALLOCATE).is_placed
+
+
+def test_a_gang_is_helped_by_a_request_of_one_container(tmp_path: Path) -> None:
+    # Without the whole request of d the other container still requests 1 CPU.
+    member = pod("g-0", "g", "1")
+    two = [
+        {"name": name, "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        for name, cpu in (("c", "1"), ("d", "3"))
+    ]
+    member["spec"] = {"schedulerName": "kube-batch", "containers": two}
+    objects = [node("n1", "1"), queue("default"), group("g", 1), member]
+    found = texts(make_cluster(tmp_path, *objects))
+    assert found["request"] == (100, "drop the cpu request of container d (3)")
 
 
 def test_a_gang_whose_nodes_are_tainted_or_cordoned(tmp_path: Path) -> None:
@@ -357,7 +403,7 @@ def test_two_changes_that_help_a_gang_together(tmp_path: Path) -> None:
     # A pool of which no new node helps without a toleration.
     limited = queue("q") | {"spec": {"weight": 1}}
     cluster = make_cluster(tmp_path, both, limited, *least)
-    (change,) = explained(cluster, "g").changes
+    (change,) = changed(cluster, "g").changes
     assert (change.kind, change.cost) == ("combined", 20)
     assert change.text == "uncordon node n1 and add a toleration for taint team=x:NoSchedule"
     assert explained(applied_to(tmp_path, change), "g").is_placed
@@ -380,7 +426,7 @@ def test_the_template_of_a_gang_is_changed_once(tmp_path: Path) -> None:
     }
     tainted = node("n1") | {"spec": {"taints": [TAINT]}}
     cluster = make_cluster(tmp_path, tainted, queue("default"), group("g", 3), job)
-    change = next(one for one in explained(cluster, "g").changes if one.kind == "toleration")
+    change = next(one for one in changed(cluster, "g").changes if one.kind == "toleration")
     (entry,) = change.objects
     assert (entry.kind, entry.name) == ("Job", "train")
     assert entry.patch[0]["path"] == "/spec/template/spec/tolerations"
@@ -407,7 +453,7 @@ def clusters_with_a_gang(draw: st.DrawFn) -> Objects:
 def test_every_change_starts_the_gang_and_no_smaller_step_does(objects: Objects) -> None:
     with TemporaryDirectory() as folder:
         cluster = make_cluster(Path(folder), *objects)
-        before = explained(cluster, "g")
+        before = changed(cluster, "g")
         for change in before.changes:
             make_cluster(Path(folder), *objects)
             assert explained(applied_to(Path(folder), change), "g").is_placed, change.text
@@ -419,3 +465,9 @@ def test_every_change_starts_the_gang_and_no_smaller_step_does(objects: Objects)
             assert not explained(applied_to(Path(folder), fewer), "g").is_placed
         if before.is_placed:
             assert not found
+            return
+        running = [one for one in objects if one["metadata"]["name"].startswith("r")]  # type: ignore[index]
+        n_ended = len(found["free"].objects) if "free" in found else len(running) + 1
+        for some in (some for n in range(1, n_ended) for some in combinations(running, n)):
+            left = make_cluster(Path(folder), *(one for one in objects if one not in some))
+            assert not explained(left, "g").is_placed, some

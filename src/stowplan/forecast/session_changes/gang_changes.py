@@ -6,7 +6,8 @@ the edit is made to all pods of the gang with that spec, and costs as much as fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change, ChangedObject
 from stowplan.cycle.explanation import pending_form
+from stowplan.forecast.session_changes.gang_freeing import GangFreeing
 from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome, smallest
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
@@ -23,7 +25,11 @@ from stowplan.insight.changes.changed_objects import PodSource, changed_objects,
 from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit, can_be_combined
 from stowplan.insight.changes.node_edits import copies_of, new_nodes
 from stowplan.insight.changes.node_problems import NodeProblems
-from stowplan.insight.changes.pod_edits import lower_request
+from stowplan.insight.changes.pod_edits import (
+    container_requests,
+    lower_by_percent,
+    lower_request,
+)
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.simulation.session_runner import SessionRunner
@@ -80,6 +86,11 @@ def find_gang_changes(
     return JobChanges(tuple(changes), tuple(search.not_searched))
 
 
+def _lower_total(pod: Pod, resource: str, asked: int, percent: int) -> PodEdit | None:
+    """The request of the pod as a whole, lowered by so many percent of what the pod requests."""
+    return lower_request(pod, resource, asked - asked * percent // PERCENT)
+
+
 class _GangSearch:
     """One search."""
 
@@ -90,7 +101,8 @@ class _GangSearch:
         self.deciders = deciders
         self.has_started = has_started
         self.members = _members(cluster, set(pending))
-        self.not_searched = ["pods to free for a gang"]
+        self._gang: frozenset[str] = frozenset()
+        self.not_searched: list[str] = []
         if any(not members.sources for members in self.members):
             self.not_searched.append("changes of the pods: the object that they were made from")
 
@@ -105,11 +117,13 @@ class _GangSearch:
             self._first_that_helps(kind, [(one,) for one in own]) for kind, own in by_kind.items()
         ]
         found += [self._lowered_request(), self._new_nodes()]
-        if not any(found):
+        freed = self._freed()
+        if not any(found) and freed is None:
             found.append(self._first_that_helps("combined", self._pairs(candidates)))
             if not found[-1]:
                 self.not_searched.append("three or more changes together")
-        return [self._change(edits) for edits in found if edits]
+        changes = [self._change(edits) for edits in found if edits]
+        return changes if freed is None else [*changes, freed]
 
     def starts_after(self, edits: Sequence[GangEdit]) -> bool:
         """True when a session starts the gang after these edits."""
@@ -123,6 +137,9 @@ class _GangSearch:
         runner = SessionRunner(self.cluster, self.deciders)
         runner.disable_actions()
         runner.run_session()
+        pending = {pod.uid for members in self.members for pod in members.pods}
+        jobs = (job.tasks for job in runner.known_jobs)
+        self._gang = frozenset(uid for tasks in jobs if pending & set(tasks) for uid in tasks)
         snapshot = runner.snapshot()
         framework = self.deciders.framework()
         found: dict[tuple[str, int], GangEdit] = {}
@@ -152,24 +169,29 @@ class _GangSearch:
             pod = members.pods[0]
             if not members.sources:
                 continue
-            for resource, asked in fit_requests(pod).items():
-                lowered = self._least_lowering(members, resource, asked)
-                if lowered is not None:
-                    found.append(lowered)
+            level = pod.spec.resources
+            at_level = level.requests if level is not None else {}
+            for resource in at_level:
+                asked = fit_requests(pod).get(resource, 0)
+                found += self._least_lowering(members, partial(_lower_total, pod, resource, asked))
+            for place in container_requests(pod.spec):
+                if place[-1] not in at_level:
+                    lower = partial(lower_by_percent, pod.spec, *place)
+                    found += self._least_lowering(members, lower)
         return (min(found, key=lambda one: one.cost),) if found else ()
 
-    def _least_lowering(self, members: MemberPods, resource: str, asked: int) -> GangEdit | None:
-        def lowered(percent: int) -> GangEdit | None:
-            left = asked - asked * percent // PERCENT
-            edit = lower_request(members.pods[0], resource, left)
-            return None if edit is None else GangEdit(edit, members)
+    def _least_lowering(
+        self, members: MemberPods, lower: Callable[[int], PodEdit | None]
+    ) -> list[GangEdit]:
+        """The edit by the fewest percent with which the gang starts; none if no edit helps."""
 
         def helps(percent: int) -> bool:
-            edit = lowered(percent)
-            return edit is not None and self.starts_after([edit])
+            edit = lower(percent)
+            return edit is not None and self.starts_after([GangEdit(edit, members)])
 
         percent = smallest(1, PERCENT, helps)
-        return None if percent is None else lowered(percent)
+        edit = None if percent is None else lower(percent)
+        return [] if edit is None else [GangEdit(edit, members)]
 
     def _new_nodes(self) -> tuple[GangEdit, ...]:
         """The fewest new nodes of one kind."""
@@ -202,6 +224,26 @@ class _GangSearch:
             if one.members is not other.members or can_be_combined(one.edit, other.edit)
         ]
         return [*both, *((new, one) for new in added for one in pods)]
+
+    def _freed(self) -> Change | None:
+        """The cheapest running pods of others to end."""
+        if not self.members:
+            return None
+        pods = self.cluster.pods
+
+        def starts_without(keys: frozenset[str]) -> bool:
+            left = replace(self.cluster, pods=[pod for pod in pods if pod.key not in keys])
+            return self.has_started(SessionRunner(left, self.deciders).run_session())
+
+        freeing = GangFreeing(starts_without)
+        running = [pod for pod in pods if self._may_end(pod)]
+        found = freeing.cheapest(running, self.members[0].pods[0], self.cluster.sources())
+        if freeing.is_cut:
+            self.not_searched.append("cheaper sets of pods to free")
+        return found
+
+    def _may_end(self, pod: Pod) -> bool:
+        return bool(pod.node_name) and not pod.is_finished and pod.uid not in self._gang
 
     # Results.
 

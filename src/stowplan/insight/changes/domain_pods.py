@@ -1,4 +1,4 @@
-"""Pods on other nodes of a topology domain that keep a pod from a node."""
+"""Pods on other nodes that keep a pod from a node: of a topology domain, or by their claims."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from stowplan.columns import PodInfo
 from stowplan.columns.pods.podterms import terms_of
 from stowplan.cycle.attempt import Attempt
-from stowplan.insight.changes.node_problems import POD_AFFINITY, SPREAD
+from stowplan.insight.changes.node_problems import POD_AFFINITY, SPREAD, VOLUMES
 from stowplan.objects.pod import Pod
 from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinityPreFilterState
 from stowplan.plugins.topology_spread.pod_topology_spread import TopologySpreadPreFilterState
+from stowplan.plugins.volumes.volume_restrictions import ClaimConflicts
 
 SCANNED_MAX = 5_000
 """Pods of other nodes that are looked at in one search."""
 
 
 class DomainPods:
-    """The pods of other nodes that count for a pod by anti-affinity or topology spread.
+    """The pods of other nodes that count for a pod by anti-affinity, topology spread, or because
+    they use a claim for one pod only.
 
     is_cut: whether pods were not looked at.
     """
@@ -30,6 +32,7 @@ class DomainPods:
         state, skipped = attempt.state, attempt.state.skip_filter
         self._affinity: InterPodAffinityPreFilterState | None = None
         self._spread: TopologySpreadPreFilterState | None = None
+        self._claims: ClaimConflicts | None = None
         if attempt.verdicts is None:
             return
         names = {member.name for member in attempt.framework.at("filter")}
@@ -37,10 +40,13 @@ class DomainPods:
             self._affinity = state.read(POD_AFFINITY, InterPodAffinityPreFilterState)
         if SPREAD in names - set(skipped):
             self._spread = state.read(SPREAD, TopologySpreadPreFilterState)
+        if VOLUMES in names - set(skipped):
+            claims: ClaimConflicts | None = state.find(VOLUMES)
+            self._claims = claims if claims is not None and claims.uses > 0 else None
 
     def of(self, row: int) -> list[PodInfo]:
-        """Pods in the domains of this node, in the order of their nodes."""
-        if self._affinity is None and self._spread is None:
+        """Pods that keep the pod from this node, in the order of their nodes."""
+        if self._affinity is None and self._spread is None and self._claims is None:
             return []
         labels = self.nodes.nodes[row].labels
         found: list[PodInfo] = []
@@ -54,8 +60,18 @@ class DomainPods:
                 return found
             theirs = self.nodes.nodes[other].labels
             shared = {key for key, value in theirs.items() if labels.get(key) == value}
-            found += [info for info in pods if not shared.isdisjoint(self._keys(info.pod))]
+            found += [
+                info
+                for info in pods
+                if self._uses_claim(info.pod) or not shared.isdisjoint(self._keys(info.pod))
+            ]
         return found
+
+    def _uses_claim(self, other: Pod) -> bool:
+        """True for a pod that uses a claim which only one pod may use."""
+        if self._claims is None or other.namespace != self.pod.namespace:
+            return False
+        return self._claims.uses_by(other) > 0
 
     def _keys(self, other: Pod) -> Iterator[str]:
         """The topology keys of the rules by which another pod counts."""

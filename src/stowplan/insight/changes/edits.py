@@ -68,7 +68,8 @@ class FreeEdit(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The change in words."""
         does = [self._does(info) for info in self.victims]
-        return f"free {self.why or 'the node'} on node {self.node} by {' and '.join(does)}"
+        what = f"{self.why} on node {self.node}" if self.why else f"node {self.node}"
+        return f"free {what} by {' and '.join(does)}"
 
     def _does(self, info: PodInfo) -> str:
         pod, target = info.pod, self.moves.get(info.uid)

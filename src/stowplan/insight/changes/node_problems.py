@@ -29,6 +29,7 @@ from stowplan.plugins.topology_spread.spread_constraint import HARD
 FIT, PORTS, TAINTS = "NodeResourcesFit", "NodePorts", "TaintToleration"
 CORDONED, NODE_AFFINITY = "NodeUnschedulable", "NodeAffinity"
 POD_AFFINITY, SPREAD = "InterPodAffinity", "PodTopologySpread"
+VOLUMES = "VolumeRestrictions"
 TOO_MANY_PODS, INSUFFICIENT = "Too many pods", "Insufficient "
 
 Problem = tuple[object, ...]

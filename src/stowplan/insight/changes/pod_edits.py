@@ -40,12 +40,40 @@ def lower_request(pod: Pod, resource: str, free: int) -> PodEdit | None:
                 found.append((_points(asked, value), field, index, value))
     if not found:
         return None
-    cost, field, index, value = min(found, key=lambda one: one[0])
-    container = getattr(pod.spec, field)[index]
+    _, field, index, value = min(found, key=lambda one: one[0])
+    return _container_edit(pod.spec, field, index, resource, value)
+
+
+def container_requests(spec: PodSpec) -> list[tuple[str, int, str]]:
+    """(field of the spec, index, resource) of each request of a container that is not zero."""
+    return [
+        (field, index, resource)
+        for field in _FIELDS
+        for index, container in enumerate(getattr(spec, field))
+        for resource, quantity in container.resources.requests.items()
+        if amount(resource, quantity) > 0
+    ]
+
+
+def lower_by_percent(
+    spec: PodSpec, field: str, index: int, resource: str, percent: int
+) -> PodEdit | None:
+    """One of `container_requests` lowered by so much, rounded down; None where that is nothing."""
+    container = getattr(spec, field)[index]
+    asked = amount(resource, container.resources.requests[resource])
+    value = asked - asked * percent // edits.REQUEST_MAX
+    return None if value == asked else _container_edit(spec, field, index, resource, value)
+
+
+def _container_edit(spec: PodSpec, field: str, index: int, resource: str, value: int) -> PodEdit:
+    container = getattr(spec, field)[index]
     asked = container.resources.requests[resource]
     text = _request_text(resource, f"container {container.name}", str(asked), value)
     return PodEdit(
-        "request", cost, text, partial(_set_container_request, field, index, resource, value)
+        "request",
+        _points(amount(resource, asked), value),
+        text,
+        partial(_set_container_request, field, index, resource, value),
     )
 
 
