@@ -74,6 +74,10 @@ class ClassFitCheck:
         found: NDArray[np.bool_] = np.logical_or.reduce(fits, axis=1)
         return found
 
+    def refusers_of(self, number: int) -> frozenset[str] | None:
+        """See `FitCheck.refusers_of`."""
+        return self._refusers.refusers_of(number)
+
     def other_refusers(self) -> NDArray[np.bool_]:
         """See `FitCheck.other_refusers`."""
         return self._refusers.differ()
@@ -98,10 +102,19 @@ class RefusersByRow:
         n_rows = n_nodes if self._is_known.any() else 0
         self._by_amounts = np.zeros((len(known), n_rows), dtype=np.bool_)
         self._by_cards = np.zeros((len(known), n_rows), dtype=np.bool_)
+        # Per class: the plugins that compare amounts, and those that read only the node.
+        self._amounts = [frozenset(_by_amounts(one)) for one, _ in known]
+        self._cards = [frozenset(name for name in [one.card_filter] if name) for one, _ in known]
+        self._fixed = [
+            refusers - amounts - cards
+            for (_, refusers), amounts, cards in zip(known, self._amounts, self._cards, strict=True)
+        ]
         self._were = np.array(
             [
-                [not refusers.isdisjoint(_by_amounts(one)), one.card_filter in refusers]
-                for one, refusers in known
+                [not refusers.isdisjoint(amounts), not refusers.isdisjoint(cards)]
+                for (_, refusers), amounts, cards in zip(
+                    known, self._amounts, self._cards, strict=True
+                )
             ],
             dtype=np.bool_,
         )
@@ -124,6 +137,16 @@ class RefusersByRow:
         self._by_cards[:, rows] = fits & ~suffices
         fits &= suffices
         return fits
+
+    def refusers_of(self, number: int) -> frozenset[str] | None:
+        """See `FitCheck.refusers_of`. Of several plugins that compare amounts, which one refuses is
+        not known here."""
+        if len(self._amounts[number]) != 1 or not self._is_known[number]:
+            return None
+        found = self._fixed[number]
+        if self._by_amounts[number].any():
+            found |= self._amounts[number]
+        return found | self._cards[number] if self._by_cards[number].any() else found
 
     def differ(self) -> NDArray[np.bool_]:
         """bool (n_classes,): see `FitCheck.other_refusers`."""

@@ -168,6 +168,10 @@ class FitCheck(Protocol):
     def may_fit(self, rows: Sequence[int] | None) -> Bools:
         """bool (n_classes,): classes that may fit on one of these rows; None: on any row."""
 
+    def refusers_of(self, number: int) -> frozenset[str] | None:
+        """The plugins that refuse a class after the last `may_fit` where no row fits; None where an
+        attempt has to find out."""
+
     def other_refusers(self) -> Bools:
         """bool (n_classes,): classes whose pods are now refused by other plugins, as far as the
         rows were looked at."""

@@ -149,7 +149,8 @@ class UnschedulableClasses:
         # The queue moves the pods of one plugin after those of another, in the order of listeners.
         slots_in_use = self._used_slots()
         places = np.full(len(self._groups), -1, dtype=np.int64)
-        for number, group in enumerate(self._groups):
+        for number in np.unique(self._ledger[GROUP, slots_in_use]).tolist():
+            group = self._groups[number]
             place = next((i for i, name in enumerate(listeners) if name in group.refusers), -1)
             entry = self._member(number, slots_in_use) if place >= 0 else None
             if entry and hints.queueing_strategy(entry, event, old, new) is not SKIP:
@@ -161,14 +162,13 @@ class UnschedulableClasses:
         self._ledger[DUE, slots_in_use[chosen]] = due
         return True
 
-    def _member(self, number: int, slots_in_use: Ints) -> PodRecord | None:
-        """A pod of a group; None where all have left it, refused by other plugins or placed."""
+    def _member(self, number: int, slots_in_use: Ints) -> PodRecord:
+        """A pod of a group that has some; others have left it, refused by other plugins or
+        placed."""
         group = self._groups[number]
         slot = self._slots.get(group.entry.key)
         if slot is None or self._ledger[GROUP, slot] != number:
             slots = slots_in_use[self._ledger[GROUP, slots_in_use] == number]
-            if not slots.size:
-                return None
             group.entry = self._entry(int(slots[0]))
         return group.entry
 
@@ -320,38 +320,47 @@ class UnschedulableClasses:
         self, slots: Ints, fits: Bools, others: Bools, snapshot: Callable[[], Snapshot]
     ) -> None:
         """Retry pods in this order; pods of classes that fit nowhere are refused without an
-        attempt. Where other plugins refuse a class than before, one of its pods is attempted."""
-        groups = self._ledger[GROUP, slots]
+        attempt, by other plugins than before where the rows say so."""
         start = 0
         while True:
-            tried = (fits | others)[groups[start:]]
-            end = start + int(np.argmax(tried)) if tried.any() else slots.shape[0]
+            groups = self._ledger[GROUP, slots]
+            fitting = fits[groups[start:]]
+            end = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
+            if others.any():
+                end = self._regroup(slots[start:end], others) + start
             self._refuse(slots[start:end])
             if end == slots.shape[0]:
                 break
-            entry, number = self._entry(int(slots[end])), int(groups[end])
-            self._attempt_one(entry, self._groups[number], snapshot)
+            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
             start = end + 1
-            if others[number] and entry.key in self._unadopted:
-                fitting = fits[groups[start:]]
-                bound = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
-                alike = start + np.flatnonzero(groups[start:bound] == number)
-                groups[alike] = self._regroup(slots[alike], number, entry)
             if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
                 # Something else comes first now; the queue handles the remaining pods.
                 self.settle()
                 return
             fits, others = self._may_fit(snapshot())
 
-    def _regroup(self, slots: Ints, number: int, refused: PodRecord) -> int:
-        """Pods of a group are refused by the plugins that have refused one of them; returns their
-        group from now on."""
-        pod_class = self._groups[number].pod_class
-        target = self._group_number(pod_class, refused) if slots.size else number
-        for slot in slots.tolist():
-            self._queue.unschedulable_pods.refuse_by(self._entry(slot), refused.refused_by)
-        self._ledger[GROUP, slots] = target
-        return target
+    def _regroup(self, slots: Ints, others: Bools) -> int:
+        """Pods of these groups are refused by other plugins now, and belong to other groups.
+        Returns how many slots come before one that has to be attempted for that."""
+        assert self._fit_check is not None
+        groups = self._ledger[GROUP, slots]
+        refusers = {
+            number: self._fit_check.refusers_of(number)
+            for number in np.unique(groups).tolist()
+            if others[number]
+        }
+        unknown = np.isin(groups, [number for number, names in refusers.items() if names is None])
+        n_known = int(np.argmax(unknown)) if unknown.any() else slots.shape[0]
+        for number, names in refusers.items():
+            alike = slots[:n_known][groups[:n_known] == number]
+            if names is None or not alike.size:
+                continue
+            for slot in alike.tolist():
+                self._queue.unschedulable_pods.refuse_by(self._entry(slot), names)
+            first = self._entry(int(alike[0]))
+            pod_class = self._groups[number].pod_class
+            self._ledger[GROUP, alike] = self._group_number(pod_class, first)
+        return n_known
 
     def _attempt_one(
         self, entry: PodRecord, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
@@ -441,7 +450,7 @@ class UnschedulableClasses:
         found = self._fit_check.may_fit(rows)
         others = self._fit_check.other_refusers()
         if others.any():
-            # One of their pods is attempted, and all that are due belong to another group then.
+            # Those of their pods that are due belong to other groups then.
             slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
             used = self._ledger[GROUP, slots]
             others &= np.bincount(used, minlength=others.shape[0]) > 0
