@@ -29,6 +29,7 @@ class Scripted:
     def __init__(self, *answers: list[Effect]) -> None:
         self.queue = self
         self.active: tuple[()] = ()
+        self.bindings: tuple[()] = ()
         self.batches: list[tuple[int, list[Event]]] = []
         self._answers = iter(answers)
 

@@ -216,7 +216,7 @@ def test_a_bug_where_connections_are_accepted_ends_the_cluster(
 # Tasks beside the group: whoever makes one of these waits for it, or it reports its own failure.
 AWAITED = {
     "http/extender_service.py": 2,
-    "http/server_loop.py": 1,
+    "http/server_loop.py": 2,
     "live/leadership.py": 1,
     "live/scheduler_server.py": 1,
     "local_cluster.py": 1,

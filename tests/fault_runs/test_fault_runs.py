@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stowplan.cache import Cache
 from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.framework.status import error
-from stowplan.messages.events import PodRead
+from stowplan.messages.events import BindFailed, PodRead
 from stowplan.objects.pod import Pod
 from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.queue.pod_record import PodRecord
@@ -203,9 +203,7 @@ def test_a_bind_reply_that_is_trusted_over_the_watch_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: an ambiguous reply to Bind counts as a failure."""
-    monkeypatch.setattr(
-        "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
-    )
+    monkeypatch.setattr(BindFailed, "is_definite", True)
     failure = found(shrinks=True)
     assert any(fault.kind in ("bind reply lost", "bind late") for fault in failure.schedule)
 
@@ -295,9 +293,7 @@ def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
 
 @pytest.mark.slow
 def test_a_failure_prints_seed_faults_and_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
-    )
+    monkeypatch.setattr(BindFailed, "is_definite", True)
     failure = found(shrinks=True)
     text = str(failure)
     assert text.startswith(f"seed {failure.seed}: ")

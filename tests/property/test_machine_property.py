@@ -22,7 +22,7 @@ from stowplan.cycle import CycleDecider, Decision
 from stowplan.framework import OK, Framework, Snapshot
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.events import Event, PodRead
+from stowplan.messages.events import BindFailed, Event, PodRead
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
@@ -171,9 +171,7 @@ def test_a_binding_that_is_undone_without_a_read_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: a timeout counts as a refusal, so the room is given to others."""
-    monkeypatch.setattr(
-        "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
-    )
+    monkeypatch.setattr(BindFailed, "is_definite", True)
     assert_caught(every_binding_fits, SEEDS, STEPS, known=(42142830, 72))
 
 

@@ -100,7 +100,7 @@ _server_options = grouped(
         "--audit-log",
         metavar="FILE",
         type=_NonEmptyPath(dir_okay=False, path_type=Path),
-        help="Append an audit event for each request to this file.",
+        help="Append an audit event for each request to this file.  [default: no audit log]",
     ),
     flag(
         "--audit-level",

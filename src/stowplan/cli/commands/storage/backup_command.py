@@ -15,7 +15,6 @@ stowplan backup ./cluster cluster.backup
 
 # Make a new data directory of the backup, and run it
 stowplan backup --restore ./restored cluster.backup
-stowplan up --data ./restored
 """
 
 
