@@ -11,7 +11,7 @@ from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 from stowplan.cli.errors import invalid_argument
 
-COMPAT_NAMES = ("kube-batch-0.5", "volcano-1.15")
+COMPAT_NAMES = ("kube-batch-0.5", "volcano-1.15", "kai")
 """`config.session_configuration.COMPATS`; that module imports too much for a help text."""
 
 ALL_COMPAT_NAMES = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
