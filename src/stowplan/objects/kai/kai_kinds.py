@@ -10,6 +10,8 @@ from stowplan.objects.meta import NamespacedObject, Object, Value
 KAI_QUEUE_API_VERSION = "scheduling.run.ai/v2"
 KAI_GROUP_API_VERSION = "scheduling.run.ai/v2alpha2"
 KAI_TOPOLOGY_API_VERSION = "kai.scheduler/v1alpha1"
+KAI_GROUP_ANNOTATION = "pod-group-name"
+"""Annotation that names a pod's PodGroup."""
 
 
 class KaiTopologyConstraint(Value, frozen=True):

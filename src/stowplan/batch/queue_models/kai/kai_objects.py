@@ -48,6 +48,7 @@ from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
 from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
     KaiPodGroupObject,
     KaiQueueObject,
     KaiQueueResource,
@@ -56,7 +57,6 @@ from stowplan.objects.kai.kai_kinds import (
     KaiTopologyConstraint,
     KaiTopologyObject,
 )
-from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import value
@@ -67,7 +67,6 @@ DEFAULT_QUEUE_PRIORITY = 100
 PREEMPTIBLE_BELOW = 100
 MEMORY_UNIT = 10**6
 STUCK_AFTER = 120.0
-GROUP_ANNOTATION = "pod-group-name"
 
 
 class KaiPodState(msgspec.Struct, frozen=True):
@@ -230,7 +229,7 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionCl
     request[CARDS] = cards.cards + cards.claimed_cards
     for name, instances in cards.mig.items():
         request[index.place[name]] = float(instances)
-    job = annotations.get(GROUP_ANNOTATION, "")
+    job = annotations.get(KAI_GROUP_ANNOTATION, "")
     task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
     task.is_old_mig = is_old_mig
     if pod.spec.resource_claims:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.kai.kai_objects import GROUP_ANNOTATION
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
-from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
 from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -32,14 +31,12 @@ class KaiMemory:
     def pod(self, pod: Pod, group: str) -> Pod:
         """A pod as KAI would have written it. group: key of its pod group."""
         meta = pod.metadata
-        notes = {**meta.annotations, GROUP_ANNOTATION: group}
+        notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
         labels = meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
             cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
-        meta = replace(
-            meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels
-        )
+        meta = replace(meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels)
         return replace(pod, metadata=meta)
 
     def group(self, group: KaiPodGroupObject) -> KaiPodGroupObject:

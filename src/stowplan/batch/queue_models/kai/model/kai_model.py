@@ -16,7 +16,6 @@ import msgspec
 
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.kai_objects import (
-    GROUP_ANNOTATION,
     KaiObjects,
     session_of,
 )
@@ -40,6 +39,7 @@ from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
     KaiPodGroupObject,
     KaiQueueObject,
     KaiTopologyObject,
@@ -143,7 +143,7 @@ class KaiModel:
             is_ours = pod.spec.scheduler_name in self._names
             if not is_ours and not pod.node_name:
                 continue
-            stated = pod.metadata.annotations.get(GROUP_ANNOTATION, "")
+            stated = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, "")
             key = f"{pod.namespace}/{stated or grouped_name(pod)}" if is_ours else ""
             if stated and is_ours and key not in groups:
                 orphans.setdefault(key, []).append(pod)
@@ -233,5 +233,3 @@ def _classes(given: Sequence[PriorityClass]) -> Sequence[PriorityClass]:
         if name not in names
     ]
     return [*given, *own]
-
-

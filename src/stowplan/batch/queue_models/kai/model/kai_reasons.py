@@ -119,6 +119,9 @@ class KaiReasons:
             return ("node(s) not ready or unschedulable",)
         if not session.rules.fits_node(session, task, node):
             return ("node(s) didn't match node selector, affinity or taints",)
+        job = session.jobs[task.job]
+        if session.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
+            return ("node(s) would bring a queue above its limit or quota",)
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
         short = tuple(
             f"Insufficient {RESOURCE_NAMES[i] if i < len(RESOURCE_NAMES) else name}"
@@ -139,9 +142,7 @@ def plain_amount(i: int, amount: float) -> float:
     return round(amount / 1000, 3) if i == CPU else round(amount, 3)
 
 
-def _above(
-    what: str, queue: str, i: int, bound: float, used: float, wanted: Shares
-) -> str:
+def _above(what: str, queue: str, i: int, bound: float, used: float, wanted: Shares) -> str:
     """`queue q's limit nvidia.com/gpu 4, 3 in use, 2 asked`."""
     figures = (_text(i, one) for one in (bound, used, wanted[i]))
     most, now, more = figures
@@ -152,4 +153,3 @@ def _text(i: int, amount: float) -> str:
     if i == MEMORY:
         return f"{amount / MIB:.0f}Mi"
     return f"{plain_amount(i, amount):g}"
-

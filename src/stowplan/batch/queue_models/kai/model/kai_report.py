@@ -52,9 +52,7 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     job, task = found
     nodes = {name: reasons.of_node(task, node) for name, node in session.nodes.items()}
     has_queue = job.queue in session.queues.queues
-    return replace(
-        report, nodes=nodes, evictions=reasons.evictions(job) if has_queue else ()
-    )
+    return replace(report, nodes=nodes, evictions=reasons.evictions(job) if has_queue else ())
 
 
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> ModelJob:
