@@ -84,7 +84,7 @@ def test_a_gang_starts_whole_or_not_at_all(tmp_path: Path) -> None:
     assert reasons(run)["wide"].startswith("1/1 nodes fit pod default/wide-0")
 
 
-def test_a_job_over_a_limit_above_its_queue_waits_and_says_why(tmp_path: Path) -> None:
+def test_a_job_over_a_limit_above_its_queue_waits_for_a_reason(tmp_path: Path) -> None:
     run = simulated(
         tmp_path,
         node("a", 8),
@@ -122,7 +122,7 @@ def test_a_queue_below_its_quota_reclaims(tmp_path: Path) -> None:
     assert nodes_of(run) == {"new-0": "a", "new-1": "a"}
 
 
-def test_a_queue_at_its_fair_share_reclaims_nothing_and_says_so(tmp_path: Path) -> None:
+def test_a_queue_at_its_fair_share_reclaims_nothing(tmp_path: Path) -> None:
     run = simulated(
         tmp_path,
         node("a", 4),

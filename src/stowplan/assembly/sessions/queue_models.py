@@ -7,7 +7,7 @@ from typing import Any
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
-from stowplan.assembly.sessions.kai_sessions import kai_options
+from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
 from stowplan.assembly.sessions.volcano_sessions import (
     VOLCANO_ACTIONS,

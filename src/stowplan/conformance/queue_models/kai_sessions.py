@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
-from stowplan.assembly.sessions.kai_sessions import kai_options
+from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import (
     KaiObjects,

@@ -87,7 +87,7 @@ class KaiModel:
         self._parts = parts
         self._names = scheduler_names
         self._memory = KaiMemory()
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -183,7 +183,7 @@ class KaiModel:
         gangs: dict[str, str] = {}
         unready: list[tuple[str, int]] = []
         victims: list[ModelVictim] = []
-        told: dict[str, tuple[Pod, str]] = {}
+        found: dict[str, tuple[Pod, str]] = {}
         for job in session.jobs.values():
             tasks = job.tasks()
             new = [t for t in tasks if t.status == KaiStatus.BINDING and t.uid not in placed]
@@ -199,14 +199,16 @@ class KaiModel:
                 if task.key in causes
             )
             text = reasons.message(job)
-            told.update((t.uid, (t.pod, text)) for t in job.pending() if text)
+            found.update((t.uid, (t.pod, text)) for t in job.pending() if text)
         for key, pods in opened.orphans.items():
             text = reasons.no_group(key)
-            told.update((pod.uid, (pod, text)) for pod in pods if not pod.node_name)
+            found.update((pod.uid, (pod, text)) for pod in pods if not pod.node_name)
         reports = [
-            PodReport(pod, text) for uid, (pod, text) in told.items() if self._told.get(uid) != text
+            PodReport(pod, text)
+            for uid, (pod, text) in found.items()
+            if self._reported.get(uid) != text
         ]
-        self._told = {uid: text for uid, (_, text) in told.items()}
+        self._reported = {uid: text for uid, (_, text) in found.items()}
         return ModelDecisions(bound, victims, {}, gangs, (), reports, unready)
 
 
