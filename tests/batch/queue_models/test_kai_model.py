@@ -9,7 +9,11 @@ import pytest
 import yaml
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.forecast.explain_job import explain_pod_group
+from stowplan.forecast.queue_shares import shares_of
 from stowplan.framework import ConfigError
+from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.simulation.session_runner import SessionRunner
 from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 
 Tree = dict[str, Any]
@@ -217,6 +221,46 @@ def test_groups_of_one_name_in_two_namespaces_are_two(tmp_path: Path) -> None:
         there(pod("p-0", "g"), "two"),
     )
     assert {one.pod for one in run.placements if one.node} == {"one/p-0", "one/p-1"}
+
+
+def test_explain_and_queues_name_quota_fair_share_and_limit(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    objects = (
+        node("a", 8),
+        queue("top", 8),
+        queue("red", 2, limit=3, parent="top"),
+        queue("blue", 2, parent="top"),
+        group("runs", "red", 1),
+        *(pod(f"runs-{i}", "runs", node="a") for i in range(2)),
+        group("waits", "red", 2),
+        *(pod(f"waits-{i}", "waits") for i in range(2)),
+    )
+    path.write_text(yaml.safe_dump_all(objects))
+    cluster = read_cluster(path)
+    found = explain_pod_group("default/waits", cluster, config=deciders())
+    assert found.state == "pending"
+    assert found.job is not None
+    assert found.job.reason == "OverLimit"
+    assert found.job.message == "queue red's limit nvidia.com/gpu 3, 2 in use, 2 asked"
+    assert found.nodes_of == "default/waits-0"
+    shares = {one.name: one for one in shares_of(SessionRunner(cluster, deciders())).queues}
+    cards = "nvidia.com/gpu"
+    red = shares["red"]
+    assert (red.guarantee[cards], red.deserved and red.deserved[cards]) == (2, 3)
+    assert (red.capability[cards], red.allocated[cards], red.pending[cards]) == (3, 2, 2)
+    assert (shares["top"].pods_placed, shares["top"].pods_pending) == (2, 2)
+    assert cards not in shares["blue"].capability
+
+
+def test_the_name_of_another_scheduler_chooses_the_model_without_a_file(tmp_path: Path) -> None:
+    run = simulated(
+        tmp_path,
+        node("a", 1),
+        pod("alone"),
+        queue("default-queue", 1),
+        config=deciders_of([], compat="kai"),
+    )
+    assert nodes_of(run) == {"alone": "a"}
 
 
 def test_mistakes_of_the_file_are_named_with_path_and_hint() -> None:

@@ -19,12 +19,13 @@ from stowplan.batch.queue_models.kai.kai_objects import (
     KaiObjects,
     session_of,
 )
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.pod_grouper import grouped, grouped_name
 from stowplan.batch.queue_models.kai.session_claims import Allocate
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
 from stowplan.batch.queue_models.queue_model import (
     ModelCluster,
@@ -55,6 +56,9 @@ PRIORITY_CLASSES: Mapping[str, int] = {
     "inference": 125,
 }
 """KAI's own priority classes."""
+
+LOOKED_AT_MAX = 100
+"""Waiting jobs whose reason is looked at in a session."""
 
 T = TypeVar("T", bound=Object)
 
@@ -88,6 +92,8 @@ class KaiModel:
         self._names = scheduler_names
         self._memory = KaiMemory()
         self._reported: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._next = 0
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -198,7 +204,7 @@ class KaiModel:
                 for task in _evicted(tasks, placed)
                 if task.key in causes
             )
-            text = reasons.message(job)
+        for job, text in self._texts_of(session, reasons):
             found.update((t.uid, (t.pod, text)) for t in job.pending() if text)
         for key, pods in opened.orphans.items():
             text = reasons.no_group(key)
@@ -210,6 +216,20 @@ class KaiModel:
         ]
         self._reported = {uid: text for uid, (_, text) in found.items()}
         return ModelDecisions(bound, victims, {}, gangs, (), reports, unready)
+
+    def _texts_of(self, session: KaiSession, reasons: KaiReasons) -> Iterator[tuple[KaiJob, str]]:
+        """Why jobs wait. To look at all nodes for each takes long where many wait: so many of them
+        are looked at, in turn, and the others have the text that they had."""
+        waiting = [job for job in session.jobs.values() if job.pending()]
+        first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
+        self._next = first + LOOKED_AT_MAX
+        turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
+        self._texts = {
+            job.uid: reasons.message(job) if job.uid in turn else self._texts.get(job.uid, "")
+            for job in waiting
+        }
+        for job in waiting:
+            yield job, self._texts[job.uid]
 
 
 def _evicted(tasks: Iterable[KaiTask], placed: Mapping[str, str]) -> Iterator[KaiTask]:

@@ -18,7 +18,8 @@ RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
 """Resources of queues, as people know them."""
 QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
-ROOM_BEING_FREED, DOES_NOT_FIT = "RoomBeingFreed", "Unschedulable"
+NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
+DOES_NOT_FIT = "Unschedulable"
 MIB = 2**20
 
 
@@ -64,8 +65,9 @@ class KaiReasons:
             return "", ""
         lacks = self.missing(job)
         if lacks > len(pending):
-            pods = f"{len(job.tasks())} of {self.minimum(job)} pods"
-            return "NotEnoughPods", f"minMember not reached: {pods} exist"
+            gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
+            pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
+            return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
         return self._gate(job) or self._no_room(job, pending)
 
     def _gate(self, job: KaiJob) -> tuple[str, str] | None:

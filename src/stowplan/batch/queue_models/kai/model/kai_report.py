@@ -42,7 +42,10 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     for node in session.nodes.values():
         shares = session.index.shares(node.idle)
         idle = [a + b for a, b in zip(idle, shares, strict=True)]
-    queues = [_queue(session, queue) for queue in session.queues.queues.values()]
+    counts = _counts(session)
+    queues = [
+        _queue(session, queue, *counts[name]) for name, queue in session.queues.queues.items()
+    ]
     report = ModelReport(jobs, queues, _plain(session.queues.total), _plain(idle))
     found = next(
         ((job, t) for job in session.jobs.values() for t in job.tasks() if t.uid == asked), None
@@ -100,15 +103,26 @@ def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[ModelJob]:
         )
 
 
-def _queue(session: KaiSession, queue: KaiQueue) -> ModelQueue:
-    below = {one for one in session.queues.queues if _is_below(session, one, queue.name)}
-    tasks = [t for job in session.jobs.values() if job.queue in below for t in job.tasks()]
+def _counts(session: KaiSession) -> dict[str, tuple[int, int]]:
+    """Queue -> pods with a place and pods that wait, with those of all queues below it."""
+    counts = dict.fromkeys(session.queues.queues, (0, 0))
+    for job in session.jobs.values():
+        tasks = job.tasks()
+        n_placed = sum(bool(task.status & ALLOCATED_STATUSES) for task in tasks)
+        n_pending = sum(task.status == KaiStatus.PENDING for task in tasks)
+        for queue in session.queues.up(job.queue):
+            before = counts[queue.name]
+            counts[queue.name] = (before[0] + n_placed, before[1] + n_pending)
+    return counts
+
+
+def _queue(session: KaiSession, queue: KaiQueue, n_placed: int, n_pending: int) -> ModelQueue:
     waiting = [max(0.0, a - b) for a, b in zip(queue.request, queue.allocated, strict=True)]
     return ModelQueue(
         name=queue.name,
         weight=int(queue.terms.weight[CARDS]),
-        pods_placed=sum(bool(task.status & ALLOCATED_STATUSES) for task in tasks),
-        pods_pending=sum(task.status == KaiStatus.PENDING for task in tasks),
+        pods_placed=n_placed,
+        pods_pending=n_pending,
         allocated=_plain(queue.allocated),
         pending=_plain(waiting),
         deserved=_plain(queue.fair),
@@ -117,10 +131,6 @@ def _queue(session: KaiSession, queue: KaiQueue) -> ModelQueue:
         guarantee=_plain(queue.quota),
         parent=queue.parent,
     )
-
-
-def _is_below(session: KaiSession, name: str, top: str) -> bool:
-    return any(queue.name == top for queue in session.queues.up(name))
 
 
 def _plain(amounts: Sequence[float]) -> dict[str, float]:
