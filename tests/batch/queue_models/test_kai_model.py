@@ -194,6 +194,22 @@ def test_queues_and_groups_that_do_not_exist_are_named(tmp_path: Path) -> None:
     }
 
 
+def test_queues_that_are_above_themselves_and_bad_durations_end_no_session(tmp_path: Path) -> None:
+    loop = [queue("left", 2, parent="right"), queue("right", 2, parent="left")]
+    red = queue("red", 2)
+    red["spec"]["reclaimMinRuntime"] = "soon"
+    run = simulated(
+        tmp_path,
+        node("a", 2),
+        *loop,
+        red,
+        pod("lost", labels={"kai.scheduler/queue": "left"}),
+        pod("found", labels={"kai.scheduler/queue": "red"}),
+    )
+    assert nodes_of(run) == {"found": "a"}
+    assert reasons(run) == {"lost": 'queues "left" not found'}
+
+
 def test_shares_fill_a_card_and_stay_on_it(tmp_path: Path) -> None:
     share = {"gpu-fraction": "0.5"}
     labels = {"kai.scheduler/queue": "red"}

@@ -384,7 +384,11 @@ def _stamp(text: str | None) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    return None if text is None else duration.parse(text) / timedelta(seconds=1)
+    """Seconds; None where nothing is stated that can be read: an object must not end a session."""
+    try:
+        return None if text is None else duration.parse(text) / timedelta(seconds=1)
+    except ValueError:
+        return None
 
 
 def _queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:

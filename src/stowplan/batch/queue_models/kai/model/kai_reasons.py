@@ -17,6 +17,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
 """Resources of queues, as people know them."""
 QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
+QUEUE_NOT_LEAF = "QueueNotLeaf"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
 DOES_NOT_FIT = "Unschedulable"
@@ -57,6 +58,8 @@ class KaiReasons:
         session, pending = self._session, job.pending()
         if job.queue not in session.queues.queues:
             return (QUEUE_NOT_FOUND, f'queues "{job.queue}" not found') if pending else ("", "")
+        if pending and session.queues.queues[job.queue].children:
+            return QUEUE_NOT_LEAF, f"queue {job.queue} has queues below it, and starts no jobs"
         waiting = [task for task in job.tasks() if task.status == KaiStatus.PIPELINED]
         if waiting:
             count = f"{len(waiting)} of its pods wait"
