@@ -185,6 +185,23 @@ def test_pods_without_a_group_get_one_as_the_pod_grouper_makes_it(tmp_path: Path
     assert len(nodes_of(run)) == 5
 
 
+def test_a_group_with_too_few_pods_and_a_queue_above_others_start_nothing(tmp_path: Path) -> None:
+    run = simulated(
+        tmp_path,
+        node("a", 4),
+        queue("top", 4),
+        queue("red", 4, parent="top"),
+        group("few", "red", 3),
+        *(pod(f"few-{i}", "few") for i in range(2)),
+        pod("high", labels={"kai.scheduler/queue": "top"}),
+    )
+    assert nodes_of(run) == {}
+    assert reasons(run) == {
+        "few": "minMember 3 not reached: 0 placed, 2 waiting, 0 gated",
+        "high": "queue top has queues below it, and starts no jobs",
+    }
+
+
 def test_queues_and_groups_that_do_not_exist_are_named(tmp_path: Path) -> None:
     run = simulated(tmp_path, node("a", 2), pod("alone"), pod("member", "nowhere"))
     assert nodes_of(run) == {}

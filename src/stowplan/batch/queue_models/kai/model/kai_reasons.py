@@ -13,6 +13,7 @@ from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, Member
 
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
 """Resources of queues, as people know them."""
@@ -47,8 +48,8 @@ class KaiReasons:
         return f'podgroups.scheduling.run.ai "{name}" not found in namespace "{namespace}"'
 
     def minimum(self, job: KaiJob) -> int:
-        """Pods that a job needs."""
-        return sum(pods.minimum for pods in job.sets.values())
+        """Pods that a job needs: of its smallest sub-groups where it does not need all."""
+        return _least(job.root)
 
     def missing(self, job: KaiJob) -> int:
         """Pods that a job lacks to start."""
@@ -66,8 +67,7 @@ class KaiReasons:
             return ROOM_BEING_FREED, f"{count} for other pods to terminate"
         if not pending:
             return "", ""
-        lacks = self.missing(job)
-        if lacks > len(pending):
+        if not job.root.is_ready:
             gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
             pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
             return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
@@ -134,6 +134,12 @@ class KaiReasons:
             if task.request[i] > free[i]
         )
         return short or ("node(s) didn't fit the pod's cards, claims or affinity to pods",)
+
+
+def _least(member: Member) -> int:
+    if isinstance(member, KaiPodSet):
+        return member.minimum
+    return sum(sorted(_least(one) for one in member.members)[: member.needed])
 
 
 def placed(job: KaiJob) -> list[KaiTask]:
