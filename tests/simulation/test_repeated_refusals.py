@@ -190,7 +190,7 @@ def room_is_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: UnschedulableClasses, snapshot: Any) -> Any:
         found = may_fit(self, snapshot)
-        found[0] = False
+        found[0][0] = False
         return found
 
     monkeypatch.setattr(UnschedulableClasses, "_may_fit", wrong)

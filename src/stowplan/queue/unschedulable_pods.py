@@ -46,9 +46,9 @@ class UnschedulableIndex(Protocol):
 class UnschedulablePods:
     """Entries in order of arrival.
 
-    The plugins of an entry must not change while it is in here. entries: by key, read-only. since:
-    lower bound of the entries' `added_at`; None before the first entry. watcher: is called for
-    every entry added or removed.
+    The plugins of an entry change by `refuse_by` only while it is in here. entries: by key,
+    read-only. since: lower bound of the entries' `added_at`; None before the first entry. watcher:
+    is called for every entry added or removed.
     """
 
     __slots__ = (
@@ -99,6 +99,15 @@ class UnschedulablePods:
                 self._by_plugin.setdefault(plugin, {})[entry.key] = entry
         if self.watcher is not None:
             self.watcher.entered(entry)
+
+    def refuse_by(self, entry: PodRecord, refusers: frozenset[str]) -> None:
+        """Other plugins reject an entry that events may move. Its place among the entries of these
+        plugins is the last one until `reorder`."""
+        for plugin in entry.refusers:
+            del self._by_plugin[plugin][entry.key]
+        entry.refused_by = refusers
+        for plugin in entry.refusers:
+            self._by_plugin.setdefault(plugin, {})[entry.key] = entry
 
     def victims_gone(self, uid: str) -> None:
         """The victims of a pod are gone: events may move it again."""

@@ -596,6 +596,5 @@ def _write_groups(cells: memoryview[int], first: int, width: int, numbers: Seque
 
 
 def _source(used: ScoredResource) -> int:
-    if not used.fills_in:
-        return at.REQUESTED
-    return at.NONZERO_CPU if used.resource == "cpu" else at.NONZERO_MEMORY
+    filled_in = at.NONZERO_CPU if used.resource == "cpu" else at.NONZERO_MEMORY
+    return filled_in if used.fills_in else at.REQUESTED

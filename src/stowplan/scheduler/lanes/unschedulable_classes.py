@@ -237,16 +237,21 @@ class UnschedulableClasses:
         slot = len(self._entries)
         if slot == self._ledger.shape[1]:
             self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
+        group = self._group_number(pod_class, entry)
+        self._entries.append(entry)
+        self._slots[entry.key] = slot
+        self._present = None
+        self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
+
+    def _group_number(self, pod_class: PodClass, entry: PodRecord) -> int:
+        """The group of a pod."""
         known = (pod_class, entry.refused_by)
         group = self._class_number_of_key.get(known)
         if group is None:
             group = self._class_number_of_key[known] = len(self._groups)
             self._groups.append(UnschedulableClass(pod_class, entry))
             self._fit_check = self._verified = None
-        self._entries.append(entry)
-        self._slots[entry.key] = slot
-        self._present = None
-        self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
+        return group
 
     def _write_back(self, slot: int, entry: PodRecord) -> None:
         _, added, _, refusals, repeats, _ = self._ledger[:, slot].tolist()
@@ -301,34 +306,52 @@ class UnschedulableClasses:
         if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
             self.settle()
             return
-        may_fit = self._may_fit(snapshot())
-        if not may_fit[self._ledger[GROUP, slots]].any():
+        fits, others = self._may_fit(snapshot())
+        if not (fits | others)[self._ledger[GROUP, slots]].any():
             self._refuse_in_order(slots)
         else:
-            self._retry(slots[self._order(slots)], may_fit, snapshot)
+            self._retry(slots[self._order(slots)], fits, others, snapshot)
 
     def _due(self, slots: Ints) -> Ints:
         due: Ints = slots[self._ledger[DUE, slots] > 0]
         return due
 
-    def _retry(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
+    def _retry(
+        self, slots: Ints, fits: Bools, others: Bools, snapshot: Callable[[], Snapshot]
+    ) -> None:
         """Retry pods in this order; pods of classes that fit nowhere are refused without an
-        attempt."""
+        attempt. Where other plugins refuse a class than before, one of its pods is attempted."""
         groups = self._ledger[GROUP, slots]
         start = 0
         while True:
-            fitting = may_fit[groups[start:]]
-            end = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
+            tried = (fits | others)[groups[start:]]
+            end = start + int(np.argmax(tried)) if tried.any() else slots.shape[0]
             self._refuse(slots[start:end])
             if end == slots.shape[0]:
                 break
-            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            entry, number = self._entry(int(slots[end])), int(groups[end])
+            self._attempt_one(entry, self._groups[number], snapshot)
             start = end + 1
+            if others[number] and entry.key in self._unadopted:
+                fitting = fits[groups[start:]]
+                bound = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
+                alike = start + np.flatnonzero(groups[start:bound] == number)
+                groups[alike] = self._regroup(slots[alike], number, entry)
             if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
                 # Something else comes first now; the queue handles the remaining pods.
                 self.settle()
                 return
-            may_fit = self._may_fit(snapshot())
+            fits, others = self._may_fit(snapshot())
+
+    def _regroup(self, slots: Ints, number: int, refused: PodRecord) -> int:
+        """Pods of a group are refused by the plugins that have refused one of them; returns their
+        group from now on."""
+        pod_class = self._groups[number].pod_class
+        target = self._group_number(pod_class, refused) if slots.size else number
+        for slot in slots.tolist():
+            self._queue.unschedulable_pods.refuse_by(self._entry(slot), refused.refused_by)
+        self._ledger[GROUP, slots] = target
+        return target
 
     def _attempt_one(
         self, entry: PodRecord, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
@@ -406,24 +429,26 @@ class UnschedulableClasses:
             self._verified = None
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
-    def _may_fit(self, snapshot: Snapshot) -> Bools:
-        """bool (n_groups,): groups of which a pod may fit on some node."""
+    def _may_fit(self, snapshot: Snapshot) -> tuple[Bools, Bools]:
+        """Twice bool (n_groups,): groups of which a pod may fit on some node; groups that other
+        plugins refuse than before."""
         journal = snapshot.nodes.journal
         if self._verified == journal.generation:
-            return np.zeros(len(self._groups), dtype=np.bool_)
+            none = np.zeros(len(self._groups), dtype=np.bool_)
+            return none, none
         rows = None if self._verified is None else journal.since(self._verified)
         assert self._fit_check is not None
         found = self._fit_check.may_fit(rows)
         others = self._fit_check.other_refusers()
         if others.any():
-            # Their pods are attempted one by one, and belong to other groups then.
+            # One of their pods is attempted, and all that are due belong to another group then.
             slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
             used = self._ledger[GROUP, slots]
             others &= np.bincount(used, minlength=others.shape[0]) > 0
         self._verified = None if found.any() or others.any() else journal.generation
         for number in np.flatnonzero(found).tolist():
             found[number] = self._groups[number].refused_at != journal.generation
-        return found | others
+        return found, others & ~found
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
         """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
