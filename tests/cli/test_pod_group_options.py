@@ -99,8 +99,8 @@ def test_an_unknown_gate_and_a_missing_one() -> None:
 
 
 def test_a_compat_without_effect_is_reported(tmp_path: Path) -> None:
-    ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), "--compat", "kai")
-    assert "Warning: --compat kai has no effect here" in ran.err
+    ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), "--compat", "kueue")
+    assert "Warning: --compat kueue has no effect here" in ran.err
     ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), "--compat", "kube-scheduler")
     assert "must be one of: kube-batch-0.5, kube-scheduler-1.36" in ran.err
 

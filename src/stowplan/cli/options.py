@@ -11,13 +11,13 @@ from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 from stowplan.cli.errors import invalid_argument
 
-COMPAT_NAMES = ("kube-batch-0.5", "volcano-1.15")
+COMPAT_NAMES = ("kai", "kube-batch-0.5", "volcano-1.15")
 """`config.session_configuration.COMPATS`; that module imports too much for a help text."""
 
 ALL_COMPAT_NAMES = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
 """`config.session_configuration.COMPAT_NAMES`."""
 
-EVALUATED_COMPATS = ALL_COMPAT_NAMES[3:]
+EVALUATED_COMPATS = ALL_COMPAT_NAMES[4:]
 """Those that only `stowplan evaluate` has cases of."""
 
 TRACE_FORMATS = ("swf", "pai-2020", "spot-gpu-2026", "philly", "google-2019", "kubectl")
@@ -104,7 +104,7 @@ compats = flag(
     multiple=True,
     type=click.Choice(ALL_COMPAT_NAMES),
     callback=_warn_of_evaluated_compats,
-    help="Reproduce the decisions of this version, including its defects: kube-batch-0.5 and "
+    help="Reproduce the decisions of this version, including its defects: kube-batch-0.5, kai and "
     "volcano-1.15 in sessions, kube-scheduler-1.36 with pod groups. Repeatable.",
 )
 

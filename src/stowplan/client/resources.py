@@ -10,6 +10,7 @@ import msgspec
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
+from stowplan.objects.kai import kai_kinds
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -95,6 +96,9 @@ RESOURCES: tuple[ApiResource, ...] = (
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
     ApiResource(VolcanoHyperNode, HYPER_NODE_API_VERSION, "hypernodes"),
     ApiResource(SchedulingGroup, SCHEDULING_API_VERSION, "podgroups"),
+    ApiResource(kai_kinds.KaiPodGroupObject, kai_kinds.KAI_GROUP_API_VERSION, "podgroups"),
+    ApiResource(kai_kinds.KaiQueueObject, kai_kinds.KAI_QUEUE_API_VERSION, "queues"),
+    ApiResource(kai_kinds.KaiTopologyObject, kai_kinds.KAI_TOPOLOGY_API_VERSION, "topologies"),
 )
 """Nodes first: a pod is of more use once its node is known."""
 

@@ -29,7 +29,9 @@ import yaml
 
 from stowplan.config import volcano_settings
 from stowplan.config.batch_options import BatchOptions
+from stowplan.config.queue_models.kai_configuration import read_kai
 from stowplan.config.queue_models.queue_model_choice import (
+    KAI,
     KUBE_BATCH,
     MODEL_SCHEDULER_NAMES,
     SCHEDULER,
@@ -86,11 +88,11 @@ KUBE_BATCH_0_5 = "kube-batch-0.5"
 VOLCANO_1_15 = "volcano-1.15"
 """Value of `--compat` that chooses Volcano's sessions with its defects."""
 
-COMPATS = (KUBE_BATCH_0_5, VOLCANO_1_15)
+COMPATS = (KUBE_BATCH_0_5, VOLCANO_1_15, KAI)
 """Values of `--compat` that concern sessions."""
 
-COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", VOLCANO_1_15, "kai", "kueue")
-"""All values of `--compat`. kai and kueue have cases of `stowplan evaluate` only."""
+COMPAT_NAMES = (KUBE_BATCH_0_5, "kube-scheduler-1.36", VOLCANO_1_15, KAI, "kueue")
+"""All values of `--compat`. kueue has cases of `stowplan evaluate` only."""
 
 SCHEDULER_NAMES = (KUBE_BATCH, VOLCANO)
 """Default scheduler names: those of kube-batch and Volcano."""
@@ -305,7 +307,7 @@ class _SessionConfigurationReader:
         if isinstance(tree, dict):
             own = {key: value for key, value in tree.items() if key not in (OPTIONS, SCHEDULER)}
             options = self.decoded(tree.get(OPTIONS) or {}, OPTIONS)
-        read = read_volcano(own, self._problems)
+        read = (read_kai if model == KAI else read_volcano)(own, self._problems)
         names = self._names(options, MODEL_SCHEDULER_NAMES[model])
         return BatchConfiguration(
             source,

@@ -32,6 +32,7 @@ from stowplan.kube_batch_v05.jobs import KubeBatchTask
 from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -214,9 +215,10 @@ def explain_pod_group(
     )
 
 
-def found_pod_group(key: str, cluster: Cluster) -> PodGroup:
+def found_pod_group(key: str, cluster: Cluster) -> PodGroup | KaiPodGroupObject:
     """The PodGroup of a cluster by key; raises InputError."""
-    groups = {value.key: value for value in cluster.objects if isinstance(value, PodGroup)}
+    kinds = PodGroup | KaiPodGroupObject
+    groups = {value.key: value for value in cluster.objects if isinstance(value, kinds)}
     if key not in groups:
         namespace, _, name = key.partition("/")
         hint = did_you_mean(key, groups)
@@ -299,8 +301,13 @@ def _has(job: ModelJob, key: str) -> bool:
 def _pending_member(runner: SessionRunner, group: str) -> Pod | None:
     """The first pod of a group without a node."""
     pods = runner.cluster.pods.values()
-    members = (pod for pod in pods if group_of(pod) == group and not pod.node_name)
+    members = (pod for pod in pods if group in (group_of(pod), _kai_group_of(pod)))
+    members = (pod for pod in members if not pod.node_name)
     return min(members, key=lambda pod: pod.key, default=None)
+
+
+def _kai_group_of(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, '')}"
 
 
 def _ours(runner: SessionRunner, pods: Iterable[Pod]) -> str:

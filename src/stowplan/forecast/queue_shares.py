@@ -36,7 +36,8 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
     """Amounts of a queue. share: maximum over resources of allocated / deserved.
 
     deserved, allocated, pending: resource -> amount in cores, bytes or units. deserved and share
-    are absent without the proportion plugin. capability: the queue's limits.
+    are absent without the proportion plugin. capability: the queue's limits. guarantee: what it
+    has in any case, KAI-Scheduler's quota; only of queue models.
     """
 
     name: str
@@ -49,6 +50,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
     pending: dict[str, float]
     share: float | None
     capability: dict[str, float] = {}
+    guarantee: dict[str, float] = {}
 
 
 class Loan(msgspec.Struct, frozen=True, rename="camel"):
@@ -151,6 +153,7 @@ def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
                 pending={n: one.pending.get(n, 0.0) for n in names},
                 share=one.share,
                 capability=one.capability,
+                guarantee=one.guarantee,
             )
         )
     strays: dict[str, int] = {}

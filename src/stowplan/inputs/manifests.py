@@ -21,6 +21,7 @@ from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.kai import kai_kinds
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -125,14 +126,22 @@ KINDS: Mapping[str, ManifestKind] = {
     "PodGroup": ManifestKind(_GANGS, PodGroup),
     "Queue": ManifestKind(_GANGS, Queue),
     "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
+    "Topology": ManifestKind(("kai.scheduler",), kai_kinds.KaiTopologyObject),
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 
 _OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
     (SCHEDULING_API_VERSION, "PodGroup"): ManifestKind(("scheduling.k8s.io",), SchedulingGroup),
     (SCHEDULING_API_VERSION, "Workload"): ManifestKind(("scheduling.k8s.io",), SchedulingWorkload),
+    (kai_kinds.KAI_GROUP_API_VERSION, "PodGroup"): ManifestKind(
+        ("scheduling.run.ai",), kai_kinds.KaiPodGroupObject
+    ),
+    (kai_kinds.KAI_QUEUE_API_VERSION, "Queue"): ManifestKind(
+        ("scheduling.run.ai",), kai_kinds.KaiQueueObject
+    ),
 }
-"""apiVersion and kind -> how it is read: kinds of Kubernetes whose names others have, too."""
+"""apiVersion and kind -> how it is read: kinds of Kubernetes and of KAI-Scheduler whose names
+others have, too."""
 
 
 class ManifestEntry(NamedTuple):

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stowplan.assembly.sessions.kai_devices import device_allocation
+from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
+from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
 from stowplan.assembly.sessions.volcano_sessions import (
     VOLCANO_ACTIONS,
     VOLCANO_PLUGINS,
     volcano_options,
 )
+from stowplan.batch.queue_models.kai.kai_session import KaiRules
+from stowplan.batch.queue_models.kai.model.kai_model import KaiModel, KaiParts
 from stowplan.batch.queue_models.model_decider import ModelPlan
 from stowplan.batch.queue_models.queue_model import QueueModel
 from stowplan.batch.queue_models.volcano.model.volcano_model import VolcanoModel, VolcanoParts
 from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
-from stowplan.config.queue_models.queue_model_choice import VOLCANO
+from stowplan.config.queue_models.kai_configuration import read_kai
+from stowplan.config.queue_models.queue_model_choice import KAI, VOLCANO
 from stowplan.config.queue_models.volcano_configuration import read_volcano
 from stowplan.config.session_configuration import VOLCANO_1_15, BatchConfiguration
 from stowplan.config.strict_decoder import Problems
@@ -53,12 +59,27 @@ def _volcano(settings: Any, configuration: BatchConfiguration) -> QueueModel:
     return VolcanoModel(settings, parts, names, queue)
 
 
+def _kai_settings(configuration: BatchConfiguration, compat: str) -> Any:
+    model = configuration.queue_model
+    assert model is not None, "no queue model is configured"
+    problems = Problems()
+    read = read_kai(model.tree, problems)
+    assert not problems.found, "the configuration was checked when it was read"
+    return kai_options(read.actions, read.plugins)
+
+
+def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:
+    rules = KaiRules(fits_rules, fits_node_rules)
+    return KaiModel(settings, KaiParts(rules, device_allocation), configuration.scheduler_names)
+
+
 QUEUE_MODELS: Mapping[str, QueueModelKind] = {
-    VOLCANO: QueueModelKind(_volcano_settings, _volcano, VolcanoModel.reads)
+    VOLCANO: QueueModelKind(_volcano_settings, _volcano, VolcanoModel.reads),
+    KAI: QueueModelKind(_kai_settings, _kai, KaiModel.reads),
 }
 """Queue model -> how it is made."""
 
-MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO}
+MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO, KAI: KAI}
 """Value of `--compat` -> the queue model that it chooses."""
 
 

@@ -20,6 +20,7 @@ from stowplan.forecast.explain_scheduling_group import (
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.gang_notes import LOAD_SESSIONS
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SchedulingGroup
 
@@ -44,7 +45,7 @@ def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
     key = argument if "/" in argument else f"{namespace}/{argument}"
     if any(pod.key == key for pod in cluster.pods):
         return ""
-    kinds = PodGroup | SchedulingGroup
+    kinds = PodGroup | KaiPodGroupObject | SchedulingGroup
     groups = (value for value in cluster.objects if isinstance(value, kinds))
     return key if any(group.key == key for group in groups) else ""
 

@@ -23,14 +23,18 @@ def print_shares(shares: Shares, console: Console, *, wide: bool = False) -> Non
     is_limited = any(queue.capability for queue in shares.queues)
     columns = ["NAME", "WEIGHT", "SHARE", "PLACED", "PENDING", "RESOURCE"]
     columns += ["BY WEIGHT"] if wide else []
+    is_guaranteed = any(queue.guarantee for queue in shares.queues)
+    columns += ["GUARANTEE"] * is_guaranteed
     columns += ["DESERVED", "ALLOCATED", "REQUESTED"] + ["CAPABILITY"] * is_limited
-    table = plain_table("", *columns, right=(*_FIGURES, "REQUESTED", "CAPABILITY"))
+    table = plain_table("", *columns, right=(*_FIGURES, "REQUESTED", "CAPABILITY", "GUARANTEE"))
     for queue in shares.queues:
         share = "-" if queue.share is None else f"{queue.share:.2f}"
         head = [queue.name, str(queue.weight), share]
         head += [str(queue.pods_placed), str(queue.pods_pending)]
         for resource in queue.part:
             cells = _amounts(queue, resource, wide=wide)
+            if is_guaranteed:
+                cells.insert(int(wide), _amount(resource, queue.guarantee.get(resource)))
             if is_limited:
                 cells.append(_amount(resource, queue.capability.get(resource)))
             table.add_row(*map(Text, [*head, resource, *cells]))

@@ -15,8 +15,10 @@ from stowplan.framework.problems import did_you_mean
 KUBE_BATCH = "kube-batch"
 VOLCANO = "volcano"
 """The queue model of Volcano, and the scheduler name of its pods."""
+KAI, KAI_SCHEDULER = "kai", "kai-scheduler"
+"""The queue model of KAI-Scheduler, and the scheduler name of its pods."""
 SCHEDULER = "scheduler"
-"""Key that names whose sessions decide: `volcano`, or `kube-batch` for Stowplan's own."""
+"""Key that names whose sessions decide: `volcano`, `kai`, or `kube-batch` for Stowplan's own."""
 
 
 class QueueModelSettings(msgspec.Struct, frozen=True):
@@ -30,7 +32,10 @@ class QueueModelSettings(msgspec.Struct, frozen=True):
     tree: dict[str, Any] = {}
 
 
-MODEL_SCHEDULER_NAMES: Mapping[str, tuple[str, ...]] = {VOLCANO: (VOLCANO,)}
+MODEL_SCHEDULER_NAMES: Mapping[str, tuple[str, ...]] = {
+    VOLCANO: (VOLCANO,),
+    KAI: (KAI_SCHEDULER,),
+}
 """Queue model -> scheduler names of the pods that it decides by default."""
 
 

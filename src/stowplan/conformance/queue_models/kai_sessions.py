@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
+from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import (
     KaiObjects,
-    KaiPodGroupObject,
     KaiPodState,
-    KaiQueueObject,
-    KaiTopologyObject,
     KaiZoneReport,
     KaiZonesReport,
     session_of,
@@ -31,7 +28,11 @@ from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaSco
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
-from stowplan.objects.encoding import duration
+from stowplan.objects.kai.kai_kinds import (
+    KaiPodGroupObject,
+    KaiQueueObject,
+    KaiTopologyObject,
+)
 from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -116,24 +117,8 @@ def _options(config: Mapping[str, Any]) -> KaiOptions:
         for tier in config["tiers"]
         for one in tier["plugins"]
     }
-    runtimes = plugins.get("minruntime", {})
-    proportion = plugins.get("proportion", {})
-    return KaiOptions(
-        actions=tuple(config["actions"]),
-        plugins=frozenset(plugins),
-        placement=plugins.get("nodeplacement", {}),
-        k=float(proportion.get("kValue", 1.0)),
-        saturation=max(1.0, float(proportion.get("relcaimerSaturationMultiplier", 1.0))),
-        reclaim_min_runtime=_seconds(runtimes.get("defaultReclaimMinRuntime")),
-        preempt_min_runtime=_seconds(runtimes.get("defaultPreemptMinRuntime")),
-        reclaim_by_leaf=runtimes.get("reclaimResolveMethod") == "queue",
-        # The recordings ran without `--use-scheduling-signatures`.
-        skips_alike=False,
-    )
-
-
-def _seconds(text: str | None) -> float:
-    return max(0.0, duration.parse(text) / timedelta(seconds=1)) if text else 0.0
+    # The recordings ran without `--use-scheduling-signatures`.
+    return kai_options(config["actions"], plugins, skips_alike=False)
 
 
 def _first_states(cluster: KaiCaseCluster) -> dict[str, KaiPodState]:

@@ -1,9 +1,9 @@
-"""KAI-Scheduler's objects in their published shapes, and the session that they give."""
+"""The session of KAI-Scheduler that objects give."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -43,15 +43,20 @@ from stowplan.batch.queue_models.kai.state.numa_zones import (
     NumaTopology,
     NumaZone,
 )
-from stowplan.batch.queue_models.kai.state.pod_sets import (
-    KaiSubGroup,
-    KaiTopologyConstraint,
-    sub_group_tree,
-)
+from stowplan.batch.queue_models.kai.state.pod_sets import sub_group_tree
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
-from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
+    KaiPodGroupObject,
+    KaiQueueObject,
+    KaiQueueResource,
+    KaiQueueResources,
+    KaiSubGroup,
+    KaiTopologyConstraint,
+    KaiTopologyObject,
+)
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import value
@@ -62,79 +67,6 @@ DEFAULT_QUEUE_PRIORITY = 100
 PREEMPTIBLE_BELOW = 100
 MEMORY_UNIT = 10**6
 STUCK_AFTER = 120.0
-GROUP_ANNOTATION = "pod-group-name"
-
-
-class KaiQueueResource(Value, frozen=True):
-    """Quota, limit and weight of one resource of a queue."""
-
-    quota: float = 0.0
-    limit: float = 0.0
-    over_quota_weight: float = 0.0
-
-
-class KaiQueueResources(Value, frozen=True):
-    """`resources` of a queue."""
-
-    cpu: KaiQueueResource = KaiQueueResource()
-    memory: KaiQueueResource = KaiQueueResource()
-    gpu: KaiQueueResource = KaiQueueResource()
-
-
-class KaiQueueSpec(Value, frozen=True):
-    """`spec` of a queue."""
-
-    display_name: str = ""
-    parent_queue: str = ""
-    priority: int | None = None
-    resources: KaiQueueResources | None = None
-    preempt_min_runtime: str | None = None
-    reclaim_min_runtime: str | None = None
-
-
-class KaiQueueObject(Object, frozen=True):
-    """A Queue, scheduling.run.ai/v2."""
-
-    spec: KaiQueueSpec = KaiQueueSpec()
-
-
-class KaiPodGroupSpec(Value, frozen=True):
-    """`spec` of a pod group."""
-
-    queue: str = ""
-    min_member: int | None = None
-    min_sub_group: int | None = None
-    sub_groups: tuple[KaiSubGroup, ...] = ()
-    priority_class_name: str = ""
-    preemptibility: str = ""
-    preemption_delay: str | None = None
-    staleness_grace_period: str | None = None
-    topology_constraint: KaiTopologyConstraint = KaiTopologyConstraint()
-
-
-class KaiPodGroupObject(NamespacedObject, frozen=True):
-    """A PodGroup, scheduling.run.ai/v2alpha2."""
-
-    spec: KaiPodGroupSpec = KaiPodGroupSpec()
-
-
-class KaiTopologyLevel(Value, frozen=True):
-    """An entry of `levels`."""
-
-    node_label: str
-    alias: str = ""
-
-
-class KaiTopologySpec(Value, frozen=True):
-    """`spec` of a topology."""
-
-    levels: tuple[KaiTopologyLevel, ...] = ()
-
-
-class KaiTopologyObject(Object, frozen=True):
-    """A Topology, kai.scheduler/v1alpha1."""
-
-    spec: KaiTopologySpec = KaiTopologySpec()
 
 
 class KaiPodState(msgspec.Struct, frozen=True):
@@ -164,7 +96,8 @@ class KaiZonesReport(msgspec.Struct, frozen=True):
 
 class KaiObjects(msgspec.Struct, frozen=True):
     """Objects of a cluster. now: seconds. states: by pod key. numa: by node. allocate: chooses
-    devices of a node, see `session_claims`."""
+    devices of a node, see `session_claims`. scheduler_names: queues do not divide what pods of
+    other schedulers have on nodes; without names it counts as theirs."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -179,6 +112,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
     slices: Sequence[ResourceSlice] = ()
     device_classes: Sequence[DeviceClass] = ()
     allocate: Allocate = lambda *_: None
+    scheduler_names: tuple[str, ...] = ()
 
 
 def session_of(
@@ -213,6 +147,10 @@ def session_of(
         if node.is_ready:
             shares = index.shares(node.allocatable)
             total = [a + b for a, b in zip(total, shares, strict=True)]
+    for task in _of_others(tasks, objects.scheduler_names):
+        if task.node in by_name and by_name[task.node].is_ready:
+            shares = index.shares(task.request)
+            total = [a - b for a, b in zip(total, shares, strict=True)]
     queues = QueueTree([_queue_terms(queue) for queue in objects.queues], total)
     topologies = [
         KaiTopologyLevels(one.name, tuple(level.node_label for level in one.spec.levels))
@@ -220,6 +158,15 @@ def session_of(
     ]
     topology = TopologyPlacement(topologies, nodes)
     return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules, claims)
+
+
+def _of_others(tasks: Iterable[KaiTask], names: Collection[str]) -> Iterable[KaiTask]:
+    """Pods of other schedulers on nodes."""
+    return (
+        task
+        for task in tasks
+        if names and task.status & USED_STATUSES and task.pod.spec.scheduler_name not in names
+    )
 
 
 def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology | None:
@@ -282,7 +229,7 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionCl
     request[CARDS] = cards.cards + cards.claimed_cards
     for name, instances in cards.mig.items():
         request[index.place[name]] = float(instances)
-    job = annotations.get(GROUP_ANNOTATION, "")
+    job = annotations.get(KAI_GROUP_ANNOTATION, "")
     task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
     task.is_old_mig = is_old_mig
     if pod.spec.resource_claims:
@@ -437,7 +384,11 @@ def _stamp(text: str | None) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    return None if text is None else duration.parse(text) / timedelta(seconds=1)
+    """Seconds; None where nothing is stated that can be read: an object must not end a session."""
+    try:
+        return None if text is None else duration.parse(text) / timedelta(seconds=1)
+    except ValueError:
+        return None
 
 
 def _queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:

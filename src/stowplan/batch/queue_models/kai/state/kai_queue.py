@@ -107,16 +107,10 @@ class QueueTree:
     """The queues of a session, by name. total: what they divide."""
 
     def __init__(self, terms: Sequence[KaiQueueTerms], total: Sequence[float]) -> None:
-        """Queues without their parents are left out, with all below them."""
+        """Queues without their parents, or above themselves, are left out, with all below them."""
         self.total = tuple(total)
         known = {one.name: one for one in terms}
-        lost = {name for name, one in known.items() if one.parent and one.parent not in known}
-        grew = bool(lost)
-        while grew:
-            more = {name for name, one in known.items() if one.parent in lost} - lost
-            lost |= more
-            grew = bool(more)
-        self.queues = {one.name: KaiQueue(one) for one in terms if one.name not in lost}
+        self.queues = {one.name: KaiQueue(one) for one in terms if _has_top(one.name, known)}
         for queue in self.queues.values():
             if queue.parent:
                 self.queues[queue.parent].children.append(queue.name)
@@ -169,6 +163,17 @@ class QueueTree:
     def snapshot(self) -> Mapping[str, KaiQueue]:
         """Copies of all queues."""
         return {name: queue.clone() for name, queue in self.queues.items()}
+
+
+def _has_top(name: str, known: Mapping[str, KaiQueueTerms]) -> bool:
+    """Whether the way up from a queue ends at one without a parent."""
+    seen: set[str] = set()
+    while name:
+        if name in seen or name not in known:
+            return False
+        seen.add(name)
+        name = known[name].parent
+    return True
 
 
 def _is_above(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> bool:

@@ -13,25 +13,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
-from stowplan.objects.meta import Value
-
-
-class KaiTopologyConstraint(Value, frozen=True):
-    """`topologyConstraint` of a group or sub-group."""
-
-    topology: str = ""
-    required_topology_level: str = ""
-    preferred_topology_level: str = ""
-
-
-class KaiSubGroup(Value, frozen=True):
-    """An entry of `subGroups`."""
-
-    name: str
-    parent: str | None = None
-    min_member: int | None = None
-    min_sub_group: int | None = None
-    topology_constraint: KaiTopologyConstraint | None = None
+from stowplan.objects.kai.kai_kinds import KaiSubGroup, KaiTopologyConstraint
 
 
 class KaiPodSet:

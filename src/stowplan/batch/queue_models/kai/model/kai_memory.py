@@ -1,0 +1,81 @@
+"""What KAI-Scheduler writes to pods and pod groups, and sessions here remember instead."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable
+
+from msgspec.structs import replace
+
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
+from stowplan.objects.pod import Pod
+
+LAST_START = "kai.scheduler/last-start-timestamp"
+STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
+CARD_LABEL = "runai-gpu-group"
+
+
+class KaiMemory:
+    """Shared cards by pod, and the times of groups. It is lost when the process ends: afterwards
+    each pod with a share and without the label of a card counts as alone on its card, and groups
+    have no start."""
+
+    def __init__(self) -> None:
+        self._cards: dict[str, tuple[str, ...]] = {}
+        self._started: dict[str, float] = {}
+        self._stale: dict[str, float] = {}
+        self._n_sessions = 0
+
+    def pod(self, pod: Pod, group: str) -> Pod:
+        """A pod as KAI would have written it. group: key of its pod group."""
+        meta = pod.metadata
+        notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
+        labels = meta.labels
+        if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
+            cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
+            labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
+        meta = replace(meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels)
+        return replace(pod, metadata=meta)
+
+    def group(self, group: KaiPodGroupObject) -> KaiPodGroupObject:
+        """A group as KAI would have written it, by its key, which is unique."""
+        meta, key = group.metadata, group.key
+        notes = dict(meta.annotations)
+        for name, times in ((LAST_START, self._started), (STALE_SINCE, self._stale)):
+            if key in times:
+                notes[name] = datetime.datetime.fromtimestamp(times[key], datetime.UTC).isoformat()
+        return replace(group, metadata=replace(meta, name=key, annotations=notes))
+
+    def note(self, session: KaiSession) -> None:
+        """Remember what a session has decided."""
+        self._n_sessions += 1
+        known = {card for cards in self._cards.values() for card in cards}
+        self._cards = {
+            task.uid: tuple(self._name(card, known) for card in task.groups)
+            for job in session.jobs.values()
+            for task in job.tasks()
+            if task.is_shared and task.node and task.status != KaiStatus.PIPELINED
+        }
+        self._started = {
+            uid: job.last_start
+            for uid, job in session.jobs.items()
+            if job.last_start is not None and job.used
+        }
+        self._stale = {
+            uid: self._stale.get(uid, session.now)
+            for uid, job in session.jobs.items()
+            if job.is_stale
+        }
+
+    def _name(self, card: str, known: Collection[str]) -> str:
+        """A name that no later session gives."""
+        is_new = card.startswith("card-") and card not in known
+        return f"{card}-{self._n_sessions}" if is_new else card
+
+
+def _alone(pod: Pod) -> Iterable[str]:
+    count = pod.metadata.annotations.get("gpu-fraction-num-devices", "")
+    number = int(count) if count.isdigit() else 1
+    return tuple(f"{pod.uid.replace('/', '.')}-{i}" for i in range(number))

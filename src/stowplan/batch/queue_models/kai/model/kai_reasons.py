@@ -1,0 +1,166 @@
+"""Why jobs of a session of KAI-Scheduler wait, one gate at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stowplan.batch.queue_models.kai.actions.reclaim_rules import may_reclaim
+from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.state.kai_amount import CPU, MEMORY
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
+from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, Member
+
+RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
+"""Resources of queues, as people know them."""
+QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
+QUEUE_NOT_LEAF = "QueueNotLeaf"
+OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
+NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
+DOES_NOT_FIT = "Unschedulable"
+MIB = 2**20
+
+
+class KaiReasons:
+    """Reasons of the jobs of a session, as it leaves them; each is found once."""
+
+    def __init__(self, session: KaiSession) -> None:
+        self._session = session
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def of(self, job: KaiJob) -> tuple[str, str]:
+        """A reason in one word, and in a sentence; "" for a job that has all its pods placed."""
+        if job.uid not in self._known:
+            self._known[job.uid] = self._find(job)
+        return self._known[job.uid]
+
+    def message(self, job: KaiJob) -> str:
+        """The sentence."""
+        return self.of(job)[1]
+
+    def no_group(self, key: str) -> str:
+        """For pods whose group does not exist. key: NAMESPACE/NAME."""
+        namespace, _, name = key.partition("/")
+        return f'podgroups.scheduling.run.ai "{name}" not found in namespace "{namespace}"'
+
+    def minimum(self, job: KaiJob) -> int:
+        """Pods that a job needs: of its smallest sub-groups where it does not need all."""
+        return _least(job.root)
+
+    def missing(self, job: KaiJob) -> int:
+        """Pods that a job lacks to start."""
+        return self.minimum(job) - len(placed(job))
+
+    def _find(self, job: KaiJob) -> tuple[str, str]:
+        session, pending = self._session, job.pending()
+        if job.queue not in session.queues.queues:
+            return (QUEUE_NOT_FOUND, f'queues "{job.queue}" not found') if pending else ("", "")
+        if pending and session.queues.queues[job.queue].children:
+            return QUEUE_NOT_LEAF, f"queue {job.queue} has queues below it, and starts no jobs"
+        waiting = [task for task in job.tasks() if task.status == KaiStatus.PIPELINED]
+        if waiting:
+            count = f"{len(waiting)} of its pods wait"
+            return ROOM_BEING_FREED, f"{count} for other pods to terminate"
+        if not pending:
+            return "", ""
+        if not job.root.is_ready:
+            gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
+            pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
+            return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
+        return self._gate(job) or self._no_room(job, pending)
+
+    def _gate(self, job: KaiJob) -> tuple[str, str] | None:
+        wanted = self._session.wanted(job)
+        for queue in self._session.queues.up(job.queue):
+            for i in RANGE:
+                bound, used = queue.limit[i], queue.allocated[i]
+                if bound != UNLIMITED and wanted[i] and bound < used + wanted[i]:
+                    return OVER_LIMIT, _above("limit", queue.name, i, bound, used, wanted)
+                bound, used = queue.quota[i], queue.fixed[i]
+                if job.is_preemptible or bound == UNLIMITED or not wanted[i]:
+                    continue
+                if bound < used + wanted[i]:
+                    text = _above("quota", queue.name, i, bound, used, wanted)
+                    return OVER_QUOTA, f"not preemptible, {text}"
+        return None
+
+    def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
+        session = self._session
+        task = (job.next_tasks(False) or pending)[0]
+        counts = Counter(
+            reason for node in session.nodes.values() for reason in self.of_node(task, node)
+        )
+        fitting = sum(not self.of_node(task, node) for node in session.nodes.values())
+        text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
+        if counts:
+            found = sorted(counts.items())
+            text += ": " + ", ".join(f"{number} {reason}" for reason, number in found)
+        notes = self.evictions(job)
+        return DOES_NOT_FIT, "; ".join((text, *notes))
+
+    def evictions(self, job: KaiJob) -> tuple[str, ...]:
+        """Why reclaim takes nothing from other queues for a job; nothing where it may."""
+        session = self._session
+        if "reclaim" not in session.options.actions or may_reclaim(session, job):
+            return ()
+        queue, wanted = session.queues.queues[job.queue], session.wanted(job)
+        for i in RANGE:
+            fair, used = queue.fair[i], queue.allocated[i]
+            if fair != UNLIMITED and used + wanted[i] > fair:
+                above = _above("fair share", queue.name, i, fair, used, wanted)
+                return (f"no reclaim: {above}",)
+        return (f"no reclaim: not preemptible, and queue {queue.name} above its quota",)
+
+    def of_node(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
+        """Why a node does not fit a pod; nothing where it fits, now or once released."""
+        session = self._session
+        if session.fits(task, node):
+            return ()
+        if not node.is_ready:
+            return ("node(s) not ready or unschedulable",)
+        if not session.rules.fits_node(session, task, node):
+            return ("node(s) didn't match node selector, affinity or taints",)
+        job = session.jobs[task.job]
+        if session.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
+            return ("node(s) would bring a queue above its limit or quota",)
+        free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
+        short = tuple(
+            f"Insufficient {RESOURCE_NAMES[i] if i < len(RESOURCE_NAMES) else name}"
+            for i, name in enumerate(node.index.names)
+            if task.request[i] > free[i]
+        )
+        return short or ("node(s) didn't fit the pod's cards, claims or affinity to pods",)
+
+
+def _least(member: Member) -> int:
+    if isinstance(member, KaiPodSet):
+        return member.minimum
+    return sum(sorted(_least(one) for one in member.members)[: member.needed])
+
+
+def placed(job: KaiJob) -> list[KaiTask]:
+    """Pods with a node that they do not wait for, and those that have succeeded."""
+    ready = KaiStatus.BINDING | KaiStatus.BOUND | KaiStatus.RUNNING | KaiStatus.ALLOCATED
+    return [task for task in job.tasks() if task.status & (ready | KaiStatus.SUCCEEDED)]
+
+
+def plain_amount(i: int, amount: float) -> float:
+    """An amount of a queue in cores, bytes or cards."""
+    return round(amount / 1000, 3) if i == CPU else round(amount, 3)
+
+
+def _above(what: str, queue: str, i: int, bound: float, used: float, wanted: Shares) -> str:
+    """`queue q's limit nvidia.com/gpu 4, 3 in use, 2 asked`."""
+    figures = (_text(i, one) for one in (bound, used, wanted[i]))
+    most, now, more = figures
+    return f"queue {queue}'s {what} {RESOURCE_NAMES[i]} {most}, {now} in use, {more} asked"
+
+
+def _text(i: int, amount: float) -> str:
+    if i == MEMORY:
+        return f"{amount / MIB:.0f}Mi"
+    return f"{plain_amount(i, amount):g}"

@@ -1,0 +1,227 @@
+"""KAI-Scheduler's configuration file: actions, tiers of plugins with arguments.
+
+Unknown names and values of the wrong kind are mistakes, each with its path. As in KAI, actions or
+tiers that a file leaves out are the default ones.
+
+Differs: KAI ignores unknown fields and plugins.
+
+Source: KAI-Scheduler, pkg/scheduler/conf/scheduler_conf.go, conf_util/scheduler_conf_util.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from stowplan.config.strict_decoder import (
+    Problems,
+    child_path,
+    format_alternatives,
+    format_value,
+)
+from stowplan.framework.problems import did_you_mean
+from stowplan.objects.encoding import duration
+
+ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+"""Actions, in the default order."""
+
+NUMBER, DURATION, PLACEMENT, METHOD = (
+    "a number",
+    "a duration such as 10m",
+    "binpack or spread",
+    "lca or queue",
+)
+
+PLUGINS: Mapping[str, Mapping[str, str]] = {
+    "predicates": {},
+    "proportion": {"kValue": NUMBER, "relcaimerSaturationMultiplier": NUMBER},
+    "priority": {},
+    "elastic": {},
+    "kubeflow": {},
+    "ray": {},
+    "nodeavailability": {},
+    "gpusharingorder": {},
+    "gpupack": {},
+    "gpuspread": {},
+    "resourcetype": {},
+    "subgrouporder": {},
+    "taskorder": {},
+    "nominatednode": {},
+    "dynamicresources": {},
+    "nodeplacement": {"cpu": PLACEMENT, "gpu": PLACEMENT},
+    "minruntime": {
+        "defaultReclaimMinRuntime": DURATION,
+        "defaultPreemptMinRuntime": DURATION,
+        "reclaimResolveMethod": METHOD,
+    },
+    "topology": {},
+    "sg-nodelocalgreedy": {},
+    "sg-multinodegang": {},
+}
+"""Plugin -> argument -> kind."""
+
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "snapshot": "serve its snapshot",
+    "reflectjoborder": "serve the order of jobs",
+    "numa": "read NodeResourceTopology objects",
+    "podaffinity": "score nodes by affinity to pods",
+}
+"""Plugin that is read and has no effect here -> what it would do in KAI."""
+
+_ALWAYS_ON = frozenset(
+    {
+        "proportion", "priority", "elastic", "kubeflow", "ray", "subgrouporder", "taskorder",
+        "minruntime", "sg-nodelocalgreedy", "sg-multinodegang",
+    }
+)  # fmt: skip
+"""Plugins whose rules apply here whether a file names them or not."""
+
+_DEFAULT_PLUGINS: Mapping[str, Mapping[str, str]] = {
+    name: {"cpu": "binpack", "gpu": "binpack"} if name == "nodeplacement" else {}
+    for name in PLUGINS
+    if name != "gpuspread"
+}
+_IDLE_FIELDS = {
+    "queueDepthPerAction": "limit the jobs of a queue that an action tries",
+    "usageDBConfig": "divide by usage over time",
+    "scenarioSearchBudgets": "limit the time of the search for victims",
+}
+_SWITCHES = (
+    "disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable",
+    "disableQueueOrder", "disablePredicate", "disableNodeOrder",
+)  # fmt: skip
+
+
+class KaiConfiguration(msgspec.Struct, frozen=True):
+    """A file. plugins: name -> arguments. warnings: settings without effect here."""
+
+    actions: tuple[str, ...]
+    plugins: Mapping[str, Mapping[str, Any]]
+    warnings: tuple[str, ...] = ()
+
+
+def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
+    """Read the tree of a file, an empty one as KAI's default; adds every mistake."""
+    return _KaiReader(problems).configuration(tree)
+
+
+class _KaiReader:
+    """Reads trees; collects mistakes and warnings."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._warnings: list[str] = []
+
+    def configuration(self, tree: Any) -> KaiConfiguration:
+        """The whole file."""
+        fields = self._fields(tree, "", ("actions", "tiers", *_IDLE_FIELDS))
+        for name in fields:
+            if name in _IDLE_FIELDS:
+                self._warn(name, "it", _IDLE_FIELDS[name])
+        actions = self._actions(fields["actions"]) if fields.get("actions") else ACTIONS
+        plugins = self._tiers(fields["tiers"]) if fields.get("tiers") else _DEFAULT_PLUGINS
+        if fields.get("tiers"):
+            for name in sorted(_ALWAYS_ON - plugins.keys()):
+                self._warnings.append(f"tiers: plugin {name!r} is not named; its rules apply here")
+        return KaiConfiguration(actions, plugins, tuple(self._warnings))
+
+    def _warn(self, path: str, what: str, would: str) -> None:
+        self._warnings.append(f"{path}: {what} has no effect; in KAI-Scheduler it would {would}")
+
+    def _fields(self, tree: Any, path: str, known: Collection[str]) -> dict[str, Any]:
+        if tree is None:
+            return {}
+        if not isinstance(tree, dict):
+            self._problems.add(path or "document", format_value(tree), "a mapping")
+            return {}
+        for key in tree:
+            if key not in known:
+                name = str(key)
+                place = child_path(path, name) if path else name
+                hint = did_you_mean(name, known)
+                self._problems.add(place, "an unknown field", format_alternatives(known), hint)
+        return {str(key): value for key, value in tree.items()}
+
+    def _actions(self, tree: Any) -> tuple[str, ...]:
+        if not isinstance(tree, str):
+            self._problems.add("actions", format_value(tree), "a text")
+            return ()
+        names = tuple(part.strip() for part in tree.split(","))
+        for name in names:
+            if name not in ACTIONS:
+                hint = did_you_mean(name, ACTIONS)
+                self._problems.add("actions", repr(name), format_alternatives(ACTIONS), hint)
+        return names
+
+    def _tiers(self, tree: Any) -> Mapping[str, Mapping[str, Any]]:
+        found: dict[str, Mapping[str, Any]] = {}
+        for path, tier in self._items(tree, "tiers"):
+            fields = self._fields(tier, path, ("plugins",))
+            for place, entry in self._items(fields.get("plugins"), f"{path}.plugins"):
+                self._plugin(entry, place, found)
+        return found
+
+    def _items(self, tree: Any, path: str) -> list[tuple[str, Any]]:
+        if tree is None:
+            return []
+        if not isinstance(tree, list):
+            self._problems.add(path, format_value(tree), "a list")
+            return []
+        return [(f"{path}[{i}]", item) for i, item in enumerate(tree)]
+
+    def _plugin(self, tree: Any, path: str, found: dict[str, Mapping[str, Any]]) -> None:
+        fields = self._fields(tree, path, ("name", "arguments", *_SWITCHES))
+        for switch in _SWITCHES:
+            if fields.get(switch):
+                self._warn(f"{path}.{switch}", "it", "leave a part of the plugin out")
+        name = str(fields.get("name") or "")
+        if name in WITHOUT_EFFECT:
+            self._warn(f"{path}.name", f"plugin {name!r}", WITHOUT_EFFECT[name])
+        elif name in PLUGINS:
+            place = f"{path}.arguments"
+            found[name] = self._arguments(fields.get("arguments"), place, PLUGINS[name])
+        else:
+            hint = did_you_mean(name, (*PLUGINS, *WITHOUT_EFFECT))
+            got = format_value(name) if name else ""
+            self._problems.add(f"{path}.name", got, format_alternatives(sorted(PLUGINS)), hint)
+
+    def _arguments(self, tree: Any, path: str, known: Mapping[str, str]) -> Mapping[str, Any]:
+        if tree is None:
+            return {}
+        if not isinstance(tree, dict):
+            self._problems.add(path, format_value(tree), "a mapping")
+            return {}
+        for key, given in tree.items():
+            name = str(key)
+            place = child_path(path, name)
+            if name not in known:
+                wanted = format_alternatives(known) if known else "no arguments"
+                hint = did_you_mean(name, known)
+                self._problems.add(place, "an unknown argument", wanted, hint)
+            elif not _CHECKS[known[name]](given):
+                self._problems.add(place, format_value(given), known[name])
+        return {str(key): value for key, value in tree.items()}
+
+
+def _is_number(given: Any) -> bool:
+    try:
+        return not isinstance(given, bool) and float(given) == float(given)
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_duration(given: Any) -> bool:
+    try:
+        return isinstance(given, str) and duration.parse(given) is not None
+    except ValueError:
+        return False
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    NUMBER: _is_number,
+    DURATION: _is_duration,
+    PLACEMENT: lambda given: given in ("binpack", "spread"),
+    METHOD: lambda given: given in ("lca", "queue"),
+}

@@ -1,0 +1,1 @@
+"""Values of KAI-Scheduler's API groups."""
