@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from stowplan.cli.commands.run import command
 from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
 from stowplan.client.resources import RESOURCES, ApiResource
+from stowplan.config.queue_models.queue_model_choice import MODEL_SCHEDULER_NAMES
 from stowplan.config.session_configuration import SCHEDULER_NAMES
 from stowplan.driver.live.competing_schedulers import LEASE_NAMESPACE
 from stowplan.driver.live.configuration_files import (
@@ -139,7 +140,8 @@ def test_the_lease_may_be_held_and_no_other() -> None:
 def test_the_leases_of_other_schedulers_may_be_read_only() -> None:
     (rule,) = one("Role", "stowplan-lookout")["rules"]
     assert rule["verbs"] == ["get"]
-    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, *SCHEDULER_NAMES, "stowplan"}
+    models = {name for names in MODEL_SCHEDULER_NAMES.values() for name in names}
+    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, *SCHEDULER_NAMES, *models, "stowplan"}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])
