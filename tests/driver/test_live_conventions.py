@@ -23,6 +23,16 @@ profiles:
 """
 
 
+@pytest.mark.parametrize(("scheduler", "is_refused"), [("kai", True), ("volcano", False)])
+def test_sessions_of_kai_are_refused(tmp_path: Path, scheduler: str, is_refused: bool) -> None:
+    file = tmp_path / "sessions.yaml"
+    file.write_text(f"scheduler: {scheduler}\n")
+    deciders, _ = read_configuration_files([str(file)])
+    problems = live_problems(deciders.configuration, "sessions.yaml")
+    assert (problems is not None) == is_refused
+    assert problems is None or 'scheduler: Invalid value: "kai"' in str(problems)
+
+
 @pytest.mark.parametrize(
     ("names", "is_refused"), [("hami, kai", True), ("hami", False), ("", False)]
 )

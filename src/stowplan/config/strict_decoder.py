@@ -16,7 +16,7 @@ import binascii
 import re
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
@@ -112,6 +112,23 @@ def format_alternatives(names: Iterable[str]) -> str:
     """Names as alternatives: 'a', 'b' or 'c'."""
     *others, last = [repr(name) for name in names]
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def mapping_of(tree: Any, path: str, known: Collection[str], problems: Problems) -> dict[str, Any]:
+    """The fields of a mapping, {} for null. Anything else, and unknown fields, are problems; path:
+    "" for the document."""
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        problems.add(path or "document", format_value(tree), "a mapping")
+        return {}
+    found = {str(key): value for key, value in tree.items()}
+    for name in found:
+        if name not in known:
+            place = child_path(path, name) if path else name
+            hint = did_you_mean(name, known)
+            problems.add(place, "an unknown field", format_alternatives(known), hint)
+    return found
 
 
 def decode(

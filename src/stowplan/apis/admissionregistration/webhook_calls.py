@@ -1,7 +1,7 @@
 """Calls of webhooks in the course of a write: what is sent, what came back, and what is missing.
 
 A write is worked out without waiting. Where it needs the answer of a webhook, `AnswersNeeded` ends
-it; whoever began it has the webhook called, and works the write out once more with the answer. An
+it: the caller calls the webhook and repeats the write with its answer. An
 answer counts for the same question only, so that a write that has changed meanwhile asks again.
 """
 

@@ -1,4 +1,4 @@
-"""Workload and PodGroup of scheduling.k8s.io/v1alpha2, served by servers that are told to.
+"""Workload and PodGroup of scheduling.k8s.io/v1alpha2, served with its feature gate.
 
 They are as with the gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling,
 WorkloadAwarePreemption and DRAWorkloadResourceClaims on.

@@ -20,6 +20,7 @@ from stowplan.config.strict_decoder import (
     child_path,
     format_alternatives,
     format_value,
+    mapping_of,
 )
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.encoding import duration
@@ -131,18 +132,7 @@ class _KaiReader:
         self._warnings.append(f"{path}: {what} has no effect; in KAI-Scheduler it would {would}")
 
     def _fields(self, tree: Any, path: str, known: Collection[str]) -> dict[str, Any]:
-        if tree is None:
-            return {}
-        if not isinstance(tree, dict):
-            self._problems.add(path or "document", format_value(tree), "a mapping")
-            return {}
-        for key in tree:
-            if key not in known:
-                name = str(key)
-                place = child_path(path, name) if path else name
-                hint = did_you_mean(name, known)
-                self._problems.add(place, "an unknown field", format_alternatives(known), hint)
-        return {str(key): value for key, value in tree.items()}
+        return mapping_of(tree, path, known, self._problems)
 
     def _actions(self, tree: Any) -> tuple[str, ...]:
         if not isinstance(tree, str):

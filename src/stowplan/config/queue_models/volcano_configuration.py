@@ -23,6 +23,7 @@ from stowplan.config.strict_decoder import (
     child_path,
     format_alternatives,
     format_value,
+    mapping_of,
 )
 from stowplan.framework.problems import ConfigError, did_you_mean
 
@@ -227,18 +228,7 @@ class _VolcanoReader:
         self._warnings.append(f"{path}: {what} has no effect; in Volcano it would {would}")
 
     def _fields(self, tree: Any, path: str, known: Collection[str]) -> dict[str, Any]:
-        if tree is None:
-            return {}
-        if not isinstance(tree, dict):
-            self._problems.add(path or "document", format_value(tree), "a mapping")
-            return {}
-        found = {str(key): value for key, value in tree.items()}
-        for name in found:
-            if name not in known:
-                place = child_path(path, name) if path else name
-                hint = did_you_mean(name, known)
-                self._problems.add(place, "an unknown field", format_alternatives(known), hint)
-        return found
+        return mapping_of(tree, path, known, self._problems)
 
     def _items(self, tree: Any, path: str) -> list[tuple[str, Any]]:
         if tree is None:

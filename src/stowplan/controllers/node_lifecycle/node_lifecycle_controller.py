@@ -209,7 +209,7 @@ class NodeLifecycleController(Controller):
         that taint when it is ready."""
         name = node["metadata"]["name"]
         status = _ready_status(node)
-        # Of a node that is new to the controller, whoever set the taint: it waits for its turn.
+        # A taint that a node had before this controller knew it waits for its turn as well.
         present = _no_execute_keys(node) if name in self._known else frozenset()
         self._known.add(name)
         if status == "True":

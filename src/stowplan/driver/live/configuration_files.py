@@ -17,6 +17,7 @@ from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
+from stowplan.config.queue_models.queue_model_choice import KAI as KAI_MODEL
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, Problem
@@ -122,9 +123,16 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
     """What a configuration asks for that works in simulations only; None for nothing.
 
     KAI's fractions need the pods by which its binder reserves a card of the kubelet; nothing here
-    creates them, so that pods would be bound without a GPU.
+    creates them, so that pods would be bound without a GPU. That holds for its sessions, too.
     """
     problems = []
+    model = configuration.batch.queue_model if configuration.batch is not None else None
+    if model is not None and model.model == KAI_MODEL:
+        wanted = (
+            "another scheduler on a live cluster, where pods with parts of GPUs would be bound "
+            "without a card; allowed in simulate, up and dry runs"
+        )
+        problems.append(Problem("scheduler", f'"{KAI_MODEL}"', wanted))
     for number, profile in enumerate(configuration.profiles.values()):
         for name, args in profile.args.items():
             if isinstance(args, GpuShareArgs) and KAI in args.conventions:

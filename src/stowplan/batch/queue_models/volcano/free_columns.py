@@ -1,6 +1,6 @@
 """FreeColumns: what nodes have idle, and will have, as columns, so that a task is compared at once.
 
-It is told which nodes change, and recomputes those when it is asked next.
+Changed nodes are marked, and recomputed at the next read.
 """
 
 from __future__ import annotations
