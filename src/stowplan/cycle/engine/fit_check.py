@@ -50,7 +50,8 @@ class ClassFitCheck:
             [[one.get(item, NOT_ASKED) for item in self._items.tolist()] for one in wanted],
             dtype=np.int64,
         ).reshape(len(classes), len(self._items))
-        self._passes: NDArray[np.bool_] = class_arrays.passes(params[:, at.STATIC])
+        statics = card_groups.node_rules(params[:, at.STATIC])
+        self._passes: NDArray[np.bool_] = class_arrays.passes(statics)
 
     def hold(self, snapshot: Snapshot) -> bool:
         """See `FitCheck.hold`."""
