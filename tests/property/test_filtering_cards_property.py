@@ -50,11 +50,12 @@ def filtering(selection: str) -> str:
 
 
 class MixedCourse(Course):
-    """A course of pods with preferences for zones, some of them without cards."""
+    """A course of pods with preferences for zones, some of them without cards. Only those that
+    request memory are placed by the loops without branches."""
 
     def more_of_pod(self) -> dict[str, Any]:
         """See `Course.more_of_pod`."""
-        return self.random.choice(PREFERENCES)
+        return self.random.choice(PREFERENCES) | self.random.choice(({}, {"memory": "1Gi"}))
 
 
 class CountingKernels:
