@@ -164,6 +164,7 @@ class CardGroups:
         self._class_arrays = class_arrays
         self._groups: dict[tuple[object, int], CardGroup] = {}
         self._group_of: dict[int, CardGroup] = {}
+        self._terms: dict[int, CardTerms] = {}
         # Of classes whose cards only filter.
         self._filters: dict[int, CardTerms] = {}
         # By number of node-only rules and accepted models: that of both; and the reverse.
@@ -174,7 +175,10 @@ class CardGroups:
         """Add a class; see `CardGroup.add`. weight: of the plugin's score; 0 where it does not
         score, and then False where cards are chosen in a way that only the plugin knows."""
         if not weight:
-            return self._add_filter(number, terms)
+            if not self._add_filter(number, terms):
+                return False
+            self._terms[number] = self._filters[number] = terms
+            return True
         group = self._groups.get((terms.inventory, weight))
         if group is None:
             group = CardGroup(self._class_arrays, terms, weight)
@@ -182,6 +186,7 @@ class CardGroups:
         if not group.add(number, terms, taken_cpu):
             return False
         self._group_of[number] = group
+        self._terms[number] = terms
         return True
 
     def _add_filter(self, number: int, terms: CardTerms) -> bool:
@@ -195,7 +200,6 @@ class CardGroups:
             order = at.MOST_LEFT if is_share and selection == ca.WORST else at.LEAST_LEFT
         params[[at.N_CARDS, at.CARD_MILLI, at.CARD_ORDER]] = terms.num, terms.milli, order
         params[at.STATIC] = self._accepting(int(params[at.STATIC]), terms)
-        self._filters[number] = terms
         return True
 
     def _accepting(self, static: int, terms: CardTerms) -> int:
@@ -216,14 +220,13 @@ class CardGroups:
         return np.array([self._without_access.get(one, one) for one in statics.tolist()])
 
     def needs(self, numbers: Sequence[int]) -> list[tuple[list[int], CardNeeds]]:
-        """What classes whose cards only filter request, by inventory: their places in `numbers`,
-        and their needs."""
+        """What classes request, by inventory: their places in `numbers`, and their needs."""
         by_inventory: dict[CardInventory, list[int]] = {}
         for place, number in enumerate(numbers):
-            if number in self._filters:
-                by_inventory.setdefault(self._filters[number].inventory, []).append(place)
+            if number in self._terms:
+                by_inventory.setdefault(self._terms[number].inventory, []).append(place)
         return [
-            (places, CardNeeds(one, [self._filters[numbers[place]] for place in places]))
+            (places, CardNeeds(one, [self._terms[numbers[place]] for place in places]))
             for one, places in by_inventory.items()
         ]
 
