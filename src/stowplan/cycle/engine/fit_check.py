@@ -184,7 +184,8 @@ class RefusersByRow:
             return self._is_known
         differs = self._by_amounts.any() != self._were[:, 0]
         differs |= self._by_cards.any() != self._were[:, 1]
-        return differs & self._is_known
+        found: NDArray[np.bool_] = differs & self._is_known
+        return found
 
 
 def _by_amounts(one: EnginePodClass) -> set[str]:
