@@ -85,7 +85,7 @@ class ApiCluster:
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
         options = ApiServerOptions(
-            registry=built_in_registry(workloads=True),
+            registry=built_in_registry(workloads=True, device_taint_rules=True),
             admission=default_admission(),
             observers=(DefinitionController(), self),
             validates=False,
