@@ -41,6 +41,7 @@ class SmallCluster:
         node_lifecycle: NodeLifecycleOptions | None = None,
         workloads: bool = False,
         volcano: bool = False,
+        device_taint_rules: bool = False,
     ) -> None:
         """volcano: with Volcano's kinds and controllers."""
         self.now = START
@@ -51,7 +52,7 @@ class SmallCluster:
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
         )
-        registry = built_in_registry(workloads=workloads)
+        registry = built_in_registry(workloads=workloads, device_taint_rules=device_taint_rules)
         options = ApiServerOptions(
             registry=registry,
             admission=(*default_admission(), *((VolcanoAdmission(),) if volcano else ())),

@@ -97,6 +97,7 @@ KIND = KindRegistration(
     kind="DeviceTaintRule",
     types=TYPES,
     namespaced=False,
+    stored_as="v1alpha3",
     strategy=DeviceTaintRuleStrategy(_validate, counted=("spec",), status={}, returns_deleted=True),
     status=StatusStrategy(_validate_status, meta=METADATA_RESET_FIELDS),
     table=PrintedTable(
