@@ -24,7 +24,7 @@ from stowplan.forecast.unstartable_jobs import unstartable_reasons
 from stowplan.framework.deciders.session_decider import SessionResult
 from stowplan.framework.deciders.tasks import TaskStatus, group_of
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
@@ -135,7 +135,7 @@ def explain_job(
     Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod(pod, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders), pod=found)
     run = inspection.runner.run_session()
@@ -179,7 +179,7 @@ def explain_pod_group(
     Raises InputError (also for an unknown PodGroup), ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod_group(group, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders), group=found.key)
     run = inspection.runner.run_session()

@@ -11,7 +11,7 @@ import numpy as np
 
 from stowplan import config as configuration_files
 from stowplan.assembly.deciders import Deciders
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_placement import Placement, frame_of
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
@@ -100,7 +100,7 @@ def simulate_jobs(
     ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     files = plugin_records(plugins if isinstance(plugins, list | tuple) else ())
 
     def record(deciding: Deciders, scheduler: Scheduler) -> None:
