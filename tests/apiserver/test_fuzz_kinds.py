@@ -179,7 +179,6 @@ class Attacker:
 
     def seconds(self, request: HttpRequest) -> float:
         """This thread's processor time for it, in which nothing is collected."""
-        gc.collect()
         gc.disable()
         try:
             begun = time.thread_time()
