@@ -12,7 +12,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.feasibility import eviction_notes
 from stowplan.batch.fit_errors import NODES_NOT_READY
-from stowplan.batch.queue_models.queue_model import ModelJob, ModelReport
+from stowplan.batch.job_report import JobReport
+from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
@@ -39,7 +40,6 @@ from stowplan.simulation.scheduler_configuration import ConfigSource, read_decid
 from stowplan.simulation.session_runner import (
     AnyJob,
     AnySession,
-    JobReport,
     SessionRun,
     SessionRunner,
     tasks,
@@ -294,7 +294,7 @@ class _SessionInspection:
             self.evictions = eviction_notes(session, known)
 
 
-def _has(job: ModelJob, key: str) -> bool:
+def _has(job: JobReport, key: str) -> bool:
     return key in job.placed or key in job.promised or key in job.waiting
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from stowplan import config as configuration_files
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.job_report import JobReport
 from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_placement import Placement, frame_of
@@ -24,7 +25,7 @@ from stowplan.recording.recording_header import (
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.results.summary import run_summary
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
-from stowplan.simulation.session_runner import JobReport, SessionRun, SessionRunner
+from stowplan.simulation.session_runner import SessionRun, SessionRunner
 from stowplan.simulation.simulate import PLACEMENTS, SUMMARY, as_json
 
 JOBS = "jobs.jsonl"
