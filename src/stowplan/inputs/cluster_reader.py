@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +156,15 @@ def read_cluster(
     check_word("orphans", orphans, ORPHAN_MODES)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format)
     return reading.take_all(named).cluster(_names_of(named), orphans)
+
+
+def cluster_of(
+    source: Cluster | str | Path | Iterable[str | Path], *, keep_manifests: bool = False
+) -> Cluster:
+    """The cluster, read with the defaults of `read_cluster` if it was not. Raises InputError."""
+    if isinstance(source, Cluster):
+        return source
+    return read_cluster(source, keep_manifests=keep_manifests)
 
 
 def read_addition(
@@ -319,60 +327,53 @@ class _ClusterReader:
     def cluster(self, named: str, orphans: str, beside: Cluster | None = None) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes. beside: whose nodes and
         objects the files refer to."""
-        known = {id(entry.value) for entry in self.inventory.entries}
-        try:
-            self.imports.expand(self.inventory)
-            if beside is not None:
-                self._look_up_in((*beside.nodes, *beside.objects))
-            self.validation.finish()
-            population = expand_workloads(self.inventory)
-        except DecodeError as problem:
-            raise InputError.at("", "", problem) from None
+        there = () if beside is None else (*beside.nodes, *beside.objects)
+        found = self._read(there)
         nodes = list(self.inventory.all(Node))
         if not nodes:
-            got = f"no nodes ({count_of(len(population.pods), 'pod')})"
+            got = f"no nodes ({count_of(len(found.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
-        admitted = self._admitted(population.pods)
-        found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)
-        notes = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
-        return Cluster(
+        placed = resolve_orphans(found.pods, {node.name for node in nodes}, orphans)
+        return msgspec.structs.replace(
+            found,
             nodes=nodes,
-            pods=found.pods,
-            objects=population.objects,
-            ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=[*self.notes, *chain.from_iterable(notes)],
-            inputs=self.inputs,
-            orphans=found.orphans,
-            not_created=admitted.refused,
+            pods=placed.pods,
+            notes=[*found.notes, *placed.notes],
+            orphans=placed.orphans,
             manifests=self.manifests or [],
-            origins=self._origins(population, known),
-            as_read=admitted.as_read,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
         """See `read_workload`."""
-        known = {id(entry.value) for entry in self.inventory.entries}
+        found = self._read(cluster.objects)
+        if not found.pods:
+            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
         there = {id(one) for one in cluster.objects}
+        notes = list(found.notes)
+        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
+        if n_daemons:
+            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
+        objects = [one for one in found.objects if id(one) not in there]
+        return msgspec.structs.replace(found, objects=objects, notes=notes)
+
+    def _read(self, there: Iterable[Object]) -> Cluster:
+        """What was read, expanded and admitted, without its nodes; raises InputError for invalid
+        objects. there: objects that the files may refer to."""
+        known = {id(entry.value) for entry in self.inventory.entries}
         try:
             self.imports.expand(self.inventory)
-            self._look_up_in(cluster.objects)
+            self._look_up_in(there)
             self.validation.finish()
             population = expand_workloads(self.inventory)
         except DecodeError as problem:
             raise InputError.at("", "", problem) from None
         admitted = self._admitted(population.pods)
-        if not admitted.pods:
-            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
-        notes = [*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes]
-        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
-        if n_daemons:
-            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
         return Cluster(
             nodes=[],
             pods=admitted.pods,
-            objects=[one for one in population.objects if id(one) not in there],
+            objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=notes,
+            notes=[*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes],
             inputs=self.inputs,
             not_created=admitted.refused,
             origins=self._origins(population, known),
