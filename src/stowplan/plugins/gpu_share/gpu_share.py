@@ -101,7 +101,6 @@ from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
     mixed_column,
     mixed_problem,
     requests_counted_gpus,
-    unknown_cards_column,
 )
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.missing_cards import missing_cards
@@ -308,7 +307,7 @@ class GpuShare:
             has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
             codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
             fits = fits_distinct_cards_column(cards, request)
-            unknown_cards = unknown_cards_column(nodes)[some]
+            unknown_cards = CardLedger.of(nodes).unknown_cards()[some]
             found = np.where(unknown_cards, UNKNOWN_CARDS, np.where(fits, FITS, codes))
             return np.where(mixed_column(nodes)[some], SEVERAL, found)
 
@@ -563,7 +562,7 @@ def _may_mix(pod: Pod, nodes: NodeTable) -> bool:
         return False
     if requests_counted_gpus(pod):
         return True
-    return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
+    return bool(mixed_column(nodes).any() or CardLedger.of(nodes).unknown_cards().any())
 
 
 def _has_links(nodes: NodeTable) -> bool:
@@ -574,7 +573,7 @@ def _has_links(nodes: NodeTable) -> bool:
         found = [LINKS_KEY in nodes.nodes[row].metadata.annotations for row in numbers]
         return np.array(found, dtype=np.bool_)
 
-    return bool(ColumnCache.of(nodes).column("has gpu links", nodes, evaluate).any())
+    return bool(ColumnCache.of(nodes).of_nodes("has gpu links", nodes, evaluate).any())
 
 
 def settle_ties(scores: Ints, names: Sequence[str]) -> None:
