@@ -14,7 +14,6 @@ from stowplan.apis.policy.pod_disruption_budget import set_disruption_allowed
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_fields import (
-    controller_of,
     int_or_percent_of,
     parse_label_selector,
     selector_matches,
@@ -26,19 +25,18 @@ from stowplan.controller_runtime.resource_paths import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from stowplan.controllers.controller_scale import PodWithoutController, scale_of_controller
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "controllermanager"
+_SCALED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 DISRUPTED_SECONDS = 120.0
 """How long an evicted pod that still exists counts as deleted."""
-
-
-class PodWithoutController(Exception):
-    """A pod of a percentage budget whose controller has no known scale; text as recorded."""
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class DisruptionController(Controller):
             self._note_budget(change, key)
         elif change.path == PODS and self._budgets.get(key[0]):
             self._note_pod(before, self.index.pods.get(key))
-        elif change.path in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
+        elif change.path in _SCALED:
             for name in self._budgets.get(key[0], ()):
                 self.queue.add((key[0], name))
 
@@ -139,8 +137,8 @@ class DisruptionController(Controller):
             if not pod.owner:
                 unmanaged.append(pod.key[1])
             elif pod.owner not in sizes:
-                uid, size = self._size_of_controller(pod)
-                sizes[uid] = size
+                scale = scale_of_controller(self.api, pod)
+                sizes[scale.uid] = scale.replicas
                 sizes.setdefault(pod.owner, 0)
         if unmanaged:
             text = (
@@ -152,19 +150,6 @@ class DisruptionController(Controller):
             )
             self.recorder.record(budget, COMPONENT, "UnmanagedPods", text, type="Warning")
         return sum(sizes.values())
-
-    def _size_of_controller(self, pod: PodFacts) -> tuple[str, int]:
-        """The uid and scale of a pod's controller: the Deployment above a ReplicaSet, if any."""
-        path = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}.get(pod.owner_kind)
-        found = self.api.get(path, pod.key[0], pod.owner_name) if path else None
-        if found is None or found["metadata"]["uid"] != pod.owner:
-            raise PodWithoutController(f'found no controllers for pod "{pod.key[1]}"')
-        above = controller_of(found)
-        if above is not None and above.get("kind") == "Deployment":
-            deployment = self.api.get(DEPLOYMENTS, pod.key[0], above["name"])
-            if deployment is not None and deployment["metadata"]["uid"] == above["uid"]:
-                found = deployment
-        return found["metadata"]["uid"], found["spec"].get("replicas", 1)
 
     def _disrupted(self, budget: Tree, pods: list[PodFacts]) -> tuple[dict[str, str], float]:
         """Evicted pods that still exist, and when to sync again because of them."""
