@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.go_format import go_selector
 from stowplan.apis.machinery.resource import SubresourceResult
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
@@ -98,8 +99,51 @@ def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
     made.run(5)
     assert counts(made, "b") == (0, 1, 1, 1)
     assert counts(made, "c") == (0, 1, 0, 0)
-    reasons = {event["reason"] for event in made.list("events")}
-    assert "UnmanagedPods" in reasons
+    (event,) = [one for one in made.list("events") if one["reason"] == "UnmanagedPods"]
+    shown = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:"
+    assert f"selector: {shown}[]LabelSelectorRequirement{{}},}})" in event["message"]
+
+
+def test_expressions_of_a_selector_in_gos_form() -> None:
+    # As a real controller manager wrote it.
+    selector = {
+        "matchLabels": {"b": "c", "app": "lone"},
+        "matchExpressions": [
+            {"key": "x", "operator": "NotIn", "values": ["a", "b"]},
+            {"key": "z", "operator": "DoesNotExist"},
+        ],
+    }
+    assert go_selector(selector) == (
+        "&LabelSelector{MatchLabels:map[string]string{app: lone,b: c,},"
+        "MatchExpressions:[]LabelSelectorRequirement{"
+        "LabelSelectorRequirement{Key:x,Operator:NotIn,Values:[a b],},"
+        "LabelSelectorRequirement{Key:z,Operator:DoesNotExist,Values:[],},},}"
+    )
+
+
+def test_a_pod_with_two_budgets_is_warned_of() -> None:
+    made = SmallCluster(1)
+    for name in ("b", "a"):
+        made.create(BUDGETS, budget(name, minAvailable=1))
+    made.create("pods", pod("web"))
+    made.settle()
+    found = {
+        (event["involvedObject"]["name"], event["type"], event["message"])
+        for event in made.list("events")
+        if event["reason"] == "MultiplePodDisruptionBudgets"
+    }
+    text = 'Pod "default"/"web" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
+    assert found == {("web", "Warning", text)}
+
+
+def test_a_budget_that_selects_no_pod_says_so() -> None:
+    made = SmallCluster(1)
+    made.create(BUDGETS, budget("b", maxUnavailable=1))
+    made.settle()
+    assert counts(made) == (0, 0, 0, 0)
+    (event,) = made.list("events")
+    assert (event["type"], event["reason"]) == ("Normal", "NoPods")
+    assert event["message"] == "No matching pods found"
 
 
 def failure(of: SmallCluster) -> str:

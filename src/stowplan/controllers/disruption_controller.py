@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.go_format import go_selector
 from stowplan.apis.policy.pod_disruption_budget import set_disruption_allowed
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
@@ -64,7 +65,8 @@ class DisruptionController(Controller):
             self.queue.add(key)
             self._note_budget(change, key)
         elif change.path == PODS and self._budgets.get(key[0]):
-            self._note_pod(before, self.index.pods.get(key))
+            if self._note_pod(before, self.index.pods.get(key)):
+                self._warn_of_several(change.value, key)
         elif change.path in _SCALED:
             for name in self._budgets.get(key[0], ()):
                 self.queue.add((key[0], name))
@@ -76,6 +78,8 @@ class DisruptionController(Controller):
             return
         chosen = self._budgets.get(key[0], {}).get(key[1])
         pods = [self.index.pods[pod] for pod in sorted(chosen.pods)] if chosen else []
+        if not pods:
+            self.recorder.record(budget, COMPONENT, "NoPods", "No matching pods found")
         try:
             expected, desired = self._expected(budget, pods)
         except PodWithoutController as error:
@@ -103,18 +107,32 @@ class DisruptionController(Controller):
                 wanted, {pod.key for pod in pods if selector_matches(wanted, pod.labels)}
             )
 
-    def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> None:
-        """Queue the budgets that select a changed pod, or selected it before."""
-        pod = now or before
+    def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> bool:
+        """Queue the budgets that select a changed pod, or selected it before; True if several
+        select it now."""
+        pod, n_selecting = now or before, 0
         for name, chosen in self._budgets.get(pod.key[0], {}).items() if pod else ():
             assert pod is not None
             selected = now is not None and selector_matches(chosen.selector, now.labels)
             if selected or pod.key in chosen.pods:
                 self.queue.add((pod.key[0], name))
             if selected:
+                n_selecting += 1
                 chosen.pods.add(pod.key)
             else:
                 chosen.pods.discard(pod.key)
+        return n_selecting > 1
+
+    def _warn_of_several(self, value: bytes, key: Key) -> None:
+        """Record that several budgets select a pod, which therefore cannot be evicted."""
+        name = min(name for name, one in self._budgets[key[0]].items() if key in one.pods)
+        text = (
+            f'Pod "{key[0]}"/"{key[1]}" matches multiple PodDisruptionBudgets.  Chose "{name}"'
+            " arbitrarily."
+        )
+        pod = {"apiVersion": "v1", "kind": "Pod", **(self.decoded(value) or {})}
+        reason = "MultiplePodDisruptionBudgets"
+        self.recorder.record(pod, COMPONENT, reason, text, type="Warning")
 
     def _expected(self, budget: Tree, pods: list[PodFacts]) -> tuple[int, int]:
         """Expected number of pods, and desired number of healthy ones."""
@@ -141,10 +159,10 @@ class DisruptionController(Controller):
                 sizes[scale.uid] = scale.replicas
                 sizes.setdefault(pod.owner, 0)
         if unmanaged:
+            selector = go_selector(budget["spec"].get("selector"))
             text = (
-                "Pods selected by this PodDisruptionBudget (selector: "
-                f"{budget['spec'].get('selector')}) were found to be unmanaged. As a result, the "
-                "status of the PDB cannot be calculated correctly, which may result in undefined "
+                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be "
+                "unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "
                 'behavior. To account for these pods please set ".spec.minAvailable" field of the '
                 "PDB to an integer value."
             )
