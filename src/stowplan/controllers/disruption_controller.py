@@ -161,10 +161,10 @@ class DisruptionController(Controller):
         if unmanaged:
             selector = go_selector(budget["spec"].get("selector"))
             text = (
-                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be "
-                "unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "
-                'behavior. To account for these pods please set ".spec.minAvailable" field of the '
-                "PDB to an integer value."
+                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to "
+                "be unmanaged. As a result, the status of the PDB cannot be calculated correctly, "
+                "which may result in undefined behavior. To account for these pods please set "
+                '".spec.minAvailable" field of the PDB to an integer value.'
             )
             self.recorder.record(budget, COMPONENT, "UnmanagedPods", text, type="Warning")
         return sum(sizes.values())
