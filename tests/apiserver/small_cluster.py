@@ -56,7 +56,7 @@ class SmallCluster:
         options = ApiServerOptions(
             registry=registry,
             admission=(*default_admission(), *((VolcanoAdmission(),) if volcano else ())),
-            observers=(DefinitionController(),) if volcano else (),
+            observers=(DefinitionController(),),
         )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options

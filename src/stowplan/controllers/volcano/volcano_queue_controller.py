@@ -11,6 +11,7 @@ from collections import Counter
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import CUSTOM_RESOURCE_DEFINITIONS
 from stowplan.controllers.volcano.volcano_kinds import (
     SCHEDULING_VERSION,
     VOLCANO_POD_GROUPS,
@@ -19,7 +20,6 @@ from stowplan.controllers.volcano.volcano_kinds import (
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
-DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 ROOT, DEFAULT = "root", "default"
 _MADE = {ROOT: False, DEFAULT: True}
 """Queue that always exists -> whether others may reclaim from it."""
@@ -51,7 +51,10 @@ class VolcanoQueueController(Controller):
                 phase = (group.get("status") or {}).get("phase")
                 phases[split_key(change)] = phase or "Pending"
             self.queue.add(("", name))
-        elif change.path == DEFINITIONS and change.name == "queues.scheduling.volcano.sh":
+        elif (
+            change.path == CUSTOM_RESOURCE_DEFINITIONS
+            and change.name == "queues.scheduling.volcano.sh"
+        ):
             for name in _MADE:
                 self.queue.add(("", name))
 
