@@ -86,3 +86,54 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="unable to unzip"):
         read_cluster(path)
+
+
+def _change(event: str, kind: str, name: str, **more: Any) -> bytes:
+    meta = {"name": name, **({} if kind == "Node" else {"namespace": "default"})}
+    resource = {"apiVersion": "v1", "kind": kind, "metadata": meta, **more}
+    record = {"time": "2026-01-01T00:00:00Z", "event": event, "resource": resource}
+    return json.dumps(record).encode() + b"\n"
+
+
+def _recorded() -> list[bytes]:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return [
+        _change("Add", "Node", "n1", status=status),
+        _change("Add", "Pod", "a", spec=spec),
+        _change("Add", "Pod", "gone", spec=spec),
+        _change("Update", "Pod", "a", spec={**spec, "nodeName": "n1"}),
+        _change("Delete", "Pod", "gone"),
+        _change("Add", "Pod", "b", spec=spec),
+    ]
+
+
+def test_a_simulator_recording_is_the_state_at_its_end(tmp_path: Path) -> None:
+    lines = _recorded()
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes(b"".join(lines))
+    cluster = read_cluster(path)
+    assert [(pod.name, pod.node_name) for pod in cluster.pods] == [("a", "n1"), ("b", "")]
+    assert any("after 6 changes" in note for note in cluster.notes)
+    # As the simulator's earlier versions wrote it, and in two files.
+    path.write_bytes(b"[" + b",".join(lines) + b"]")
+    assert read_cluster(path).pods == cluster.pods
+    first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    first.write_bytes(b"".join(lines[:3]))
+    second.write_bytes(b"".join(lines[3:]))
+    assert read_cluster([first, second]).pods == cluster.pods
+
+
+def test_a_cut_or_wrong_line_of_a_simulator_recording(tmp_path: Path) -> None:
+    lines = _recorded()
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes(b"".join(lines)[:-5])
+    cluster = read_cluster(path)
+    assert [pod.name for pod in cluster.pods] == ["a"]
+    assert any("incomplete" in note for note in cluster.notes)
+    path.write_bytes(lines[0][:-5] + b"\n" + lines[1])
+    with pytest.raises(InputError, match="line 1"):
+        read_cluster(path)
+    path.write_bytes(lines[0] + _change("Sync", "Pod", "a"))
+    with pytest.raises(InputError, match="expected one of Add, Update, Delete"):
+        read_cluster(path)

@@ -25,7 +25,11 @@ from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
-from stowplan.inputs.scheduler_exports import export_of, unzipped
+from stowplan.inputs.scheduler_exports import (
+    SimulatorRecordings,
+    export_of,
+    unzipped,
+)
 from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.next_run import NAME_SUFFIX, NextRun
@@ -234,6 +238,7 @@ class _ClusterReader:
         self.traces = TraceFiles(trace_format)
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
+        self.recordings = SimulatorRecordings()
         self.next_run = NextRun(next_run)
         self.manifests: list[Tree] | None = [] if keep_manifests else None
 
@@ -248,7 +253,7 @@ class _ClusterReader:
         """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
         file = unzipped(file)
-        if self.traces.take(file):
+        if self.recordings.takes(file) or self.traces.take(file):
             return
         if _is_csv(file):
             self._take_csv(file)
@@ -305,7 +310,14 @@ class _ClusterReader:
                 raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
 
     def _add_traces(self) -> None:
-        """Add the objects of traces, once all files are read. Raises InputError."""
+        """Add the objects of traces and of recordings, once all files are read. Raises
+        InputError."""
+        for recorded in self.recordings.items():
+            try:
+                self._take_item(recorded.tree, "", recorded.place)
+            except DecodeError as problem:
+                raise InputError.at(recorded.place, problem.path, problem.what) from None
+        self.notes += self.recordings.notes()
         for place, found in self.traces.objects():
             try:
                 self.inventory.add(found, place)

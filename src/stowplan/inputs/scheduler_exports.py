@@ -1,17 +1,22 @@
 """Exports of other schedulers' tools as lists of objects: kube-scheduler-simulator, KAI.
 
 Both are JSON with a list of objects per kind, which have no apiVersion and kind. KAI's is packed as
-`snapshot.json` in a zip archive.
+`snapshot.json` in a zip archive. A recording of kube-scheduler-simulator has a line of JSON per
+change of an object, of which the state at its end is read.
 
-Source: kube-scheduler-simulator, simulator/snapshot (ResourcesForSnap); KAI-Scheduler,
-pkg/scheduler/plugins/snapshot (Snapshot).
+Source: kube-scheduler-simulator, simulator/snapshot (ResourcesForSnap) and simulator/recorder
+(Record); KAI-Scheduler, pkg/scheduler/plugins/snapshot (Snapshot).
 """
 
 from __future__ import annotations
 
 import io
+import re
 import zipfile
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
 
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import InputFile
@@ -52,6 +57,91 @@ KAI_NOTE = (
     "a KAI snapshot has no PersistentVolumes, Services, disruption budgets and CSINodes; its "
     "config is not read"
 )
+
+_RECORD = re.compile(rb'\s*(?P<listed>\[\s*)?\{\s*"(time|event)"\s*:')
+"""Beginning of a recording: lines of JSON, or a list, as earlier versions wrote it."""
+_PUT, _DELETED = ("Add", "Update"), "Delete"
+
+
+class _Recorded(NamedTuple):
+    """An object of a recording, as it was last."""
+
+    tree: Tree
+    place: str
+
+
+class SimulatorRecordings:
+    """The objects at the end of recordings of kube-scheduler-simulator, in order of creation.
+
+    last: time of the last change, "" without one.
+    """
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.n_changes = self.n_cut = 0
+        self._objects: dict[tuple[str, ...], _Recorded] = {}
+
+    def takes(self, file: InputFile) -> bool:
+        """True if a file is a recording, which is read; raises InputError."""
+        begin = _RECORD.match(file.data[:200])
+        if begin is None:
+            return False
+        for place, record in self._records(file, is_list=begin["listed"] is not None):
+            self._apply(record, f"{file.source}: {place}")
+        return True
+
+    def items(self) -> Iterator[_Recorded]:
+        """The objects."""
+        return iter(self._objects.values())
+
+    def notes(self) -> list[str]:
+        """What was read, and what not."""
+        if not self.n_changes:
+            return []
+        changes = count_of(self.n_changes, "change")
+        found = [
+            f"the state after {changes} of a recording of kube-scheduler-simulator, at {self.last}"
+        ]
+        if self.n_cut:
+            found.append("the recording's last line is incomplete and left out")
+        return found
+
+    def _records(self, file: InputFile, *, is_list: bool) -> Iterator[tuple[str, Any]]:
+        if is_list:
+            try:
+                found = msgspec.json.decode(file.data, type=list[Any])
+            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                raise InputError.at(file.source, "", str(problem)) from None
+            yield from ((f"[{index}]", one) for index, one in enumerate(found))
+            return
+        lines = file.data.splitlines(keepends=True)
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield f"line {number}", msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+                if number == len(lines) and not line.endswith(b"\n"):
+                    self.n_cut += 1
+                    return
+                raise InputError.at(file.source, f"line {number}", str(problem)) from None
+
+    def _apply(self, record: Any, place: str) -> None:
+        tree = record.get("resource") if isinstance(record, dict) else None
+        meta = tree.get("metadata") if isinstance(tree, dict) else None
+        if not isinstance(tree, dict) or not isinstance(meta, dict):
+            raise InputError(place, "resource", "", "an object with metadata")
+        event = record.get("event")
+        names = (tree.get("apiVersion"), tree.get("kind"), meta.get("namespace"), meta.get("name"))
+        identity = tuple(str(one or "") for one in names)
+        self.n_changes += 1
+        self.last = str(record.get("time", ""))
+        if event in _PUT:
+            self._objects[identity] = _Recorded(tree, place)
+        elif event == _DELETED:
+            self._objects.pop(identity, None)
+        else:
+            raise InputError(place, "event", repr(event), f"one of {', '.join(_PUT)}, {_DELETED}")
 
 
 def unzipped(file: InputFile) -> InputFile:
