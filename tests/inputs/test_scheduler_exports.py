@@ -52,18 +52,28 @@ def kai(path: Path, raw: dict[str, Any], name: str = "snapshot.json") -> Path:
 
 
 def test_a_kai_snapshot(tmp_path: Path) -> None:
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    volume["hostPath"] = {"path": "/x"}
     raw = {
         "pods": [pod("a")],
         "nodes": [NODE],
-        "queues": [{"metadata": {"name": "q"}}],
-        "podGroups": [{}, {}],
-        "bindRequests": None,
+        "queues": [{"metadata": {"name": "q"}, "spec": {"parentQueue": "d"}}],
+        "podGroups": [
+            {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
+        ],
+        "bindRequests": [{}, {}],
+        "configMaps": None,
         "topologies": [],
+        "persistentVolumes": [{"metadata": {"name": "pv"}, "spec": volume}],
     }
     cluster = read_cluster(kai(tmp_path / "snapshot.zip", raw))
     assert (len(cluster.nodes), len(cluster.pods)) == (1, 1)
-    assert "not read of the KAI snapshot (1 pod): 1 queues, 2 podGroups" in cluster.notes
+    assert "not read of the KAI snapshot (1 pod): 2 bindRequests" in cluster.notes
     assert any("no PersistentVolumes" in note for note in cluster.notes)
+    kinds = {type(one).__name__: one.name for one in cluster.objects}
+    assert kinds["KaiQueueObject"] == "q"
+    assert kinds["KaiPodGroupObject"] == "g"
+    assert kinds["PersistentVolume"] == "pv"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,11 @@ import msgspec
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import InputFile
 from stowplan.inputs.input_error import InputError
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_API_VERSION,
+    KAI_QUEUE_API_VERSION,
+    KAI_TOPOLOGY_API_VERSION,
+)
 
 Tree = dict[str, Any]
 
@@ -42,11 +47,19 @@ SIMULATOR: dict[str, tuple[str, str]] = {
 KAI: dict[str, tuple[str, str]] = {
     "pods": ("v1", "Pod"),
     "nodes": ("v1", "Node"),
+    "queues": (KAI_QUEUE_API_VERSION, "Queue"),
+    "podGroups": (KAI_GROUP_API_VERSION, "PodGroup"),
+    "topologies": (KAI_TOPOLOGY_API_VERSION, "Topology"),
     "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
+    "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
+    "persistentVolumes": ("v1", "PersistentVolume"),
     "persistentVolumeClaims": ("v1", "PersistentVolumeClaim"),
     "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
     "csiStorageCapacities": ("storage.k8s.io/v1", "CSIStorageCapacity"),
     "csiDrivers": ("storage.k8s.io/v1", "CSIDriver"),
+    "resourceClaims": ("resource.k8s.io/v1", "ResourceClaim"),
+    "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
+    "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
 """Field of `rawObjects` in KAI's snapshot -> apiVersion and kind."""
 SIMULATOR_NOTE = (
@@ -54,8 +67,8 @@ SIMULATOR_NOTE = (
     "CSI objects; its schedulerConfig is not read: use --config"
 )
 KAI_NOTE = (
-    "a KAI snapshot has no PersistentVolumes, Services, disruption budgets and CSINodes; its "
-    "config is not read"
+    "a KAI snapshot has no Services and CSINodes, and by its version no PersistentVolumes or no "
+    "disruption budgets; its config is not read: use --config, or --compat kai"
 )
 
 _RECORD = re.compile(rb'\s*(?P<listed>\[\s*)?\{\s*"(time|event)"\s*:')
@@ -187,7 +200,7 @@ def _listed(tree: Tree, kinds: dict[str, tuple[str, str]], place: str) -> Tree:
 
 
 def _not_read(raw: Tree) -> list[str]:
-    """What a KAI snapshot has that sessions here have in other kinds."""
+    """What a KAI snapshot has that is not read."""
     left = {field: values for field, values in raw.items() if field not in KAI and values}
     if not left:
         return []
