@@ -41,8 +41,8 @@ POOLS_MAX = 8
 ADDED_MAX = 64
 """New nodes of one kind."""
 PAIRS_LEFT_OUT = (
-    "pairs with a lower request, with pods to free, with several new nodes, or with the PodGroup or "
-    "the Queue"
+    "pairs with a lower request, with pods to free, with several new nodes, "
+    "or with the PodGroup or the Queue"
 )
 PERCENT = 100
 
