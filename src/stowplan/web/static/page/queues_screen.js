@@ -8,7 +8,7 @@ import { countText, percentText, shortQuantity } from "./quantities.js";
 const EVERY = 1000;
 const HISTORY_EVERY = 10000;
 const SERIES_MAX = 8;
-const FIELDS = [["allocated", "allocated"], ["deserved", "deserved"], ["pending", "pending"]];
+const FIELDS = ["allocated", "deserved", "guarantee", "borrowed", "lent", "pending"].map((one) => [one, one]);
 
 export class QueuesScreen {
   constructor(app) {
@@ -95,10 +95,10 @@ export class QueuesScreen {
       const title = element("span", { class: `queue depth${Math.min(depth, 5)}${isChosen ? " chosen" : ""}` }, name);
       return [
         title, queueBar(queue, shown, whole), amount(queue.guarantee), amount(queue.deserved), amount(queue.allocated), amount(queue.borrowed),
-        amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
+        amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.share === null || queue.share === undefined ? "" : queue.share.toFixed(2), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
       ];
     });
-    const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
+    const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Share", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
     const found = panel(`Queues of ${schedulerName}`, plainTable(`Queues of ${schedulerName}`, columns, rows), legend());
     found.querySelector("h2").append(element("small", {}, shown));
     const owed = (loans || []).filter((one) => one.resource === shown);
