@@ -31,7 +31,7 @@ class Loan(msgspec.Struct, frozen=True, rename="camel"):
     wanted_back: float
 
 
-class QueueUse(NamedTuple):
+class PartAndUse(NamedTuple):
     """A queue's amounts of a resource. part: what it has without borrowing."""
 
     part: float
@@ -45,7 +45,7 @@ class QueueUse(NamedTuple):
 
 
 def loans_between(
-    uses: Mapping[str, QueueUse], resource: str, idle: float, loan_min: float
+    uses: Mapping[str, PartAndUse], resource: str, idle: float, loan_min: float
 ) -> Iterator[Loan]:
     """Loans of a resource between queues. idle: on all nodes. loan_min: smaller ones are left
     out."""
@@ -74,7 +74,7 @@ def queue_model_loans(report: ModelReport, total: Mapping[str, float]) -> Iterat
             uses = {}
             for one in queues:
                 by_weight = whole * max(one.weight, 0) / (weights or 1)
-                uses[one.name] = QueueUse(
+                uses[one.name] = PartAndUse(
                     _part(one, resource, whole, by_weight),
                     one.allocated.get(resource, 0.0),
                     one.pending.get(resource, 0.0),

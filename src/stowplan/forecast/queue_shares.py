@@ -17,7 +17,7 @@ from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueShare
 from stowplan.batch.state.capability import PODS, limits_of
-from stowplan.forecast.queue_loans import Loan, QueueUse, loans_between, queue_model_loans
+from stowplan.forecast.queue_loans import Loan, PartAndUse, loans_between, queue_model_loans
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.inputs.counts import count_of
@@ -269,7 +269,7 @@ def _loans(
         uses = {}
         for queue, part in parts.items():
             count = counts.get(queue, nothing)
-            uses[queue] = QueueUse(
+            uses[queue] = PartAndUse(
                 part.get(resource), count.allocated.get(resource), count.pending.get(resource)
             )
         for one in loans_between(uses, resource, free, LOAN_MIN):
