@@ -12,6 +12,8 @@ import numpy as np
 
 from stowplan.batch.queue_models.volcano.free_columns import FreeColumns
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
+from stowplan.batch.queue_models.volcano.node_selection import NodeSelection
+from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
@@ -97,6 +99,7 @@ class VolcanoSession:
         self.node_list = list(self.nodes.values())
         self._free = FreeColumns(self.node_list)
         self._rows = np.array([node.row for node in self.node_list], dtype=np.int64)
+        self._all_places = np.arange(len(self.node_list), dtype=np.int64)
         self._placed: tuple[Sequence[VolcanoNode], Ints] = (), np.zeros(0, dtype=np.int64)
         limits = [node.allocatable.pods_max for node in self.node_list]
         self.pod_limits = np.array(limits, dtype=np.int64)
@@ -275,7 +278,7 @@ class VolcanoSession:
             asked = np.flatnonzero(codes == PASSES)
             if asked.shape[0] == 0:
                 break
-            given = nodes if asked.shape[0] == len(nodes) else [nodes[i] for i in asked.tolist()]
+            given = nodes if asked.shape[0] == len(nodes) else self.pick(nodes, asked)
             codes[asked] = call(task, given)
         return codes
 
@@ -386,18 +389,30 @@ class VolcanoSession:
         return task.request.fits(node.idle), task.request.fits(node.future_idle())
 
     def with_room(self, task: VolcanoTask, nodes: Sequence[VolcanoNode], *, later: bool) -> Bools:
-        """bool (n_nodes,): nodes that have the resources idle. later: or will have them."""
+        """bool (n_nodes,): nodes that have the resources idle. later: or will have them. Read-only
+        for all nodes."""
         return self._free.fits(task.request, self.places_of(nodes), later=later)
+
+    def lacking(self, task: VolcanoTask) -> dict[str, Bools]:
+        """Requested resource -> bool (n_nodes,): nodes of the session that have too little of it,
+        with what is being released."""
+        return self._free.lacking(task.request)
 
     def places_of(self, nodes: Sequence[VolcanoNode]) -> Ints | slice:
         """int64 (n_nodes,): positions of nodes in the session; a slice for all."""
         if nodes is self.node_list:
             return slice(None)
+        if isinstance(nodes, NodeSelection):
+            return nodes.places
         # Consecutive questions are about the same nodes.
         if self._placed[0] is not nodes or len(nodes) != len(self._placed[1]):
             places = np.fromiter((n.place for n in nodes), dtype=np.int64, count=len(nodes))
             self._placed = nodes, places
         return self._placed[1]
+
+    def pick(self, nodes: Sequence[VolcanoNode], indices: Ints) -> NodeSelection:
+        """The nodes at these positions of a sequence of nodes."""
+        return NodeSelection(self.node_list, self._all_places[self.places_of(nodes)][indices])
 
     def rows_of(self, nodes: Sequence[VolcanoNode]) -> Ints:
         """int64 (n_nodes,): their rows in the node table."""
@@ -412,64 +427,30 @@ class VolcanoSession:
         *,
         with_amounts: bool,
         allows_eviction: bool,
-    ) -> list[VolcanoNode]:
+    ) -> Sequence[VolcanoNode]:
         """Nodes that pass the predicates; others are added to `failures`.
 
         with_amounts: they must have, or get, the resources. allows_eviction: a node also passes
         where evictions could help.
         """
+        places = self._all_places[self.places_of(nodes)]
         known = failures.of(task)
-        asked, found = nodes, dict[str, int]()
-        if known:
-            asked = [node for node in nodes if node.name not in known]
-            found = {name: known[name] for node in nodes if (name := node.name) in known}
+        found = np.zeros(len(nodes), dtype=np.int64) if known is None else known[places]
         if with_amounts:
-            has_room = self.with_room(task, asked, later=True).tolist()
-            if not all(has_room):
-                for node, fits in zip(asked, has_room, strict=True):
-                    if not fits:
-                        found[node.name] = UNSCHEDULABLE
-                asked = [node for node, fits in zip(asked, has_room, strict=True) if fits]
+            has_room = self.with_room(task, nodes, later=True)
+            found[(found == PASSES) & ~has_room] = UNSCHEDULABLE
+        asked_at = np.flatnonzero(found == PASSES)
+        asked = nodes if asked_at.shape[0] == len(nodes) else self.pick(nodes, asked_at)
         codes = self.codes(task, asked)
-        if not codes.any():
-            failures.record(task, found)
-            return list(asked)
-        passing = []
-        for node, code in zip(asked, codes.tolist(), strict=True):
-            if code == PASSES or (allows_eviction and code != UNRESOLVABLE):
-                passing.append(node)
-            else:
-                found[node.name] = code
-        failures.record(task, found)
+        passing = asked
+        if codes.any():
+            passes = codes == PASSES
+            if allows_eviction:
+                passes |= codes != UNRESOLVABLE
+            found[asked_at] = np.where(passes, PASSES, codes)
+            passing = self.pick(asked, np.flatnonzero(passes))
+        failures.record(task, places, found)
         return passing
-
-
-class PredicateFailures:
-    """Nodes that did not pass, by job and role: tasks of a role are alike.
-
-    last: codes of the nodes that did not pass in the latest call.
-    """
-
-    def __init__(self, *, keeps: bool = True) -> None:
-        """keeps: False forgets them between calls."""
-        self._keeps = keeps
-        self._codes: dict[tuple[str, str], dict[str, int]] = {}
-        self.last: dict[str, int] = {}
-
-    def of(self, task: VolcanoTask) -> Mapping[str, int]:
-        """Node -> code, for tasks of the same job and role; tasks without a role have none."""
-        if not self._keeps or not task.role:
-            return {}
-        return self._codes.get((task.job, task.role), {})
-
-    def record(self, task: VolcanoTask, found: Mapping[str, int]) -> None:
-        """Record the nodes that did not pass."""
-        self.last = dict(found)
-        self._codes.setdefault((task.job, task.role), {}).update(found)
-
-    def unresolvable(self) -> frozenset[str]:
-        """Nodes of the latest call on which evictions could not help."""
-        return frozenset(name for name, code in self.last.items() if code == UNRESOLVABLE)
 
 
 def _is_placed(task: VolcanoTask) -> bool:

@@ -14,7 +14,8 @@ from stowplan.batch.queue_models.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoOperation, VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -103,7 +104,9 @@ def _place_in(
     """Have tasks wait below a HyperNode; False if one does not fit."""
     nodes, queue = session.nodes_of(hyper_node), session.queues[job.queue]
     arguments = session.options.argument("allocate")
-    failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
+    failures = PredicateFailures(
+        session.node_list, keeps=boolean(arguments, ERROR_CACHE, default=True)
+    )
     if not nodes or not tasks:
         return False
     while tasks:

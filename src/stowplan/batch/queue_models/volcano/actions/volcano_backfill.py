@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -25,7 +26,7 @@ def backfill(session: VolcanoSession) -> None:
         if not session.prepare(task):
             job.infeasible[task.uid] = frozenset()
             continue
-        failures = PredicateFailures(keeps=keeps)
+        failures = PredicateFailures(session.node_list, keeps=keeps)
         nodes = session.predicate_nodes(
             task, session.node_list, failures, with_amounts=False, allows_eviction=False
         )

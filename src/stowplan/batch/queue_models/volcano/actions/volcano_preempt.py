@@ -14,7 +14,8 @@ from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import EVICTABLE_STATUSES, VolcanoTask
@@ -36,7 +37,9 @@ class _Preemption:
     def __init__(self, session: VolcanoSession) -> None:
         self._session = session
         arguments = session.options.argument("preempt")
-        self._failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
+        self._failures = PredicateFailures(
+            session.node_list, keeps=boolean(arguments, ERROR_CACHE, default=True)
+        )
         self._arguments = arguments
         self._jobs: dict[str, Heap[VolcanoSessionJob]] = {}
         self._starving: dict[str, list[VolcanoSessionJob]] = {}
