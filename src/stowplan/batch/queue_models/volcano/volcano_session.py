@@ -119,6 +119,13 @@ class VolcanoSession:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
         self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+        # Plugins that count what is placed.
+        self._counting = [
+            plugin
+            for plugin in self.plugins.values()
+            if type(plugin).allocated is not VolcanoPlugin.allocated
+            or type(plugin).released is not VolcanoPlugin.released
+        ]
 
     # Topology.
 
@@ -372,11 +379,13 @@ class VolcanoSession:
 
     def _notify_allocated(self, task: VolcanoTask) -> bool:
         # Every plugin is notified, also after one has refused.
-        answers = [plugin.allocated(task) for plugin in self.plugins.values()]
-        return all(answers)
+        is_accepted = True
+        for plugin in self._counting:
+            is_accepted &= plugin.allocated(task)
+        return is_accepted
 
     def _notify_released(self, task: VolcanoTask) -> None:
-        for plugin in self.plugins.values():
+        for plugin in self._counting:
             plugin.released(task)
 
     def bind(self, task: VolcanoTask) -> None:

@@ -79,6 +79,20 @@ class TaskCounts:
             self._count(task, -1)
         self._by_status.get(task.status, {}).pop(task.uid, None)
 
+    def move(self, task: VolcanoTask, status: TaskStatus) -> None:
+        """Count a task that is counted already under another status. The status of the task itself
+        changes after this."""
+        before, uid = task.status, task.uid
+        # It becomes the last of the tasks.
+        del self.tasks[uid]
+        self.tasks[uid] = task
+        del self._by_status[before][uid]
+        self._by_status.setdefault(status, {})[uid] = task
+        self._n_ready += (status in READY_STATUSES) - (before in READY_STATUSES)
+        if task.is_best_effort:
+            pending = TaskStatus.PENDING
+            self._n_best_effort += (status is pending) - (before is pending)
+
     def _count(self, task: VolcanoTask, number: int) -> None:
         if task.status in READY_STATUSES:
             self._n_ready += number
@@ -221,10 +235,20 @@ class VolcanoSessionJob(TaskCounts):
         self.sub_jobs[self.sub_job_of.pop(task.uid)].leave(task)
 
     def move(self, task: VolcanoTask, status: TaskStatus) -> None:
-        """Change the status of a task."""
-        self.leave(task)
+        """Change the status of a task; one that was not counted is from now on."""
+        if task.uid not in self.tasks:
+            task.status = status
+            self.enter(task)
+            return
+        is_allocated = status in ALLOCATED_STATUSES
+        if is_allocated != (task.status in ALLOCATED_STATUSES):
+            if is_allocated:
+                self.allocated.add(task.request)
+            else:
+                self.allocated.subtract(task.request)
+        super().move(task, status)
+        self.sub_jobs[self.sub_job_of[task.uid]].move(task, status)
         task.status = status
-        self.enter(task)
 
     def _sub_job_for(self, pod: Pod) -> VolcanoSubJob:
         for policy in self.group.spec.sub_group_policy:
