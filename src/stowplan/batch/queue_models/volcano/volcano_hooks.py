@@ -128,14 +128,14 @@ class HookTable:
 
     def everyone(self, hook: str, *given: Any) -> bool:
         """True if no plugin says no."""
-        for call in self._all[hook]:
+        for call in self._all[hook]:  # noqa: SIM110, no generator: it is asked for every pod
             if not call(*given):
                 return False
         return True
 
     def anyone(self, hook: str, *given: Any) -> bool:
         """True if some plugin says yes."""
-        for call in self._all[hook]:
+        for call in self._all[hook]:  # noqa: SIM110
             if call(*given):
                 return True
         return False

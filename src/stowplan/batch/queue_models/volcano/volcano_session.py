@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from stowplan.batch.queue_models.volcano.free_columns import FreeColumns
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
-from stowplan.batch.queue_models.volcano.node_selection import NodeSelection
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
     UNSCHEDULABLE,
     PodRules,
 )
-from stowplan.batch.queue_models.volcano.volcano_amount import total_of
+from stowplan.batch.queue_models.volcano.queue_books import QueueBooks
+from stowplan.batch.queue_models.volcano.session_nodes.free_columns import FreeColumns
+from stowplan.batch.queue_models.volcano.session_nodes.node_selection import NodeSelection
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, total_of
 from stowplan.batch.queue_models.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
@@ -55,7 +56,7 @@ class VolcanoCluster:
     """What a session opens on. tasks: of all pods, those without a job too.
 
     now: seconds since 1970. time_of_day: minutes since midnight. device_requests: task -> claim ->
-    (device class, dimension) -> amount.
+    (device class, dimension) -> amount. books: sums of the session before.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class VolcanoCluster:
         now: float = 0.0,
         time_of_day: int = 0,
         device_requests: Mapping[str, DeviceRequests] | None = None,
+        books: QueueBooks | None = None,
     ) -> None:
         self.jobs, self.nodes, self.queues = jobs, nodes, queues
         self.tree = HyperNodeTree(hyper_nodes, nodes)
         self.budgets = budgets
         self.now, self.time_of_day = now, time_of_day
         self.device_requests = device_requests or {}
+        self.books: QueueBooks = {} if books is None else books
 
 
 class VolcanoSession:
@@ -81,8 +84,8 @@ class VolcanoSession:
 
     binds: pod -> node, of committed placements. evicted: tasks whose eviction was committed.
     nominations: pod -> node where it waits for what was evicted for it; to be written to the pod.
-    total: allocatable resources of all nodes. action: the one that runs. eviction_causes: by uid of
-    the evicted task.
+    total: allocatable resources of all nodes. guaranteed: to all queues together. action: the one
+    that runs. eviction_causes: by uid of the evicted task.
     """
 
     def __init__(
@@ -105,6 +108,9 @@ class VolcanoSession:
         self.pod_limits = np.array(limits, dtype=np.int64)
         self._below: dict[str, list[VolcanoNode]] = {}
         self.total = total_of(node.allocatable for node in self.node_list)
+        self.guaranteed = total_of(
+            VolcanoAmount.of(queue.queue.spec.guarantee.resource) for queue in self.queues.values()
+        )
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
         self.action = ""
@@ -132,7 +138,7 @@ class VolcanoSession:
     def _resolve_topologies(self) -> None:
         tree = self.tree
         for job in self.jobs.values():
-            if not job.has_topology:
+            if not (job.may_have_topology and job.has_topology):
                 continue
             job.topology = self._named_tier(job.topology)
             for sub_job in job.sub_jobs.values():

@@ -12,9 +12,9 @@ from stowplan.batch.queue_models.volcano.actions.task_allocation import TaskHeap
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queue_models.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoOperation, VolcanoStatement

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement

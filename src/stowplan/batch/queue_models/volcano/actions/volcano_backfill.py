@@ -5,9 +5,9 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/backfill/backfill.go
 
 from __future__ import annotations
 
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -47,6 +47,8 @@ def _tasks(session: VolcanoSession) -> list[VolcanoTask]:
     jobs: dict[str, Heap[VolcanoSessionJob]] = {}
     tasks: dict[str, Heap[VolcanoTask]] = {}
     for job in session.jobs.values():
+        if not job.n_best_effort and not job.of(TaskStatus.PIPELINED):
+            continue
         if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:
             continue
         found = [task for task in session.has_pending(job) if task.is_best_effort]

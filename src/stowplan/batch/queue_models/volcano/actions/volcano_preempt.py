@@ -11,10 +11,10 @@ from stowplan.batch.queue_models.volcano.actions.preemption_dry_run import find_
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queue_models.volcano.actions.volcano_reclaim import suffices
 from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement

@@ -6,10 +6,10 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/reclaim/reclaim.go.
 from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement

@@ -240,9 +240,8 @@ def node_refusals(session: VolcanoSession, task: VolcanoTask) -> str:
         n_refused = len(fitting)
         if session.prepare(task):
             n_refused = int(np.count_nonzero(session.codes(task, fitting) != PASSES))
-        for text, number in ((PREDICATES, n_refused), (ALONE, len(fitting) - n_refused)):
-            if number:
-                counts[text] = number
+        left = {PREDICATES: n_refused, ALONE: len(fitting) - n_refused}
+        counts |= {text: number for text, number in left.items() if number}
     texts = sorted(f"{count} {text}" for text, count in counts.items())
     head = f"0/{len(session.node_list)} nodes are available"
     return f"{head}: {', '.join(texts)}." if texts else head

@@ -46,7 +46,7 @@ class FreeColumns:
 
     def fits(self, request: VolcanoAmount, places: Ints | slice, *, later: bool) -> Bools:
         """bool (n_places,): nodes that have what is requested idle. later: or that will have it,
-        once releasing tasks are gone and pipelined ones run. Read-only where `places` is a slice."""
+        once releasing tasks are gone and pipelined ones run. Read-only for a slice of places."""
         mask = self._mask(request)
         return (mask.later if later else mask.now)[places]
 
