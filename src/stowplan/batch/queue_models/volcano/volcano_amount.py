@@ -22,7 +22,7 @@ UNLIMITED = 1.7976931348623157e308
 """Amount of a resource without a limit."""
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-_KEPT = "volcano_request"
+_KEPT = "request as Volcano counts it"
 
 
 class VolcanoAmount:
