@@ -294,7 +294,7 @@ class FrameworkScores:
         kind = _kind_of(task)
         found = self._kinds.get(kind)
         if found is None:
-            found = KindScores(framework, task.pod, self._rules.snapshot)
+            found = KindScores(framework, task.pod, self._rules.snapshot, FILTERS)
             if found.is_kept:
                 if found.key not in self._alike:
                     found.fill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from stowplan.objects.pod import Pod
 
 ANEW_SHARE = 8
 """With more than one in this many rows changed, all rows are evaluated."""
-STATELESS = frozenset({"VolumeBinding", "DynamicResources"})
-"""Plugins whose scores read what their PreFilter found; no PreFilter runs before these scores, so
-that they score all nodes alike."""
 MEMO_MAX = 4096
 """Sums that are remembered by the amounts of a row."""
 
@@ -27,7 +24,11 @@ class KindScores:
     no pod that is placed later can change that: `is_kept`. key: equal for kinds with equal scores.
     """
 
-    def __init__(self, framework: Framework, pod: Pod, snapshot: Snapshot) -> None:
+    def __init__(
+        self, framework: Framework, pod: Pod, snapshot: Snapshot, unprepared: Collection[str]
+    ) -> None:
+        """unprepared: members that read what their PreFilter found, which does not run before these
+        scores, so that they score all nodes alike."""
         self._pod, self._nodes = pod, snapshot.nodes
         self._state = CycleState()
         nodes, state = self._nodes, self._state
@@ -40,13 +41,13 @@ class KindScores:
             return
         self._members = [m for m in framework.at("score") if m.name not in state.skip_score]
         self.is_kept = all(
-            _is_stateless(m)
+            m.name in unprepared
             or ((m.node_only or _by_amounts(m)) and m.calls["signature"] is not None)
             for m in self._members
         )
         if self.is_kept:
             self.key = tuple(
-                (m.name, None if _is_stateless(m) else m.call("signature", pod))
+                (m.name, None if m.name in unprepared else m.call("signature", pod))
                 for m in self._members
             )
 
@@ -122,10 +123,6 @@ class KindScores:
 
 def _by_amounts(member: RegisteredPlugin) -> bool:
     return member.declaration.scores_by_amounts and member.calls["normalize_score"] is None
-
-
-def _is_stateless(member: RegisteredPlugin) -> bool:
-    return member.plugin.name in STATELESS
 
 
 def _has_pod_affinity(pod: Pod) -> bool:

@@ -5,7 +5,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/utils/simulate.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stowplan.batch.queue_models.volcano.actions.hyper_node_allocation import gradients_for_sub_job
 from stowplan.batch.queue_models.volcano.actions.task_allocation import TaskHeap
@@ -129,7 +129,7 @@ def _place_in(
 
 
 def _choose(
-    session: VolcanoSession, task: VolcanoTask, nodes: list[VolcanoNode]
+    session: VolcanoSession, task: VolcanoTask, nodes: Sequence[VolcanoNode]
 ) -> VolcanoNode | None:
     """The best of the nodes with idle resources, or else of those that will have them."""
     idle = [node for node in nodes if task.request.fits(node.idle)]

@@ -5,7 +5,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/preempt/preempt.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stowplan.batch.queue_models.volcano.actions.preemption_dry_run import find_dry_run_victims
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
@@ -164,7 +164,7 @@ class _Preemption:
         self,
         statement: VolcanoStatement,
         task: VolcanoTask,
-        nodes: list[VolcanoNode],
+        nodes: Sequence[VolcanoNode],
         may_evict: Candidates,
     ) -> bool:
         """Try nodes in the order of their scores."""

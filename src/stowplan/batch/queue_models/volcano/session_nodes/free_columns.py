@@ -68,12 +68,16 @@ class FreeColumns:
                 self._masks.pop(next(iter(self._masks)))
             mask = self._masks[key] = _FitMask(now, later, at)
         elif mask.at != at:
-            for place in self._log[mask.at :]:
+            for place in self._changed_since(mask.at):
                 node = self._nodes[place]
                 mask.now[place] = request.fits(node.idle)
                 mask.later[place] = request.fits(node.future_idle())
             mask.at = at
         return mask
+
+    def _changed_since(self, at: int) -> list[int]:
+        """Places of the nodes that changed, with repetitions."""
+        return self._log[at:]
 
     def _compare(self, request: VolcanoAmount, *, later: bool) -> Bools:
         found: Bools = np.ones(len(self._nodes), dtype=np.bool_)
@@ -90,7 +94,7 @@ class FreeColumns:
             column = np.zeros(len(self._nodes), dtype=np.float64)
             self._fill(column, name, range(len(self._nodes)), later=later)
         elif known_at != at:
-            self._fill(column, name, set(self._log[known_at:]), later=later)
+            self._fill(column, name, set(self._changed_since(known_at)), later=later)
         self._columns[name, later] = column, at
         return column
 

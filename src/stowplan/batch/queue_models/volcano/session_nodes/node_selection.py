@@ -18,7 +18,7 @@ class NodeSelection(Sequence[VolcanoNode]):
         self.all_nodes, self.places = all_nodes, places
 
     def __len__(self) -> int:
-        return self.places.shape[0]
+        return len(self.places)
 
     def __iter__(self) -> Iterator[VolcanoNode]:
         nodes = self.all_nodes
