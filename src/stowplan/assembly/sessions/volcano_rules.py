@@ -306,8 +306,10 @@ class FrameworkScores:
 
 def _kind_of(task: VolcanoTask) -> Hashable:
     """Pods of which filters on nodes read the same."""
-    pod = task.pod
-    return id(pod.spec), pod.namespace, tuple(pod.labels.items())
+    if task.kind is None:
+        pod = task.pod
+        task.kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
+    return task.kind
 
 
 def _codes(verdicts: PluginVerdicts) -> Ints:

@@ -87,7 +87,7 @@ class KindScores:
 
     def _follow(self) -> None:
         journal, n_nodes = self._nodes.journal, self._nodes.n_nodes
-        if self._generation == journal.generation:
+        if self._generation == journal.generation or not self._by_amounts:
             return
         changed = journal.since(self._generation)
         if changed is None or len(changed) * ANEW_SHARE > n_nodes:

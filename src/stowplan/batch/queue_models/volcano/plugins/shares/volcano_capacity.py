@@ -89,6 +89,8 @@ class VolcanoCapacity(QueuePlugin):
             return 1 if first.children else -1
         if first.children:
             return _compare_shares(first, second)
+        if first.ancestors == second.ancestors:
+            return _compare_shares(first, second)
         level = common_level(first, second) + 1
         pair = [
             self.attributes[one.ancestors[level]] if level < len(one.ancestors) else one
