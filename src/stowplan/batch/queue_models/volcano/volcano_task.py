@@ -86,8 +86,8 @@ class VolcanoTask:
 
     __slots__ = (
         "accepts_eviction", "annotations", "created", "index", "is_best_effort", "is_gated", "job",
-        "key", "kind", "near", "node", "pod", "priority", "request", "revocable_zone", "role", "status",
-        "uid",
+        "key", "kind", "near", "node", "pod", "priority", "request", "revocable_zone", "role",
+        "status", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
