@@ -17,7 +17,7 @@ COMPAT_NAMES = ("kai", "kube-batch-0.5", "volcano-1.15")
 ALL_COMPAT_NAMES = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
 """`config.session_configuration.COMPAT_NAMES`."""
 
-EVALUATED_COMPATS = ALL_COMPAT_NAMES[4:]
+EVALUATED_COMPATS = ("kai",)
 """Those that only `stowplan evaluate` has cases of."""
 
 TRACE_FORMATS = ("swf", "pai-2020", "spot-gpu-2026", "philly", "google-2019", "kubectl")

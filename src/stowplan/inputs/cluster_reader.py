@@ -20,8 +20,9 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
 from stowplan.inputs.input_error import InputError, check_word
-from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
+from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
@@ -58,7 +59,8 @@ class Cluster(msgspec.Struct):
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
-    them.
+    them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
+    label, the same.
     """
 
     nodes: list[Node]
@@ -72,6 +74,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
     origins: dict[str, Object | None] = {}
     as_read: dict[str, Pod] = {}
+    kueue_objects: list[Tree] = []
+    queued: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -228,6 +232,8 @@ class _ClusterReader:
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+        self.kueue_objects: list[Tree] = []
+        self.queued: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -276,6 +282,10 @@ class _ClusterReader:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
+            if group_of(item, path) == KUEUE_GROUP:
+                self.kueue_objects.append(item)
+            elif queue_name_of(item):
+                self.queued.append(item)
             if self.imports.takes(item, path):
                 self.imports.add(item, path, place, len(self.inventory.entries))
             else:
@@ -347,6 +357,8 @@ class _ClusterReader:
             manifests=self.manifests or [],
             origins=self._origins(population, known),
             as_read=admitted.as_read,
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:

@@ -65,6 +65,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
 from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.plugin_watch import PluginWatch
@@ -243,18 +244,26 @@ def simulate(
         cluster = resized(cluster, node_count)
     deciders, cluster = with_cards(config, deciders, cluster)
     digest = configuration_files.digest(deciders.configuration)
+    whole, held, report = cluster, [], None
+    if deciders.kueue is not None:
+        check_admission(cluster, replays=replay is not None)
+        admitted = admit_jobs(cluster, deciders.kueue)
+        cluster, held, report = admitted.cluster, admitted.held, admitted.report
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
     how = ReplayRequest(replay or ReplayOptions(), seed, explain, profile or "", recorder, sources)
+    how = how._replace(held=held)
     if replay is None:
         result = _filled(cluster, deciders, rng, extender_factory, on_progress, how)
     else:
         result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
     if replay is None:
-        result.failures = failures_of(result.placements, cluster.pods)
+        result.failures = failures_of(result.placements, whole.pods)
+    if report is not None:
+        result.summary["workloads"] = msgspec.to_builtins(report.workloads)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += [*extender_factory.notes, *request_notes(cluster, deciders)]
     files = [
@@ -268,7 +277,7 @@ def simulate(
 
 class ReplayRequest(NamedTuple):
     """A replay as `simulate` is asked for it; explain, profile: "" for none. recorder: None for no
-    recording. plugins: for its header."""
+    recording. plugins: for its header. held: pods that the scheduler does not get."""
 
     options: ReplayOptions
     seed: int
@@ -276,6 +285,7 @@ class ReplayRequest(NamedTuple):
     profile: str
     recorder: SchedulerRecorder | None = None
     plugins: Sequence[PluginSource] = ()
+    held: Sequence[Placement] = ()
 
     def record(self, deciders: Deciders, scheduler: Scheduler, command: str, engine: str) -> None:
         """Record a new scheduler, if asked for."""
@@ -308,6 +318,7 @@ def _filled(
         placements, explanation = place_and_explain(fill, cluster.pending(), explain, on_progress)
     else:
         placements = fill.place_all(cluster.pending(), on_progress)
+    tried, placements = placements, [*placements, *how.held]
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
     summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
@@ -319,7 +330,7 @@ def _filled(
     found.plugin_failure = watch.failure or next(iter(answering.warnings), "")
     found.objects = _objects_of(cluster, cluster.pending())
     pods = pod_table(cluster.pending(), cluster.objects)
-    found.node_use = use_of_fill(placements, pods, scheduler.cache.nodes)
+    found.node_use = use_of_fill(tried, pods, scheduler.cache.nodes)
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -569,7 +580,7 @@ def _deciders(
         return config
     if isinstance(config, Configuration):
         return replace(read_deciders(None, plugins, compat, feature_gates), configuration=config)
-    return read_deciders(config, plugins, compat, feature_gates)
+    return read_deciders(config, plugins, compat, feature_gates, admits=True)
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:

@@ -121,7 +121,8 @@ def read_cluster_source(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(source, notes=notes, keep_manifests=keep_manifests)
+    admits = deciders.kueue is not None
+    return _read_files(source, notes=notes, keep_manifests=keep_manifests, admits=admits)
 
 
 def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:
@@ -151,10 +152,13 @@ def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Clu
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
 
 
-def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
+def _read_files(
+    source: ClusterSource, *, notes: bool, keep_manifests: bool, admits: bool
+) -> Cluster:
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
+    from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -167,6 +171,8 @@ def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> 
             trace_format=source.trace_format,
         )
     ignored = cluster.ignored
+    if admits:
+        ignored = {kind: count for kind, count in ignored.items() if kind not in KUEUE_KINDS}
     if keep_manifests:
         ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}
     for line in describe_ignored(ignored):
