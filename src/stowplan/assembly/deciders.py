@@ -301,11 +301,11 @@ def deciders_of(
     model_compat = next((name for name in MODEL_OF_COMPAT if name in names), "")
     model = MODEL_OF_COMPAT.get(model_compat, "")
     known = known_names(actions, session_plugins, lenient=bool(session_compat), model=model)
-    own = [file for file in files if is_for_kueue(file.text)]
+    for_kueue = [file for file in files if is_for_kueue(file.text)]
     read = [
         config.parse(file.text, file.source, full, defaults, known)
         for file in files
-        if file not in own
+        if file not in for_kueue
     ]
     if model and not any(one.batch is not None for one in read):
         if not read:
@@ -322,7 +322,7 @@ def deciders_of(
         group_compat,
         gates,
         model_compat,
-        _kueue_options(own, names, admits=admits),
+        _kueue_options(for_kueue, names, admits=admits),
     )
 
 

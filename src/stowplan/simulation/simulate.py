@@ -65,7 +65,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
-from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
+from stowplan.simulation.kueue.job_admission import admission_of
 from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.plugin_watch import PluginWatch
@@ -225,11 +225,7 @@ def simulate(
     result explains its attempt (in a replay: why it is pending at the end). recorder: records the
     scheduler. Raises InputError, ConfigError and ContractError.
     """
-    given: object = config
-    if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
-        raise InputError("config", "", f"a {type(given).__name__}", "file names or a Configuration")
-    if seed < 0:
-        raise InputError("seed", "", str(seed), "a whole number from 0 up")
+    _check_arguments(config, seed)
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
     deciders = _deciders(config, sources, compat, feature_gates)
     configuration = deciders.configuration
@@ -244,27 +240,22 @@ def simulate(
         cluster = resized(cluster, node_count)
     deciders, cluster = with_cards(config, deciders, cluster)
     digest = configuration_files.digest(deciders.configuration)
-    whole, held, report = cluster, [], None
-    if deciders.kueue is not None:
-        check_admission(cluster, replays=replay is not None)
-        admitted = admit_jobs(cluster, deciders.kueue)
-        cluster, held, report = admitted.cluster, admitted.held, admitted.report
+    whole = cluster
+    admitted = admission_of(cluster, deciders.kueue, replays=replay is not None)
+    cluster = admitted.cluster
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
-    how = ReplayRequest(replay or ReplayOptions(), seed, explain, profile or "", recorder, sources)
-    how = how._replace(held=held)
+    options, held = replay or ReplayOptions(), admitted.held
+    how = ReplayRequest(options, seed, explain, profile or "", recorder, sources, held)
     if replay is None:
         result = _filled(cluster, deciders, rng, extender_factory, on_progress, how)
+        result.failures = failures_of(result.placements, whole.pods)
     else:
         result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
-    if replay is None:
-        result.failures = failures_of(result.placements, whole.pods)
-    if report is not None:
-        result.summary["workloads"] = msgspec.to_builtins(report.workloads)
-    result.summary |= {"seed": seed, "configuration": digest}
+    result.summary |= {"seed": seed, "configuration": digest, **admitted.figures()}
     result.summary["notes"] += [*extender_factory.notes, *request_notes(cluster, deciders)]
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
@@ -273,6 +264,14 @@ def simulate(
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
     return result
+
+
+def _check_arguments(config: object, seed: int) -> None:
+    if not isinstance(config, Deciders | Configuration | str | Path | list | tuple | None):
+        name = type(config).__name__
+        raise InputError("config", "", f"a {name}", "file names or a Configuration")
+    if seed < 0:
+        raise InputError("seed", "", str(seed), "a whole number from 0 up")
 
 
 class ReplayRequest(NamedTuple):

@@ -112,12 +112,6 @@ def command(**given: Any) -> None:
     config_files, output = given.pop("config_files"), given.pop("output")
     gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
-    deciders = read_asked_deciders(
-        source.record_file,
-        config_files,
-        request.plugin_files,
-        request.compat,
-        gates,
-        admits=True,
-    )
+    files = source.record_file, config_files, request.plugin_files
+    deciders = read_asked_deciders(*files, request.compat, gates, admits=True)
     sys.exit(run_explain(request, deciders, output))

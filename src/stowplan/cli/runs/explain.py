@@ -14,7 +14,7 @@ from stowplan.cli.runs.explain_pod_group import (
     pod_group_key,
     run_explain_pod_group,
 )
-from stowplan.cli.runs.kueue_reports import run_kueue_explain
+from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.changes import print_causes, print_changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
-from stowplan.cli.runs.kueue_reports import run_kueue_queues
+from stowplan.cli.runs.kueue.kueue_reports import run_kueue_queues
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.queues import print_shares
 from stowplan.forecast.queue_shares import shares_of

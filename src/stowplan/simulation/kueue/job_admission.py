@@ -9,6 +9,7 @@ Source: sigs.k8s.io/kueue, pkg/podset.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -57,11 +58,26 @@ CYCLES_PER_WORKLOAD = 20
 
 class JobAdmission(msgspec.Struct):
     """What Kueue decided. cluster: without the pods that may not run, and with the selectors of
-    flavors. held: placements of the pods that may not run."""
+    flavors. held: placements of the pods that may not run. report: None where nothing is admitted.
+    """
 
     cluster: Cluster
-    held: list[Placement]
-    report: KueueReport
+    held: list[Placement] = []
+    report: KueueReport | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """What a summary says about the workloads."""
+        if self.report is None:
+            return {}
+        return {"workloads": msgspec.to_builtins(self.report.workloads)}
+
+
+def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: bool) -> JobAdmission:
+    """The cluster with its jobs admitted; as it is without options. Raises InputError."""
+    if options is None:
+        return JobAdmission(cluster)
+    check_admission(cluster, replays=replays)
+    return admit_jobs(cluster, options)
 
 
 def check_admission(cluster: Cluster, *, replays: bool) -> None:
@@ -191,37 +207,37 @@ def _decided(
     report: KueueReport,
 ) -> JobAdmission:
     flavors = {one.name: one for one in admission.objects.resource_flavors}
-    changed: dict[str, Pod | None] = {}
+    changed: dict[str, Pod] = {}
     held: list[Placement] = []
     for job in jobs:
-        said = reports.get(job.workload.key)
-        if said is None:
+        found = reports.get(job.workload.key)
+        if found is None:
             continue
         demands = {one.name: one for one in admission.workloads[job.workload.key].demands}
         for name, pods in job.pod_sets.items():
-            n_run = demands[name].count if said.status == ADMITTED and name in demands else 0
+            n_run = demands[name].count if found.status == ADMITTED and name in demands else 0
             for i, pod in enumerate(pods):
                 if i < n_run:
                     changed[pod.key] = _with_flavors(pod, i, demands[name], flavors)
-                    continue
-                changed[pod.key] = None
-                held.append(_held(pod, said))
-    pods = [changed.get(pod.key, pod) for pod in cluster.pods]
+                else:
+                    held.append(_held(pod, found))
+    not_run = {one.pod for one in held}
+    pods = [changed.get(pod.key, pod) for pod in cluster.pods if pod.key not in not_run]
     notes = [one for one in cluster.notes if not one.startswith(KUEUE_NOTE)]
     decided = replace(
         cluster,
-        pods=[pod for pod in pods if pod is not None],
+        pods=pods,
         notes=notes + report.lines(),
         ignored={kind: n for kind, n in cluster.ignored.items() if kind not in KUEUE_KINDS},
     )
     return JobAdmission(decided, held, report)
 
 
-def _held(pod: Pod, said: WorkloadReport) -> Placement:
-    if said.status == ADMITTED:
+def _held(pod: Pod, found: WorkloadReport) -> Placement:
+    if found.status == ADMITTED:
         reason = "admitted with fewer pods"
         return Placement(pod.key, "", f"Kueue: {reason}", f"its workload is {reason}")
-    return Placement(pod.key, "", f"Kueue: {said.reason}", said.message)
+    return Placement(pod.key, "", f"Kueue: {found.reason}", found.message)
 
 
 def _with_flavors(

@@ -28,7 +28,9 @@ def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
     assert deciders.kueue is not None, "Kueue is not configured"
     cluster = read_cluster_source(source, deciders)
     check_admission(cluster, replays=False)
-    return admit_jobs(cluster, deciders.kueue).report
+    report = admit_jobs(cluster, deciders.kueue).report
+    assert report is not None, "admitting reports"
+    return report
 
 
 def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
