@@ -40,7 +40,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
 from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
-from stowplan.simulation.kueue.workload_reports import (
+from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     KueueReport,
     QueueReport,
     WorkloadReport,

@@ -16,7 +16,7 @@ from stowplan.cli.runs.cluster_source import (
 )
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
-from stowplan.simulation.kueue.workload_reports import KueueReport, WorkloadReport
+from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
 
 _AMOUNTS = ("NOMINAL", "LIMIT", "USED", "BORROWED")
 
