@@ -98,7 +98,7 @@ def test_a_queue_borrows_as_far_as_its_limit(
     found = workload_of(result, "job/a")
     if limit:
         assert found["reason"] == "ExceedsMaxQuota"
-        assert "request > maximum capacity (4 > 3)" in found["message"]
+        assert "current podset request (4) > maximum capacity (3)" in found["message"]
 
 
 def test_a_job_waits_while_another_queue_borrows(tmp_path: Path) -> None:
@@ -110,7 +110,8 @@ def test_a_job_waits_while_another_queue_borrows(tmp_path: Path) -> None:
     found = workload_of(result, "job/a")
     assert (found["status"], found["reason"]) == ("Pending", "WaitingForQuota")
     assert found["message"].startswith(
-        "insufficient unused quota for cpu in flavor f in cohort all, 2 more needed"
+        "couldn't assign flavors to pod set main: "
+        "insufficient unused quota for cpu in flavor f, 2 more needed"
     )
     failed = next(one for one in result.placements if one.pod == "default/a-0")
     assert failed.reason == "Kueue: WaitingForQuota"
@@ -176,7 +177,7 @@ def test_a_job_that_fits_no_flavor(tmp_path: Path) -> None:
     found = workload_of(result, "job/a")
     assert not placed(result)
     assert found["reason"] == "NoMatchingFlavor"
-    assert "no flavor matches" in found["message"]
+    assert "untolerated taint {gpu yes NoSchedule <nil>} in flavor f" in found["message"]
 
 
 def test_the_pods_of_admitted_jobs_go_to_the_nodes_of_their_flavor(tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_queues_and_explain(tmp_path: Path) -> None:
     ]
     result = run("explain", "job/b", *chosen)
     assert result.code == 1
-    assert "in cohort all, 1 more needed (borrowed: one 1)" in result.out
+    assert "available 1 in cohort all, at most 4; borrowed by one 1" in result.out
     assert run("explain", "job/a", *chosen).code == 0
     missing = run("explain", "job/c", *chosen)
     assert (missing.code, "job/a, job/b" in missing.err) == (2, True)

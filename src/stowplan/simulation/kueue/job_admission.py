@@ -31,6 +31,16 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Workload,
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.workload_reports import (
+    KueueReport,
+    QueueReport,
+    WorkloadReport,
+    problem_of,
+    quota_reports,
+    shortages_of,
+    status_of,
+    why_pending,
+)
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import KUEUE_NOTE
 from stowplan.inputs.input_error import InputError
@@ -40,15 +50,6 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
 from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
-from stowplan.batch.queue_models.kueue.reports.workload_reports import (
-    KueueReport,
-    QueueReport,
-    WorkloadReport,
-    problem_of,
-    quota_reports,
-    status_of,
-    why_pending,
-)
 
 IDLE_MAX = 6
 """Cycles without effect after which nothing changes any more."""
@@ -98,8 +99,11 @@ def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
     preempted: dict[str, str] = {}
     cycles = _run(admission, preempted)
     by_key = {job.workload.key: job for job in jobs}
+    positions = {
+        key: i + 1 for one in admission.pending.values() for i, key in enumerate(one.in_order())
+    }
     reports = {
-        key: _report(by_key.get(key), one, admission, preempted)
+        key: _report(by_key.get(key), one, admission, preempted, positions)
         for key, one in admission.workloads.items()
     }
     queues = [_queue_report(name, admission) for name in admission.queues]
@@ -171,6 +175,7 @@ def _report(
     one: AdmissionWorkload,
     admission: KueueAdmission,
     preempted: dict[str, str],
+    positions: dict[str, int],
 ) -> WorkloadReport:
     status = status_of(one)
     reason, message = ("", "") if status == ADMITTED else why_pending(one, admission)
@@ -188,6 +193,8 @@ def _report(
         {demand.name: demand.flavors for demand in one.demands} if one.holds_quota else {},
         {demand.name: demand.count for demand in one.demands} if one.holds_quota else {},
         by,
+        positions.get(one.key, 0),
+        shortages_of(one, admission) if status != ADMITTED else [],
     )
 
 

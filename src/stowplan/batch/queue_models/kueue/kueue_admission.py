@@ -153,6 +153,17 @@ class KueueAdmission:
             self._tree_changed(name)
             self._activate(name)
 
+    def replace(self, workload: Workload) -> None:
+        """A workload has changed, in what it asks for or in what it holds."""
+        old = self.workloads.pop(workload.key, None)
+        if old is not None:
+            self.second_pass.forget(workload.key)
+            if old.holds_quota:
+                self._free(old)
+            if old.cluster_queue in self.pending:
+                self.pending[old.cluster_queue].forget(workload.key)
+        self.add([workload])
+
     def change(self, queues: Iterable[KueueClusterQueue], cohorts: Iterable[Cohort]) -> None:
         """Replace queues and cohorts, or add them."""
         queues, cohorts = list(queues), list(cohorts)
@@ -230,17 +241,19 @@ class KueueAdmission:
     def between_cycles(self) -> None:
         """A second passes; evicted workloads lose their quota and wait again."""
         self.now += 1
-        for key in sorted(self.workloads):
-            one = self.workloads[key]
-            if not (one.is_evicted and one.holds_quota):
-                continue
-            name = self._free(one)
-            self.second_pass.forget(key)
-            one.release(self.now)
-            reason = one.conditions[EVICTED].reason
-            one.set_condition(REQUEUED, reason in _REQUEUED_AT_ONCE, reason, self.now)
-            self._activate(name)
-            self._wait(one)
+        for key in sorted(key for key, one in self.workloads.items() if _is_leaving(one)):
+            self.release(key)
+
+    def release(self, key: str) -> None:
+        """An evicted workload loses its quota and waits again."""
+        one = self.workloads[key]
+        name = self._free(one)
+        self.second_pass.forget(key)
+        one.release(self.now)
+        reason = one.conditions[EVICTED].reason
+        one.set_condition(REQUEUED, reason in _REQUEUED_AT_ONCE, reason, self.now)
+        self._activate(name)
+        self._wait(one)
 
     def _settle(self, entry: AdmissionEntry, outcome: CycleOutcome) -> None:
         """Write what became of an entry into workloads and queues."""
@@ -417,6 +430,10 @@ class KueueAdmission:
                 for use in workload.usage.places:
                     _use_everywhere(found, use)
         return found
+
+
+def _is_leaving(workload: AdmissionWorkload) -> bool:
+    return workload.is_evicted and workload.holds_quota
 
 
 def _use_everywhere(places: Mapping[str, TopologyPlaces], use: PlaceUse) -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
 from stowplan.cli.errors import CommandError
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import (
@@ -16,7 +17,6 @@ from stowplan.cli.runs.cluster_source import (
 )
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
-from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
 
 _AMOUNTS = ("NOMINAL", "LIMIT", "USED", "BORROWED")
 
@@ -106,5 +106,8 @@ def _print_workload(one: WorkloadReport, console: Console) -> None:
         lines.append(f"Pod set {name}: {one.counts[name]} pods, {held}")
     if one.reason:
         lines.append(f"Reason: {one.reason}: {one.message}")
+    if one.position:
+        lines.append(f"Position in the queue: {one.position}")
+    lines += [f"Short: {shortage.text}" for shortage in one.shortages]
     for line in lines:
         console.print(Text(line), soft_wrap=True)

@@ -11,14 +11,42 @@ from stowplan.batch.queue_models.kueue.admission_workload import (
     ADMITTED,
     QUOTA_RESERVED,
     AdmissionWorkload,
+    PodSetDemand,
 )
-from stowplan.batch.queue_models.kueue.flavor_assignment import NO_MATCHING_FLAVOR
+from stowplan.batch.queue_models.kueue.flavor_assignment import TOPOLOGY_FAILED
+from stowplan.batch.queue_models.kueue.flavor_search import selects_flavor
 from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission
-from stowplan.batch.queue_models.kueue.kueue_objects import LocalQueue
+from stowplan.batch.queue_models.kueue.kueue_objects import LocalQueue, PodSet, ResourceFlavor
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import FlavorResource
 from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
+from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 
 INACTIVE = "Inadmissible"
+
+
+class QuotaShortage(msgspec.Struct, frozen=True):
+    """Quota that a workload lacks in a flavor; amounts as in manifests. most: that the queue could
+    ever have. cohort: at the top of its tree, "" for none. borrowers: ClusterQueue -> what it uses
+    beyond its own quota."""
+
+    flavor: str
+    resource: str
+    requested: str
+    available: str
+    most: str
+    cohort: str
+    borrowers: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        where = f" in cohort {self.cohort}" if self.cohort else ""
+        loans = ", ".join(f"{name} {n}" for name, n in self.borrowers.items())
+        found = (
+            f"{self.resource} in flavor {self.flavor}: requested {self.requested}, available "
+            f"{self.available}{where}, at most {self.most}"
+        )
+        return f"{found}; borrowed by {loans}" if loans else found
 
 
 class WorkloadReport(msgspec.Struct, frozen=True):
@@ -26,7 +54,8 @@ class WorkloadReport(msgspec.Struct, frozen=True):
 
     job: as `kubectl` names it. status: Admitted, QuotaReserved or Pending. flavors: pod set ->
     resource -> flavor. counts: pod set -> pods that may run. reason, message: why it is pending, ""
-    for others. preempted_by: workload that took its quota, "" for none.
+    for others. preempted_by: workload that took its quota, "" for none. position: among those that
+    wait in its ClusterQueue, from 1; 0 for others. shortages: quota that it lacks.
     """
 
     namespace: str
@@ -41,6 +70,8 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     flavors: dict[str, dict[str, str]] = {}
     counts: dict[str, int] = {}
     preempted_by: str = ""
+    position: int = 0
+    shortages: list[QuotaShortage] = []
 
 
 class QuotaReport(msgspec.Struct, frozen=True):
@@ -98,11 +129,11 @@ def status_of(workload: AdmissionWorkload) -> str:
 
 
 def why_pending(workload: AdmissionWorkload, admission: KueueAdmission) -> tuple[str, str]:
-    """Reason and message of a workload that is not admitted."""
+    """Reason and message of a workload that is not admitted, as in its condition."""
     if workload.holds_quota:
         return "WaitingForAdmissionChecks", "its admission checks are not Ready"
     if workload.workload.spec.active is False:
-        return INACTIVE, "the workload is deactivated"
+        return INACTIVE, "The workload is deactivated"
     problem = _queue_problem(workload, admission)
     if problem:
         return INACTIVE, problem
@@ -110,14 +141,110 @@ def why_pending(workload: AdmissionWorkload, admission: KueueAdmission) -> tuple
     condition = workload.conditions.get(QUOTA_RESERVED)
     reason = condition.reason if condition is not None else "Pending"
     if reason == "Misconfigured":
-        return reason, f"namespace {workload.namespace} does not match ClusterQueue {queue.name}"
-    parts = [part for one in workload.demands for part in _shortages(one.requests, queue)]
-    parts = list(dict.fromkeys(parts))
-    if reason == NO_MATCHING_FLAVOR:
-        names = ", ".join(name for group in queue.groups for name in group.flavor_names)
-        parts = parts or [f"no flavor matches its pods' selectors and tolerations: {names}"]
-    ahead = ["another workload of the queue is ahead of it"]
-    return reason, "; ".join(parts or ahead)
+        return reason, "Workload namespace doesn't match ClusterQueue selector"
+    parts = []
+    taken: dict[str, int] = {}
+    for pod_set, demand in zip(workload.pod_sets, workload.demands, strict=True):
+        found = list(dict.fromkeys(_problems(pod_set, demand, taken, queue, admission)))
+        if found:
+            parts.append(f"couldn't assign flavors to pod set {demand.name}: {', '.join(found)}")
+            break
+        for name, n in demand.requests.items():
+            taken[name] = taken.get(name, 0) + n
+    if not parts and reason == "WaitingForPreemptedWorkloads":
+        return reason, "Pending the preemption of workloads"
+    if not parts and reason == TOPOLOGY_FAILED:
+        return reason, "topology doesn't allow to fit the pods"
+    return reason, "; ".join(parts) or "Workload no longer fits after processing another workload"
+
+
+def _problems(
+    pod_set: PodSet,
+    demand: PodSetDemand,
+    taken: dict[str, int],
+    queue: AdmissionQueue,
+    admission: KueueAdmission,
+) -> list[str]:
+    """Why no flavor has what a pod set asks for. taken: by pod sets before."""
+    flavors = {one.name: one for one in admission.objects.resource_flavors}
+    found = []
+    for name, n in demand.requests.items():
+        group = queue.group_of(name)
+        if group is None:
+            if n:
+                found.append(f"resource {name} unavailable in ClusterQueue")
+            continue
+        parts = [
+            _mismatch(pod_set, flavors[flavor])
+            or _shortage(queue.node, (flavor, name), n, taken.get(name, 0))
+            for flavor in group.flavor_names
+            if flavor in flavors
+        ]
+        if all(parts):
+            found += parts
+    return found
+
+
+def _mismatch(pod_set: PodSet, flavor: ResourceFlavor) -> str:
+    """Why pods may not use a flavor, "" if they may."""
+    spec = pod_set.template.spec
+    tolerations = (*spec.tolerations, *flavor.spec.tolerations)
+    for taint in flavor.spec.node_taints:
+        if is_untolerated(taint, tolerations, HARD_EFFECTS, True):
+            text = f"{{{taint.key} {taint.value} {taint.effect} <nil>}}"
+            return f"untolerated taint {text} in flavor {flavor.name}"
+    if not selects_flavor(spec, flavor):
+        return f"flavor {flavor.name} doesn't match node affinity"
+    request = pod_set.topology_request
+    if request is not None and request.is_explicit and flavor.spec.topology_name is None:
+        return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling'
+    return ""
+
+
+def _shortage(node: QuotaNode, pair: FlavorResource, n: int, taken: int) -> str:
+    """What is short of one resource in one flavor, "" if nothing is."""
+    flavor, resource = pair
+    most, free = node.potential(pair), node.available_now(pair)
+    if n + taken > most:
+        before, own, limit = (amount_text(resource, k) for k in (taken, n, most))
+        return (
+            f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets "
+            f"requests ({before}) + current podset request ({own}) > maximum capacity ({limit})"
+        )
+    if n + taken <= free:
+        return ""
+    more = amount_text(resource, n + taken - free)
+    return f"insufficient unused quota for {resource} in flavor {flavor}, {more} more needed"
+
+
+def shortages_of(workload: AdmissionWorkload, admission: KueueAdmission) -> list[QuotaShortage]:
+    """Quota that a waiting workload lacks, per flavor and resource, and who has it."""
+    queue = admission.queues.get(workload.cluster_queue)
+    if queue is None or workload.holds_quota:
+        return []
+    wanted: dict[str, int] = {}
+    for demand in workload.demands:
+        for name, n in demand.requests.items():
+            wanted[name] = wanted.get(name, 0) + n
+    found = []
+    for name, n in wanted.items():
+        group = queue.group_of(name)
+        for flavor in group.flavor_names if group is not None else ():
+            pair, node = (flavor, name), queue.node
+            free = node.available_now(pair)
+            if n > free:
+                found.append(
+                    QuotaShortage(
+                        flavor,
+                        name,
+                        amount_text(name, n),
+                        amount_text(name, max(0, free)),
+                        amount_text(name, node.potential(pair)),
+                        node.root.name if node.parent is not None else "",
+                        {one.name: amount_text(name, k) for one, k in borrowers(node, pair)},
+                    )
+                )
+    return found
 
 
 def _queue_problem(workload: AdmissionWorkload, admission: KueueAdmission) -> str:
@@ -128,7 +255,7 @@ def _queue_problem(workload: AdmissionWorkload, admission: KueueAdmission) -> st
         return f"LocalQueue {name} doesn't exist"
     queue: LocalQueue = local[name]
     if queue.spec.stop_policy not in (None, "None"):
-        return f"LocalQueue {name} is stopped"
+        return f"LocalQueue {name} is inactive"
     if queue.spec.cluster_queue not in admission.queues:
         return f"ClusterQueue {queue.spec.cluster_queue} doesn't exist"
     problem = problem_of(admission.queues[queue.spec.cluster_queue])
@@ -146,42 +273,6 @@ def problem_of(queue: AdmissionQueue) -> str:
     if queue.spec.cohort_name and queue.node.parent is None:
         return f"Cohort {queue.spec.cohort_name} is in a cycle"
     return "a topology or admission check is missing or not active"
-
-
-def _shortages(requests: dict[str, int], queue: AdmissionQueue) -> list[str]:
-    """What is short for a pod set: a part per resource and flavor."""
-    found = []
-    for name, n in requests.items():
-        group = queue.group_of(name)
-        if group is None:
-            if n:
-                found.append(f"resource {name} unavailable in ClusterQueue {queue.name}")
-            continue
-        parts = [_shortage(queue.node, (flavor, name), n) for flavor in group.flavor_names]
-        if all(parts):
-            found += parts
-    return found
-
-
-def _shortage(node: QuotaNode, pair: FlavorResource, n: int) -> str:
-    """What is short of one resource in one flavor, and who borrows it; "" if nothing is."""
-    flavor, resource = pair
-    most, free = node.potential(pair), node.available_now(pair)
-    if n > most:
-        amounts = f"{amount_text(resource, n)} > {amount_text(resource, most)}"
-        return (
-            f"insufficient quota for {resource} in flavor {flavor}, "
-            f"request > maximum capacity ({amounts})"
-        )
-    if n <= free:
-        return ""
-    more = amount_text(resource, n - free)
-    where = f" in cohort {node.root.name}" if node.parent is not None else ""
-    found = (
-        f"insufficient unused quota for {resource} in flavor {flavor}{where}, {more} more needed"
-    )
-    loans = [f"{one.name} {amount_text(resource, k)}" for one, k in borrowers(node, pair)]
-    return f"{found} (borrowed: {', '.join(loans)})" if loans else found
 
 
 def borrowers(node: QuotaNode, pair: FlavorResource) -> list[tuple[QuotaNode, int]]:
