@@ -491,7 +491,7 @@ def replay_of(
 def _replay_without_autoscaler(
     cluster: Cluster, deciders: Deciders, scheduler: Scheduler, how: ReplayRequest
 ) -> Replay:
-    if not has_workloads(cluster.manifests):
+    if not has_workloads(cluster.manifests) and deciders.kueue is None:
         return Replay(cluster, scheduler, how.options, how.seed)
     # Imported here: the API server's tables load slower than most inputs are read.
     from stowplan.simulation.workload_replay import WorkloadReplay

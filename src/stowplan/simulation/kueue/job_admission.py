@@ -74,18 +74,16 @@ class JobAdmission(msgspec.Struct):
 
 
 def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: bool) -> JobAdmission:
-    """The cluster with its jobs admitted; as it is without options. Raises InputError."""
+    """The cluster with its jobs admitted; as it is without options, and in a replay, whose
+    controllers admit them. Raises InputError."""
     if options is None:
         return JobAdmission(cluster)
-    check_admission(cluster, replays=replays)
-    return admit_jobs(cluster, options)
+    check_admission(cluster)
+    return JobAdmission(without_kueue_notes(cluster)) if replays else admit_jobs(cluster, options)
 
 
-def check_admission(cluster: Cluster, *, replays: bool) -> None:
-    """Raise InputError where Kueue cannot decide yet: in a replay, and without objects of Kueue."""
-    if replays:
-        wanted = "a simulation without --replay: workloads are not admitted in virtual time yet"
-        raise InputError("kueue", "", "", wanted)
+def check_admission(cluster: Cluster) -> None:
+    """Raise InputError without objects of Kueue."""
     if not cluster.kueue_objects:
         wanted = "manifests with ClusterQueues and LocalQueues (kueue.x-k8s.io)"
         raise InputError("kueue", "", "no objects of Kueue", wanted)
@@ -230,14 +228,16 @@ def _decided(
                     held.append(_held(pod, found))
     not_run = {one.pod for one in held}
     pods = [changed.get(pod.key, pod) for pod in cluster.pods if pod.key not in not_run]
-    notes = [one for one in cluster.notes if not one.startswith(KUEUE_NOTE)]
-    decided = replace(
-        cluster,
-        pods=pods,
-        notes=notes + report.lines(),
-        ignored={kind: n for kind, n in cluster.ignored.items() if kind not in KUEUE_KINDS},
-    )
+    decided = without_kueue_notes(cluster)
+    decided = replace(decided, pods=pods, notes=decided.notes + report.lines())
     return JobAdmission(decided, held, report)
+
+
+def without_kueue_notes(cluster: Cluster) -> Cluster:
+    """A cluster without the notes that Kueue's objects do not decide."""
+    notes = [one for one in cluster.notes if not one.startswith(KUEUE_NOTE)]
+    ignored = {kind: n for kind, n in cluster.ignored.items() if kind not in KUEUE_KINDS}
+    return replace(cluster, notes=notes, ignored=ignored)
 
 
 def _held(pod: Pod, found: WorkloadReport) -> Placement:

@@ -66,10 +66,13 @@ class PendingWorkloads:
         head = min(self.active.values(), key=self._order)
         return self.active.pop(head.key)
 
+    def all(self) -> list[AdmissionWorkload]:
+        """All that wait."""
+        return [*self.active.values(), *self.inadmissible.values()]
+
     def in_order(self) -> list[str]:
         """Keys of all that wait, as they would be heads if nothing changed."""
-        every = [*self.active.values(), *self.inadmissible.values()]
-        return [one.key for one in sorted(every, key=self._order)]
+        return [one.key for one in sorted(self.all(), key=self._order)]
 
     def forget(self, key: str) -> None:
         """Drop a workload that got quota or ended."""

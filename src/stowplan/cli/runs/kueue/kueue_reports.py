@@ -27,7 +27,7 @@ def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
         raise click.UsageError("Kueue decides about files only: its objects are not listed yet")
     assert deciders.kueue is not None, "Kueue is not configured"
     cluster = read_cluster_source(source, deciders)
-    check_admission(cluster, replays=False)
+    check_admission(cluster)
     report = admit_jobs(cluster, deciders.kueue).report
     assert report is not None, "admitting reports"
     return report
