@@ -27,7 +27,10 @@ from stowplan.controllers.batch.ttl_after_finished import TtlAfterFinishedContro
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
+from stowplan.controllers.kueue.check_answers import CheckAnswers
 from stowplan.controllers.kueue.queued_job_controller import QueuedJobController
+from stowplan.controllers.kueue.queued_pod_controller import QueuedPodController
+from stowplan.controllers.kueue.topology_ungater import TopologyUngater
 from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
     NodeLifecycleController,
@@ -93,7 +96,7 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
-KUEUE_CONTROLLERS = (QueuedJobController,)
+KUEUE_CONTROLLERS = (QueuedJobController, QueuedPodController, TopologyUngater, CheckAnswers)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 

@@ -295,7 +295,7 @@ class KueueAdmissionController:
         reason, message = why_pending(one, admission)
         if note(tree, QUOTA_RESERVED, False, reason or "Pending", message, self.api.now):
             self.api.update_status(WORKLOADS, tree)
-            self._event(tree, "Pending", message)
+            self._event(tree, "Pending", message, "Warning")
 
     def _write_rest(self, admission: KueueAdmission) -> None:
         """Workloads that no queue takes, and the status of queues."""
@@ -335,8 +335,8 @@ class KueueAdmissionController:
     def _tree(self, key: str) -> Tree | None:
         return self.api.get(WORKLOADS, *key.split("/"))
 
-    def _event(self, tree: Tree, reason: str, text: str) -> None:
-        self.recorder.record(tree, COMPONENT, reason, text)
+    def _event(self, tree: Tree, reason: str, text: str, type_: str = "Normal") -> None:
+        self.recorder.record(tree, COMPONENT, reason, text, type=type_)
 
 
 def _needed_checks(admission: KueueAdmission, one: AdmissionWorkload) -> set[str]:

@@ -44,6 +44,11 @@ COMPONENT = "batch/job-kueue-controller"
 POD_SET = "main"
 POD_PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
 _ENDS = ("Complete", "Failed")
+_OF_JOB = (
+    "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid",
+    "job-name",
+)  # fmt: skip
+"""Labels that the API server gives to templates of Jobs."""
 
 
 class QueuedJobController(Controller):
@@ -145,9 +150,13 @@ class QueuedJobController(Controller):
             _set(template["spec"], name, wanted["spec"].get(name))
         for name in ("labels", "annotations"):
             old = wanted.get("metadata", {}).get(name) or {}
-            now = template["metadata"].get(name) or {}
-            kept = {key: value for key, value in now.items() if key in old or not _is_ours(key)}
-            _set(template["metadata"], name, kept)
+            meta = template.setdefault("metadata", {})
+            kept = {
+                key: value
+                for key, value in (meta.get(name) or {}).items()
+                if key in old or not _is_ours(key)
+            }
+            _set(meta, name, kept)
         if pod_set.get("minCount") is not None:
             job["spec"]["parallelism"] = pod_set["count"]
         if job["spec"] != before:
@@ -241,7 +250,11 @@ def _pod_set(job: Tree) -> Tree:
     spec = job["spec"]
     parallelism = int(spec.get("parallelism", 1))
     count = min(parallelism, int(spec.get("completions") or parallelism))
-    found: Tree = {"name": POD_SET, "count": count, "template": copy.deepcopy(spec["template"])}
+    template = copy.deepcopy(spec["template"])
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    for name in _OF_JOB:
+        labels.pop(name, None)
+    found: Tree = {"name": POD_SET, "count": count, "template": template}
     fewest = (job["metadata"].get("annotations") or {}).get(MIN_PARALLELISM, "")
     if fewest.isdecimal():
         found["minCount"] = int(fewest)

@@ -163,6 +163,9 @@ class KueueAdmission:
             if old.cluster_queue in self.pending:
                 self.pending[old.cluster_queue].forget(workload.key)
         self.add([workload])
+        new = self.workloads.get(workload.key)
+        if old is not None and old.holds_quota and (new is None or new.usage != old.usage):
+            self._activate(old.cluster_queue)
 
     def change(self, queues: Iterable[KueueClusterQueue], cohorts: Iterable[Cohort]) -> None:
         """Replace queues and cohorts, or add them."""
