@@ -60,9 +60,7 @@ class KueueCluster(SmallCluster):
     def workload(self, job: str) -> Tree:
         """The Workload of a Job."""
         found = (
-            one
-            for one in self.list(WORKLOADS)
-            if one["metadata"]["name"].startswith(f"job-{job}-")
+            one for one in self.list(WORKLOADS) if one["metadata"]["name"].startswith(f"job-{job}-")
         )
         return next(found)
 

@@ -310,8 +310,8 @@ class KueueAdmissionController:
             owner = admission.queues.get(local.spec.cluster_queue)
             waiting = admission.pending.get(local.spec.cluster_queue)
             key = local.metadata.namespace, local.name
-            pending = [] if waiting is None else waiting.all()
-            status = local_queue_status(owner, pending, "/".join(key))
+            held = [] if waiting is None else waiting.all()
+            status = local_queue_status(owner, held, "/".join(key))
             active = (True, "Ready", "Can submit new workloads to localQueue")
             if owner is None or problem_of(owner):
                 active = (

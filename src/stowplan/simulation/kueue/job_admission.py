@@ -8,7 +8,7 @@ Source: sigs.k8s.io/kueue, pkg/podset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any
 
 import msgspec
@@ -42,11 +42,12 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     why_pending,
 )
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.inputs.importers.imported_objects import KUEUE_NOTE
+from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.workload import Namespace
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
 from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
@@ -79,7 +80,7 @@ def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: boo
     if options is None:
         return JobAdmission(cluster)
     check_admission(cluster)
-    return JobAdmission(without_kueue_notes(cluster)) if replays else admit_jobs(cluster, options)
+    return JobAdmission(for_kueue(cluster)) if replays else admit_jobs(cluster, options)
 
 
 def check_admission(cluster: Cluster) -> None:
@@ -91,6 +92,7 @@ def check_admission(cluster: Cluster) -> None:
 
 def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
     """Admit the jobs of a cluster until nothing changes; raises InputError."""
+    cluster = for_kueue(cluster)
     manifests = KueueManifests(cluster.kueue_objects)
     jobs = queued_jobs(cluster, manifests)
     admission = KueueAdmission(_objects(cluster, manifests, jobs), options)
@@ -228,16 +230,34 @@ def _decided(
                     held.append(_held(pod, found))
     not_run = {one.pod for one in held}
     pods = [changed.get(pod.key, pod) for pod in cluster.pods if pod.key not in not_run]
-    decided = without_kueue_notes(cluster)
-    decided = replace(decided, pods=pods, notes=decided.notes + report.lines())
+    decided = replace(cluster, pods=pods, notes=cluster.notes + report.lines())
     return JobAdmission(decided, held, report)
 
 
-def without_kueue_notes(cluster: Cluster) -> Cluster:
-    """A cluster without the notes that Kueue's objects do not decide."""
+def for_kueue(cluster: Cluster) -> Cluster:
+    """A cluster as Kueue finds it: without the gangs and queues that stand for jobs with a queue
+    where Kueue does not decide, and without the notes about that."""
+    queues = {tree["metadata"]["name"] for tree in cluster.kueue_objects}
+    jobs = {f"{namespace_of(tree)}/{tree['metadata']['name']}" for tree in cluster.queued}
+    objects = [
+        one
+        for one in cluster.objects
+        if not (isinstance(one, Queue) and one.name in queues)
+        and not (isinstance(one, PodGroup) and one.key in jobs)
+    ]
     notes = [one for one in cluster.notes if not one.startswith(KUEUE_NOTE)]
     ignored = {kind: n for kind, n in cluster.ignored.items() if kind not in KUEUE_KINDS}
-    return replace(cluster, notes=notes, ignored=ignored)
+    pods = [_without_gang(pod, jobs) for pod in cluster.pods]
+    return replace(cluster, pods=pods, objects=objects, notes=notes, ignored=ignored)
+
+
+def _without_gang(pod: Pod, jobs: Set[str]) -> Pod:
+    notes = pod.metadata.annotations
+    names = {f"{pod.namespace}/{notes[key]}" for key in GROUP_ANNOTATIONS if key in notes}
+    if not names & jobs:
+        return pod
+    left = {key: value for key, value in notes.items() if key not in GROUP_ANNOTATIONS}
+    return replace(pod, metadata=replace(pod.metadata, annotations=left))
 
 
 def _held(pod: Pod, found: WorkloadReport) -> Placement:

@@ -57,10 +57,10 @@ class QueuedJob:
 
 def queued_jobs(cluster: Cluster, manifests: KueueManifests) -> list[QueuedJob]:
     """The jobs of a cluster that Kueue manages and that need pods, in the order of their pods."""
-    trees = {_owner(tree): tree for tree in cluster.queued}
+    trees = {owner_of_tree(tree): tree for tree in cluster.queued}
     pods: dict[OwnerKey, list[Pod]] = {}
     for pod in cluster.pods:
-        owner = _owner_of_pod(pod, trees)
+        owner = owner_of_pod(pod, trees)
         if owner is not None and not pod.is_finished and not pod.metadata.deletion_timestamp:
             pods.setdefault(owner, []).append(pod)
     written = {
@@ -88,11 +88,12 @@ def time_of(cluster: Cluster) -> datetime:
     return max((one for one in times if one is not None), default=datetime(2000, 1, 1, tzinfo=UTC))
 
 
-def _owner(tree: Tree) -> OwnerKey:
+def owner_of_tree(tree: Tree) -> OwnerKey:
+    """Kind, namespace and name."""
     return str(tree["kind"]), namespace_of(tree), str(tree["metadata"].get("name"))
 
 
-def _owner_of_pod(pod: Pod, trees: dict[OwnerKey, Tree]) -> OwnerKey | None:
+def owner_of_pod(pod: Pod, trees: dict[OwnerKey, Tree]) -> OwnerKey | None:
     """The job that asks quota for a pod; None for a pod that Kueue does not manage."""
     labels, namespace = pod.metadata.labels, pod.metadata.namespace
     for ref in pod.metadata.owner_references:

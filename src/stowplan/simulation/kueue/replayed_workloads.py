@@ -11,6 +11,7 @@ from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controllers.kueue.kueue_kinds import (
     POD_GROUP_COUNT,
     POD_GROUP_LABEL,
+    PRIORITY_LABEL,
     QUEUE_LABEL,
 )
 from stowplan.controllers.kueue.workload_status import (
@@ -23,9 +24,9 @@ from stowplan.controllers.kueue.workload_status import (
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import namespace_of
 from stowplan.objects.encoding.tree import Tree
+from stowplan.simulation.kueue.queued_jobs import owner_of_pod, owner_of_tree
 
 _GROUPS = ("PodGroup", "Queue")
-_OF_JOB_SETS = "jobset.sigs.k8s.io/jobset-name"
 
 
 class ReplayedWorkload(msgspec.Struct, frozen=True):
@@ -114,27 +115,26 @@ def queued_documents(documents: Iterable[Tree], cluster: Cluster) -> Iterator[Tr
     Jobs with a queue stand in place of their pods. Other jobs with a queue have no controller
     here: their pods are pod groups of Kueue. Groups that reading made of jobs are left out.
     """
-    found = list(documents)
     read = {_identity(tree) for tree in cluster.manifests}
+    owners = {owner_of_tree(tree): tree for tree in cluster.queued}
     jobs = [tree for tree in cluster.queued if tree["kind"] == "Job" and _is_batch(tree)]
     for tree in (*cluster.kueue_objects, *jobs):
         if _identity(tree) not in read:
             yield tree
-    names = {_identity(tree)[1:] for tree in jobs}
-    owned = {
-        pod.key
-        for pod in cluster.pods
-        for ref in pod.metadata.owner_references
-        if ref.kind == "Job" and (pod.namespace, ref.name) in names
-    }
-    sizes = Counter(map(_group_of, found))
-    for tree in found:
+    of_pods = {pod.key: owner_of_pod(pod, owners) for pod in cluster.pods}
+    sizes = Counter(of_pods.values())
+    for tree in documents:
         identity = _identity(tree)
-        is_made = identity not in read
-        if is_made and (tree["kind"] in _GROUPS or "/".join(identity[1:]) in owned):
+        if identity in read:
+            yield tree
             continue
-        group = _group_of(tree) if is_made else ""
-        yield _in_group(tree, group, sizes[group]) if group else tree
+        if tree["kind"] in _GROUPS:
+            continue
+        owner = of_pods.get("/".join(identity[1:])) if tree["kind"] == "Pod" else None
+        if owner is None:
+            yield tree
+        elif owner[0] != "Job":
+            yield _in_group(tree, owners.get(owner, tree), owner[2], sizes[owner])
 
 
 def _is_batch(tree: Tree) -> bool:
@@ -145,16 +145,16 @@ def _identity(tree: Tree) -> tuple[str, str, str]:
     return str(tree["kind"]), namespace_of(tree), str(tree["metadata"].get("name"))
 
 
-def _group_of(tree: Tree) -> str:
-    """The job of a pod that reading made, "" for none with a queue."""
-    labels = tree["metadata"].get("labels") or {}
-    if tree["kind"] != "Pod" or not labels.get(QUEUE_LABEL) or POD_GROUP_LABEL in labels:
-        return ""
-    return str(labels.get(_OF_JOB_SETS) or tree["metadata"]["name"].rpartition("-")[0])
-
-
-def _in_group(tree: Tree, group: str, size: int) -> Tree:
+def _in_group(tree: Tree, owner: Tree, group: str, size: int) -> Tree:
+    """A pod of a job as one of a pod group in the queue of the job."""
     meta = dict(tree["metadata"])
-    meta["labels"] = {**(meta.get("labels") or {}), POD_GROUP_LABEL: group}
+    queue = (owner["metadata"].get("labels") or {}).get(QUEUE_LABEL, "")
+    own = {
+        key: value
+        for key, value in (owner["metadata"].get("labels") or {}).items()
+        if key == PRIORITY_LABEL
+    }
+    marks = {QUEUE_LABEL: queue, POD_GROUP_LABEL: group, **own}
+    meta["labels"] = {**(meta.get("labels") or {}), **marks}
     meta["annotations"] = {**(meta.get("annotations") or {}), POD_GROUP_COUNT: str(size)}
     return {**tree, "metadata": meta}
