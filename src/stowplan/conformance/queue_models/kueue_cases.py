@@ -156,16 +156,13 @@ def _pod_set(demand: PodSetDemand) -> Answer:
 
 def _pending(admission: KueueAdmission) -> Answer:
     found: Answer = {}
+    active = {key for pending in admission.pending.values() for key in pending.active}
+    waiting = {key for pending in admission.pending.values() for key in pending.inadmissible}
     for key, one in admission.workloads.items():
         if one.holds_quota:
             continue
-        queue = "none"
-        for pending in admission.pending.values():
-            if key in pending.active:
-                queue = "active"
-            elif key in pending.inadmissible:
-                queue = "inadmissible"
-        found[key] = {"queue": queue}
+        queue = "inadmissible" if key in waiting else "none"
+        found[key] = {"queue": "active" if key in active else queue}
         if QUOTA_RESERVED in one.conditions:
             found[key]["reason"] = one.conditions[QUOTA_RESERVED].reason
     return found

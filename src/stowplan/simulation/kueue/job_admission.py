@@ -202,8 +202,7 @@ def _queue_report(name: str, admission: KueueAdmission) -> QueueReport:
     queue = admission.queues[name]
     waiting = admission.pending[name]
     admitted = sum(status_of(one) == ADMITTED for one in queue.workloads.values())
-    n_pending = len(waiting.active) + len(waiting.inadmissible)
-    return QueueReport(name, admitted, n_pending, problem_of(queue))
+    return QueueReport(name, admitted, len(waiting), problem_of(queue))
 
 
 def _decided(

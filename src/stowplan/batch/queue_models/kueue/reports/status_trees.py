@@ -56,7 +56,7 @@ def queue_status(queue: AdmissionQueue, pending: PendingWorkloads, *, is_fair: b
     """`status` of a ClusterQueue, without conditions."""
     held = list(queue.workloads.values())
     found: Tree = {
-        "pendingWorkloads": len(pending.active) + len(pending.inadmissible),
+        "pendingWorkloads": len(pending),
         "reservingWorkloads": len(held),
         "admittedWorkloads": sum(one.is_condition(ADMITTED) for one in held),
         "flavorsReservation": _flavors(queue, held, has_borrowed=True),
