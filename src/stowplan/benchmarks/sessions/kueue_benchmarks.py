@@ -43,7 +43,7 @@ class WorkloadClass(NamedTuple):
     """Workloads of one kind in each queue. every_s: between their creations."""
 
     name: str
-    count: int
+    n_workloads: int
     every_s: float
     cpu: int
     run_s: float
@@ -59,7 +59,7 @@ class KueueShape(NamedTuple):
     @property
     def n_workloads(self) -> int:
         """Of all queues."""
-        return self.n_queues * sum(one.count for one in self.classes)
+        return self.n_queues * sum(one.n_workloads for one in self.classes)
 
 
 BASELINE = KueueShape(
@@ -177,7 +177,7 @@ def _arrivals(shape: KueueShape) -> Iterator[tuple[float, Workload, float]]:
         pod_set = PodSet(template=KueuePodTemplate(PodSpec(containers=(container,))))
         for queue in range(shape.n_queues):
             spec = KueueWorkloadSpec(f"cq-{queue}", (pod_set,), kind.priority)
-            for i in range(kind.count):
+            for i in range(kind.n_workloads):
                 at_s = (i + 1) * kind.every_s
                 name = f"{kind.name}-{queue}-{i}"
                 meta = ObjectMeta(
