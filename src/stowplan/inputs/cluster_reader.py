@@ -19,8 +19,9 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
 from stowplan.inputs.input_error import InputError, check_word
-from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
+from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
@@ -62,7 +63,8 @@ class Cluster(msgspec.Struct):
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
-    them.
+    them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
+    label, the same.
     """
 
     nodes: list[Node]
@@ -76,6 +78,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
     origins: dict[str, Object | None] = {}
     as_read: dict[str, Pod] = {}
+    kueue_objects: list[Tree] = []
+    queued: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -249,6 +253,8 @@ class _ClusterReader:
         self.recordings = SimulatorRecordings()
         self.next_run = NextRun(next_run)
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+        self.kueue_objects: list[Tree] = []
+        self.queued: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -297,6 +303,10 @@ class _ClusterReader:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
+            if group_of(item, path) == KUEUE_GROUP:
+                self.kueue_objects.append(item)
+            elif queue_name_of(item):
+                self.queued.append(item)
             if self.imports.takes(item, path):
                 self.imports.add(item, path, place, len(self.inventory.entries))
             elif not self.next_run.takes(item, path, place):
@@ -361,6 +371,8 @@ class _ClusterReader:
             notes=[*found.notes, *placed.notes],
             orphans=placed.orphans,
             manifests=self.manifests or [],
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
