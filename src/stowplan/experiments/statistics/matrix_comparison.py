@@ -179,7 +179,9 @@ def _without_pods(table: RunTable) -> list[str]:
         for policy in table.policies
         if (placed := table.of_policy(setting, policy).get("placed")) and not any(placed.values())
     }
-    return [f"{policy} placed no pods: the notes in runs/KEY/summary.json say why" for policy in idle]
+    return [
+        f"{policy} placed no pods: the notes in runs/KEY/summary.json say why" for policy in idle
+    ]
 
 
 class RunTable:

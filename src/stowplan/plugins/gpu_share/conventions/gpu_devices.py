@@ -20,7 +20,8 @@ UNLIMITED = 1 << 30
 
 
 class GpuDevice(msgspec.Struct, frozen=True):
-    """A device. memory: MiB. cores: percent. slots: pods that may share it. numa: -1 if unknown."""
+    """A device. memory: MiB. cores: percent. slots: pods that may share it. numa: -1 if unknown.
+    clock: of its memory, MHz; 0 if unknown."""
 
     id: str
     memory: int
@@ -30,6 +31,7 @@ class GpuDevice(msgspec.Struct, frozen=True):
     is_healthy: bool = True
     numa: int = -1
     mode: str = ""
+    clock: int = 0
 
 
 class DeviceReport(msgspec.Struct, frozen=True):
@@ -68,7 +70,8 @@ class ContainerDevices(msgspec.Struct, frozen=True):
 
 class DeviceFilter(msgspec.Struct, frozen=True):
     """Devices that a pod accepts. models, not_models: parts of model names, in any case; empty for
-    any. ids, not_ids: likewise, whole ids. modes: "" for any. numa: all from one NUMA node."""
+    any. ids, not_ids: likewise, whole ids. modes: "" for any. numa: all from one NUMA node. clock:
+    exactly this one, None for any."""
 
     models: tuple[str, ...] = ()
     not_models: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class DeviceFilter(msgspec.Struct, frozen=True):
     not_ids: tuple[str, ...] = ()
     mode: str = ""
     numa: bool = False
+    clock: int | None = None
 
     def accepts(self, device: GpuDevice) -> bool:
         """True for an accepted device."""
@@ -85,6 +89,8 @@ class DeviceFilter(msgspec.Struct, frozen=True):
         if any(part.upper() in model for part in self.not_models):
             return False
         if (self.ids and device.id not in self.ids) or device.id in self.not_ids:
+            return False
+        if self.clock not in (None, device.clock):
             return False
         return not self.mode or device.mode in self.mode
 
