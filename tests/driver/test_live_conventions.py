@@ -19,7 +19,7 @@ kind: KubeSchedulerConfiguration
 profiles:
 - plugins: {multiPoint: {enabled: [{name: GpuShare}]}}
   pluginConfig:
-  - {name: GpuShare, args: {policy: BestFit, conventions: [NAMES]}}
+  - {name: GpuShare, args: {policy: BestFit, conventions: [NAMES], reservationImage: x}}
 """
 
 
@@ -34,7 +34,8 @@ def test_sessions_of_kai_are_refused(tmp_path: Path, scheduler: str, is_refused:
 
 
 @pytest.mark.parametrize(
-    ("names", "is_refused"), [("hami, kai", True), ("hami", False), ("", False)]
+    ("names", "is_refused"),
+    [("hami, kai", True), ("hami, kai-reservations", False), ("hami", False), ("", False)],
 )
 def test_kai_is_refused(tmp_path: Path, names: str, is_refused: bool) -> None:
     file = tmp_path / "scheduler.yaml"

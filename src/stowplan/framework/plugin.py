@@ -541,6 +541,16 @@ class NodeUpdatePlugin(Protocol):
 
 
 @runtime_checkable
+class UnusedPodsPlugin(Protocol):
+    """Knows pods that serve other pods of their node."""
+
+    def unused_pods(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Called with the pods of a node after one has left it, and when the node has changed:
+        those that serve no other pod any more, which are deleted unless they have changed. Misuse:
+        pods that somebody else has created."""
+
+
+@runtime_checkable
 class ClaimsSignaturePlugin(Protocol):
     """Tells which pods of a template have claims that are alike."""
 

@@ -122,6 +122,9 @@ class Framework:
                 f"profile {profile.scheduler_name!r}: queueSort is {have}; expected one"
             )
         self._check_points()
+        self.unused_pods_calls = tuple(
+            call for m in self.members.values() if (call := m.calls["unused_pods"]) is not None
+        )
         self._pre_bind_with_progress = tuple(
             m
             for m in self.at("preBind")

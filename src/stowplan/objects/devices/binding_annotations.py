@@ -34,6 +34,7 @@ BINDING_ANNOTATIONS = frozenset(
         "stowplan.dev/gpu-cards",
         "received-resource-type",
         "stowplan.dev/scv-cards",
+        "stowplan.dev/gpu-devices",
     )
 )
 """Of all conventions."""
