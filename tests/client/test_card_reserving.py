@@ -81,10 +81,10 @@ def test_pods_that_share_a_card_have_its_id_and_own_its_reservation() -> None:
     assert made["spec"]["nodeName"] == NODE
     assert made["metadata"]["labels"][RESERVATION_LABEL] == "0"
     for name in "ab":
-        binder.cluster.delete("pods", name, grace_period_seconds=0)
+        binder.cluster.delete("pods", name)
     binder.cluster.run(60)
     assert binder.owners() is not None
-    binder.cluster.delete("pods", "c", grace_period_seconds=0)
+    binder.cluster.delete("pods", "c")
     binder.cluster.run(60)
     # The garbage collector.
     assert binder.owners() is None

@@ -49,5 +49,5 @@ def test_kai_is_refused(tmp_path: Path, names: str, is_refused: bool) -> None:
     assert 'Invalid value: "kai"' in str(problems)
     # Before anything is asked of the API server.
     options = SchedulerServerOptions(ClientConfig("http://127.0.0.1:1", "test"), None)
-    with pytest.raises(ConfigError, match="no reservation pod"):
+    with pytest.raises(ConfigError, match="expected 'kai-reservations' on a live"):
         asyncio.run(check_startup(deciders, options, ProcessOptions()))

@@ -45,7 +45,8 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.deciders.kernel_terms import KernelTerm
-from stowplan.framework.plugin import Plugin, PodWarning
+from stowplan.framework.deciders.node_plugins import PodWarning
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.gpu_cards import (
     ASSUME_TIMES,
     COUNT_KEY,
