@@ -183,7 +183,7 @@ def test_pods_that_wait_are_reported() -> None:
         ("NoSchedule", "OtherEffect", "Eviction only happens for the NoExecute effect."),
     ],
 )
-def test_a_rule_without_eviction_says_so(effect: str, reason: str, text: str) -> None:
+def test_a_rule_without_eviction_reports_why(effect: str, reason: str, text: str) -> None:
     here = cluster()
     here.create(RULES, rule_of(effect))
     here.run(30)

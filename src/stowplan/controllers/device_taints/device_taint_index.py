@@ -59,7 +59,7 @@ class _Toleration(msgspec.Struct, frozen=True, rename="camel"):
         return self.operator == "Exists" or self.value == taint.value
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _AllocatedDevice(msgspec.Struct, frozen=True):
     driver: str
     pool: str
     device: str
@@ -67,7 +67,7 @@ class _Result(msgspec.Struct, frozen=True):
 
 
 class _Devices(msgspec.Struct, frozen=True):
-    results: tuple[_Result, ...] = ()
+    results: tuple[_AllocatedDevice, ...] = ()
 
 
 class _Allocation(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class TaintRule(msgspec.Struct, frozen=True):
 class AllocatedClaim(NamedTuple):
     """A claim with devices. consumers: uid -> name of the pods for which it is reserved."""
 
-    results: tuple[_Result, ...]
+    results: tuple[_AllocatedDevice, ...]
     consumers: dict[str, str]
 
 
@@ -248,7 +248,7 @@ class DeviceTaintIndex:
     def _has_taints(self, claim: AllocatedClaim) -> bool:
         return any(True for one in claim.results for _ in self._taints(one))
 
-    def _taints(self, result: _Result) -> Iterator[tuple[_Taint, str]]:
+    def _taints(self, result: _AllocatedDevice) -> Iterator[tuple[_Taint, str]]:
         """NoExecute taints of an allocated device, with the name of the rule that adds it or ""."""
         slices = self._of_pool.get((result.driver, result.pool), {})
         device = next(
@@ -279,7 +279,7 @@ class DeviceTaintIndex:
                 yield DeviceEviction(at, frozenset((rule,) if rule else ()))
 
 
-def _place(result: _Result) -> tuple[str, str, str]:
+def _place(result: _AllocatedDevice) -> tuple[str, str, str]:
     return result.driver, result.pool, result.device
 
 
