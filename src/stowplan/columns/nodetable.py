@@ -290,7 +290,7 @@ class NodeTable:
         row = self._known_row(name)
         leaving = list(self.pods[row])
         for info in leaving:
-            self._detach(row, info)
+            self._detach(row, self._place_of(row, info.uid), info)
         if leaving:
             self._absent[name] = {info.uid: info for info in leaving}
         self.images.clear(row)
@@ -370,8 +370,9 @@ class NodeTable:
             if not self._absent[home]:
                 del self._absent[home]
             return info
-        info = self.pods[row][self._place_of(row, uid)]
-        self._detach(row, info)
+        place = self._place_of(row, uid)
+        info = self.pods[row][place]
+        self._detach(row, place, info)
         self._touch(row)
         return info
 
@@ -439,7 +440,7 @@ class NodeTable:
     def take(self, row: int, index: int) -> frozenset[Port]:
         """Remove the pod at `index` temporarily; returns the ports that became free."""
         before = self.ports.of_row(row)
-        self._detach(row, self.pods[row][index])
+        self._detach(row, index, self.pods[row][index])
         self._moved(row)
         return before - self.ports.of_row(row)
 
@@ -519,13 +520,12 @@ class NodeTable:
         for watcher in self._watchers:
             watcher.pod_added(row, info)
 
-    def _detach(self, row: int, info: PodInfo) -> None:
+    def _detach(self, row: int, place: int, info: PodInfo) -> None:
         pods = self.pods[row]
-        index = self._place_of(row, info.uid)
         last = pods.pop()
         if last is not info:
-            pods[index] = last
-            self._places.moved(row, last.uid, index)
+            pods[place] = last
+            self._places.moved(row, last.uid, place)
         self._uncount(row, info)
         self.ports.remove(row, info.footprint.ports)
 

@@ -182,10 +182,10 @@ class RefusersByRow:
         """bool (n_classes,): see `FitCheck.other_refusers`."""
         if not self._has_cards:
             return self._is_known
-        differs = self._by_amounts.any() != self._were[:, 0]
+        differs: NDArray[np.bool_] = self._by_amounts.any() != self._were[:, 0]
         differs |= self._by_cards.any() != self._were[:, 1]
-        found: NDArray[np.bool_] = differs & self._is_known
-        return found
+        differs &= self._is_known
+        return differs
 
 
 def _by_amounts(one: EnginePodClass) -> set[str]:

@@ -17,7 +17,7 @@ from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.objects.devices.gpu_cards import ASSUME_TIME_KEY, INDEX_KEY
 from stowplan.objects.node import Node
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, KAI_NAMES
 from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     DeviceReport,
@@ -54,7 +54,7 @@ def report_of(node: Node, conventions: Sequence[Convention]) -> NodeReport:
 def with_links(node: Node, convention: Convention, report: DeviceReport) -> DeviceReport:
     """The report with the links of the node's annotation, else those that it has, else those of
     sockets. KAI's cards are chosen by the kubelet, which looks at no links."""
-    if convention.name == kai_fractions.CONVENTION.name or not report.devices:
+    if convention.name in KAI_NAMES or not report.devices:
         return report
     links, problem = annotated_links(node, len(report.devices))
     links = links or report.links or links_by_socket([one.numa for one in report.devices])
@@ -99,7 +99,7 @@ class DeviceLedger(TableWatcher):
             if given is None:
                 unknown.append((info.uid, request))
             else:
-                devices.add(given, request.group)
+                devices.add(given, request.group, request.tenant)
         for _, request in sorted(unknown, key=lambda one: one[0]):
             devices.place(request)
         return devices
