@@ -59,7 +59,10 @@ class ModelQueue(msgspec.Struct, frozen=True):
     """A queue in a session, for people. Amounts: resource -> cores, bytes or units.
 
     deserved, share: None where the model does not divide. capability: its limits. inqueue: what
-    admitted jobs may still take. state: Open, Closed or Closing, "" where queues have none.
+    admitted jobs may still take. parent: the queue above it, whose amounts and pods have its own;
+    "" for none, and where the model has no tree. state: Open, Closed or Closing, "" where queues
+    have none. owned: what it has without borrowing, all of a resource that is not named; None: what
+    it deserves, or its weighted share where the model does not divide.
     """
 
     name: str
@@ -75,6 +78,7 @@ class ModelQueue(msgspec.Struct, frozen=True):
     inqueue: dict[str, float] = {}
     parent: str = ""
     state: str = ""
+    owned: dict[str, float] | None = None
 
 
 class ModelReport(msgspec.Struct, frozen=True):

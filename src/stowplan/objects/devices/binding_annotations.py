@@ -33,6 +33,8 @@ BINDING_ANNOTATIONS = frozenset(
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
         "stowplan.dev/gpu-cards",
         "received-resource-type",
+        "stowplan.dev/scv-cards",
+        "stowplan.dev/gpu-devices",
     )
 )
 """Of all conventions."""

@@ -131,6 +131,7 @@ def _queue(session: KaiSession, queue: KaiQueue, n_placed: int, n_pending: int) 
         capability=_plain(queue.limit),
         guarantee=_plain(queue.quota),
         parent=queue.parent,
+        owned=_plain(queue.quota),
     )
 
 

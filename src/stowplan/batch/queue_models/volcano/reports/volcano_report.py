@@ -18,7 +18,7 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
 from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queue_models.volcano.volcano_queue import ROOT, VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import ALLOCATED_STATUSES
@@ -108,12 +108,29 @@ def _orphans(state: VolcanoState) -> Iterator[JobReport]:
 def _queues(session: VolcanoSession) -> Iterator[ModelQueue]:
     plugins = session.plugins.values()
     sharing = next((one for one in plugins if isinstance(one, QueuePlugin)), None)
+    is_tree = sharing is not None and session.options.is_hierarchical(sharing.name)
+    parents = {name: _parent(queue) if is_tree else "" for name, queue in session.queues.items()}
     jobs: dict[str, list[VolcanoSessionJob]] = {}
     for job in session.jobs.values():
-        jobs.setdefault(job.queue, []).append(job)
+        for name in _and_above(job.queue, parents):
+            jobs.setdefault(name, []).append(job)
     for name in sorted(session.queues):
         held = None if sharing is None else sharing.attributes.get(name)
-        yield _queue(session.queues[name], held, jobs.get(name, []), shares=sharing is not None)
+        queue, shares = session.queues[name], sharing is not None
+        yield _queue(queue, held, jobs.get(name, []), parent=parents[name], shares=shares)
+
+
+def _parent(queue: VolcanoQueue) -> str:
+    return "" if queue.name == ROOT else queue.queue.spec.parent or ROOT
+
+
+def _and_above(name: str, parents: Mapping[str, str]) -> list[str]:
+    """A queue and those above it; each once, though the tree has a cycle."""
+    found: list[str] = []
+    while name in parents and name not in found:
+        found.append(name)
+        name = parents[name]
+    return found
 
 
 def _queue(
@@ -121,6 +138,7 @@ def _queue(
     held: QueueAttributes | None,
     jobs: list[VolcanoSessionJob],
     *,
+    parent: str,
     shares: bool,
 ) -> ModelQueue:
     allocated, pending = VolcanoAmount(), VolcanoAmount()
@@ -144,7 +162,7 @@ def _queue(
         capability=_stated(spec.capability),
         guarantee=_stated(spec.guarantee.resource),
         inqueue={} if held is None else plain(held.inqueue),
-        parent=spec.parent,
+        parent=parent,
         state=queue.queue.status.state,
     )
 
