@@ -85,7 +85,7 @@ class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlanComparison(msgspec.Struct, frozen=True, rename="camel"):
-    """How policies are compared. baseline: a policy, "" for the first. measures: names, none for
+    """Settings of the comparison of policies. baseline: a policy, "" for the first. measures: names, none for
     the usual ones. confidence: of intervals."""
 
     baseline: str = ""
