@@ -24,7 +24,8 @@ HOLDERS_LISTED = 3
 
 
 class StartReasons(NamedTuple):
-    """Reasons of a pod that does not start. is_never: neither time nor the end of other pods changes it."""
+    """Reasons of a pod that does not start. is_never: neither time nor the end of other
+    pods changes it."""
 
     is_never: bool
     texts: tuple[str, ...]
