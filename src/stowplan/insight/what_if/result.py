@@ -100,8 +100,8 @@ class QueueDifference(msgspec.Struct, frozen=True):
 
 
 class AutoscalerUse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Changes that an autoscaler made. added, removed: nodes. by_pool: pool -> nodes added. cost: of
-    all nodes in virtual time, by the prices of their pools; None without either."""
+    """Changes that an autoscaler made. added, removed: nodes. by_pool: pool -> nodes added. cost:
+    of all nodes in virtual time, by the prices of their pools; None without either."""
 
     added: int
     removed: int
