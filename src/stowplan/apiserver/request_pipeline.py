@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from copy import copy
-from dataclasses import replace as replace_call
 from functools import partial
 from typing import Any, TypeVar
 
@@ -306,10 +305,6 @@ class RequestPipeline:
             answers=self._rounds.answers,
         )
 
-    def _at_present(self, call: ApiCall) -> ApiCall:
-        """The call, with the time to which it may have waited for work in another thread."""
-        return call if call.now == self.now else replace_call(call, now=self.now)
-
     def _body(self) -> bytes:
         limit = self.server.options.body_bytes_max
         if len(self.request.body) > limit:
@@ -405,7 +400,7 @@ class RequestPipeline:
             call = self._call(verb, route, resource)
             work = self._body_reader(raw, media, resource, call)
             obj, warned = (yield from self._deferred(work, raw, media)).result()
-            call = self._at_present(call)
+            call = call.at(self.now)
             call.warnings.extend(warned)
             stored = self.server.writes.create(call, as_stored_tree(resource, obj))
             return self._object(
@@ -422,7 +417,7 @@ class RequestPipeline:
             patch = yield from self._deferred(
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
-            call = self._at_present(call)
+            call = call.at(self.now)
             make = PatchedObject(
                 call, raw, kind, patch.result, kind_check(resource, self.server.registry)
             ).make
@@ -431,7 +426,7 @@ class RequestPipeline:
             media = body_media_type(self.request)
             work = self._body_reader(raw, media, resource, call)
             new, warned = (yield from self._deferred(work, raw, media)).result()
-            call = self._at_present(call)
+            call = call.at(self.now)
             call.warnings.extend(warned)
             new.setdefault("metadata", {})
             set_namespace_and_check(new, call)
@@ -447,7 +442,7 @@ class RequestPipeline:
         """Server-side apply."""
         resource = call.resource
         body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
-        call = self._at_present(call)
+        call = call.at(self.now)
         fields = self.server.writes.fields
         make = applied_object(call, fields, body.result(), bool(self.query.flag("force")))
         obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
@@ -558,7 +553,7 @@ class RequestPipeline:
         call = self._call("create", route, resource)
         work = partial(self._decode_action, raw, media, resource, sub, call.field_validation)
         body, warned = (yield from self._deferred(work, raw, media)).result()
-        call = self._at_present(call)
+        call = call.at(self.now)
         call.warnings.extend(warned)
         outcome = self.server.act_on(call, sub, body)
         return self._object(resource, outcome.body, outcome.code)
