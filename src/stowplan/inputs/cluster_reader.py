@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
 from stowplan.inputs.input_error import InputError, check_word
-from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
+from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
@@ -63,7 +63,8 @@ class Cluster(msgspec.Struct):
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
-    them.
+    them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
+    label, the same.
     """
 
     nodes: list[Node]
@@ -77,6 +78,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
     origins: dict[str, Object | None] = {}
     as_read: dict[str, Pod] = {}
+    kueue_objects: list[Tree] = []
+    queued: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -166,6 +169,15 @@ def read_cluster(
     return reading.take_all(named).cluster(_names_of(named), orphans)
 
 
+def cluster_of(
+    source: Cluster | str | Path | Iterable[str | Path], *, keep_manifests: bool = False
+) -> Cluster:
+    """The cluster, read with the defaults of `read_cluster` if it was not. Raises InputError."""
+    if isinstance(source, Cluster):
+        return source
+    return read_cluster(source, keep_manifests=keep_manifests)
+
+
 def read_addition(
     paths: str | Path | Iterable[str | Path], cluster: Cluster, *, validate: str = "auto"
 ) -> Cluster:
@@ -241,6 +253,8 @@ class _ClusterReader:
         self.recordings = SimulatorRecordings()
         self.next_run = NextRun(next_run)
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+        self.kueue_objects: list[Tree] = []
+        self.queued: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -289,6 +303,10 @@ class _ClusterReader:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
+            if group_of(item, path) == KUEUE_GROUP:
+                self.kueue_objects.append(item)
+            elif queue_name_of(item):
+                self.queued.append(item)
             if self.imports.takes(item, path):
                 self.imports.add(item, path, place, len(self.inventory.entries))
             elif not self.next_run.takes(item, path, place):
@@ -339,61 +357,56 @@ class _ClusterReader:
     def cluster(self, named: str, orphans: str, beside: Cluster | None = None) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes. beside: whose nodes and
         objects the files refer to."""
-        known = {id(entry.value) for entry in self.inventory.entries}
-        try:
-            self.imports.expand(self.inventory)
-            known |= self._add_next_run()
-            if beside is not None:
-                self._look_up_in((*beside.nodes, *beside.objects))
-            self.validation.finish()
-            population = expand_workloads(self.inventory)
-        except DecodeError as problem:
-            raise InputError.at("", "", problem) from None
+        there = () if beside is None else (*beside.nodes, *beside.objects)
+        found = self._read(there)
         nodes = list(self.inventory.all(Node))
         if not nodes:
-            got = f"no nodes ({count_of(len(population.pods), 'pod')})"
+            got = f"no nodes ({count_of(len(found.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
-        admitted = self._admitted(population.pods)
-        found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)
-        notes = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
-        return Cluster(
+        placed = resolve_orphans(found.pods, {node.name for node in nodes}, orphans)
+        return msgspec.structs.replace(
+            found,
             nodes=nodes,
-            pods=found.pods,
-            objects=population.objects,
-            ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=[*self.notes, *chain.from_iterable(notes)],
-            inputs=self.inputs,
-            orphans=found.orphans,
-            not_created=admitted.refused,
+            pods=placed.pods,
+            notes=[*found.notes, *placed.notes],
+            orphans=placed.orphans,
             manifests=self.manifests or [],
-            origins=self._origins(population, known),
-            as_read=admitted.as_read,
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
         """See `read_workload`."""
-        known = {id(entry.value) for entry in self.inventory.entries}
+        found = self._read(cluster.objects)
+        if not found.pods:
+            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
         there = {id(one) for one in cluster.objects}
+        notes = list(found.notes)
+        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
+        if n_daemons:
+            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
+        objects = [one for one in found.objects if id(one) not in there]
+        return msgspec.structs.replace(found, objects=objects, notes=notes)
+
+    def _read(self, there: Iterable[Object]) -> Cluster:
+        """What was read, expanded and admitted, without its nodes; raises InputError for invalid
+        objects. there: objects that the files may refer to."""
+        known = {id(entry.value) for entry in self.inventory.entries}
         try:
             self.imports.expand(self.inventory)
-            self._look_up_in(cluster.objects)
+            known |= self._add_next_run()
+            self._look_up_in(there)
             self.validation.finish()
             population = expand_workloads(self.inventory)
         except DecodeError as problem:
             raise InputError.at("", "", problem) from None
         admitted = self._admitted(population.pods)
-        if not admitted.pods:
-            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
-        notes = [*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes]
-        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
-        if n_daemons:
-            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
         return Cluster(
             nodes=[],
             pods=admitted.pods,
-            objects=[one for one in population.objects if id(one) not in there],
+            objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=notes,
+            notes=[*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes],
             inputs=self.inputs,
             not_created=admitted.refused,
             origins=self._origins(population, known),

@@ -122,7 +122,13 @@ def read_cluster_source(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(source, notes=notes, keep_manifests=keep_manifests, next_run=next_run)
+    return _read_files(
+        source,
+        notes=notes,
+        keep_manifests=keep_manifests,
+        next_run=next_run,
+        admits=deciders.kueue is not None,
+    )
 
 
 def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:
@@ -153,11 +159,12 @@ def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Clu
 
 
 def _read_files(
-    source: ClusterSource, *, notes: bool, keep_manifests: bool, next_run: str
+    source: ClusterSource, *, notes: bool, keep_manifests: bool, next_run: str, admits: bool
 ) -> Cluster:
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
+    from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -171,6 +178,8 @@ def _read_files(
             next_run=next_run,
         )
     ignored = cluster.ignored
+    if admits:
+        ignored = {kind: count for kind, count in ignored.items() if kind not in KUEUE_KINDS}
     if keep_manifests:
         ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}
     for line in describe_ignored(ignored):

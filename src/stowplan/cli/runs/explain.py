@@ -14,6 +14,7 @@ from stowplan.cli.runs.explain_pod_group import (
     pod_group_key,
     run_explain_pod_group,
 )
+from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.changes import print_causes, print_changes
@@ -51,11 +52,16 @@ class ExplainRequest(NamedTuple):
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
     """Print the explanation; the exit code."""
     if request.all_pending or request.from_events:
+        if deciders.kueue is not None:
+            raise click.UsageError("with Kueue: name a job, as in job/NAME")
         return _run_pending(request, deciders, output)
     if request.pod is None:
         raise click.UsageError("POD is required")
     if request.changes and request.after_simulation:
         raise click.UsageError("--changes cannot be used with --after-simulation")
+    if deciders.kueue is not None:
+        namespace = request.namespace
+        return run_kueue_explain(request.pod, namespace, request.source, deciders, output)
     return _run_pod(request, request.pod, deciders, output)
 
 
