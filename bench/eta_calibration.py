@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from stowplan import eta, read_cluster
 from stowplan.forecast.expected_starts import ExpectedStart
 from stowplan.forecast.start_times.run_times import declared_s
+from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.cluster_resize import resized
 from stowplan.objects.encoding.duration import SECOND
@@ -38,7 +39,7 @@ from stowplan.objects.pod import (
     PodStatus,
 )
 from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions
-from stowplan.simulation.scheduler_configuration import read_deciders
+from stowplan.simulation.scheduler_configuration import counting_cards, read_deciders
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -63,9 +64,8 @@ def loaded(folder: Path, n_nodes: int, n_pods: int, speedup: float) -> Cluster:
 
 def replayed(cluster: Cluster) -> dict[str, PodHistory]:
     """What happens, by pod."""
-    run = Replay(
-        cluster, read_deciders(None).scheduler(rng=np.random.default_rng(0)), ReplayOptions()
-    )
+    deciders = counting_cards(read_deciders(None), cluster)
+    run = Replay(cluster, deciders.scheduler(rng=np.random.default_rng(0)), ReplayOptions())
     run.run(lambda now: None, 10**30)
     return run.pod_histories
 
@@ -85,7 +85,11 @@ def as_dumped(
 def _at(pod: Pod, history: PodHistory, at_s: float, *, with_run_times: bool) -> Pod | None:
     if history.arrived / SECOND > at_s:
         return None
-    meta = pod.metadata if with_run_times else replace(pod.metadata, annotations={})
+    meta = pod.metadata
+    if not with_run_times:
+        # What it asks of GPU cards is in annotations, too.
+        notes = {key: text for key, text in meta.annotations.items() if key != RUN_ANNOTATION}
+        meta = replace(meta, annotations=notes)
     if history.started is None or history.started / SECOND > at_s:
         return replace(pod, metadata=meta, status=PodStatus(phase="Pending"))
     spec = replace(pod.spec, node_name=history.node)
@@ -165,6 +169,11 @@ def main() -> int:
     began = time.process_time()
     cluster = loaded(given.folder, given.node_count, given.pods, given.speedup)
     assert all(declared_s(pod) is not None for pod in cluster.pods)
+    histories = replayed(cluster)
+    # The few nodes lack some models of GPU cards: pods that ask for these never start.
+    startable = [pod for pod in cluster.pods if histories[pod.key].bound is not None]
+    print(f"{len(cluster.pods) - len(startable)} pods never start: left out", file=sys.stderr)
+    cluster = replace(cluster, pods=startable)
     histories = replayed(cluster)
     arrivals = sorted(history.arrived for history in histories.values())
     with_later, alone = Tally("what happened"), Tally("nothing arrives any more")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan import eta
+from stowplan.forecast.eta import prediction_ranks
 from stowplan.forecast.expected_starts import ExpectedStarts, StartInterval
 from stowplan.forecast.start_times.run_time_draws import (
     ObservedRuns,
@@ -256,6 +257,23 @@ def test_few_observations_give_wide_intervals() -> None:
 
 
 # Later arrivals, autoscalers, the horizon.
+
+
+@pytest.mark.parametrize("n_draws", [9, 10, 24, 40, 99])
+def test_one_more_draw_is_in_the_interval_as_often_as_the_percentiles_ask(n_draws: int) -> None:
+    """Of n + 1 equally likely draws each is the last one as often as the others."""
+    low, high = prediction_ranks(n_draws, (10, 90))
+    assert 0 <= low <= high < n_draws
+    assert (low + 1) / (n_draws + 1) <= 0.1
+    assert (high + 1) / (n_draws + 1) >= 0.9
+    # No narrower interval of ranks does.
+    assert (low + 2) / (n_draws + 1) > 0.1
+    assert high / (n_draws + 1) < 0.9
+
+
+def test_few_draws_give_all_that_they_have() -> None:
+    assert prediction_ranks(1, (10, 90)) == (0, 0)
+    assert prediction_ranks(3, (10, 90)) == (0, 2)
 
 
 def test_later_arrivals_delay_a_start() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from stowplan.cycle.change import PodChanges
 from stowplan.forecast.explain import explain_changes, framework_for, snapshot_for
 from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.inputs.input_error import InputError
 from stowplan.insight.changes import dry_run, search
 from stowplan.simulation.scheduler_configuration import read_deciders
 from tests.cli.run import run
@@ -246,6 +248,28 @@ def test_a_pod_of_a_cron_job_is_changed_in_the_job_template(tmp_path: Path) -> N
     for one in found:
         changed = write(tmp_path, *applied(objects, one["objects"]))
         assert run("explain", "cj/w", str(changed)).code == 0, one["text"]
+
+
+@pytest.mark.parametrize(
+    ("template", "validate", "text"),
+    [
+        (None, "ignore", "CronJob default/w: spec.jobTemplate.spec: Required value"),
+        ({}, "auto", "CronJob default/w: spec.jobTemplate.spec"),
+        (
+            {"spec": {"template": {"spec": pod("x", "2x")["spec"]}}},
+            "ignore",
+            "CronJob default/w: spec.jobTemplate.spec.template.spec.containers[0].resources",
+        ),
+    ],
+)
+def test_a_wrong_cron_job_is_one_clear_error(
+    tmp_path: Path, template: Tree | None, validate: str, text: str
+) -> None:
+    spec = {"schedule": "0 3 * * *", "jobTemplate": template}
+    cron_job = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "w"}}
+    path = write(tmp_path, node("n1"), cron_job | {"spec": spec})
+    with pytest.raises(InputError, match=re.escape(text)):
+        read_cluster(path, next_run="default/w", validate=validate)
 
 
 def test_a_cron_job_with_pods_is_not_run_again(tmp_path: Path) -> None:

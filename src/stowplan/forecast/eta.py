@@ -287,6 +287,19 @@ class _RunTimeDraws:
         return math.inf if found - elapsed_s > self._horizon_s else found
 
 
+def prediction_ranks(n_draws: int, percentiles: tuple[int, int]) -> tuple[int, int]:
+    """Ranks, from 0, of the draws between which one more draw falls with at least the probability
+    that the percentiles ask for, as far as there are draws.
+
+    The next of n + 1 equally likely draws is below the one with rank r, counted from 1, with
+    probability r / (n + 1): percentiles of the n draws would be too narrow.
+    """
+    low, high = percentiles
+    first = (n_draws + 1) * low // 100
+    last = -(-(n_draws + 1) * high // 100)
+    return max(first, 1) - 1, min(last, n_draws) - 1
+
+
 class _Report:
     """Results of simulations. starts: as `_Forecast.draw` returns them."""
 
@@ -358,8 +371,9 @@ class _Report:
         return ExpectedJobStart(name, namespace, *counts, start, complete, run_times, *_why(why))
 
     def _interval(self, seconds: Floats) -> StartInterval:
-        low, high = self._percentiles
-        marks = np.percentile(seconds, [low, 50, high], method="inverted_cdf")
+        ordered = np.sort(seconds)
+        low, high = prediction_ranks(ordered.shape[0], self._percentiles)
+        marks = ordered[[low, (ordered.shape[0] - 1) // 2, high]]
         known = [None if math.isinf(mark) else round(float(mark), 6) for mark in marks]
         median = known[1]
         at = ""

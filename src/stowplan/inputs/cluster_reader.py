@@ -419,7 +419,8 @@ class _ClusterReader:
         cron_job = run.cron_job
         if cron_job is None or run.has_pods(inventory.all(Pod)):
             return set()
-        inventory.add_item(run.job(), run.path, run.place)
+        self.validation.finish()
+        run.add_to(inventory)
         self.notes.append(f"pods of the next run of CronJob {cron_job.key}, as if it were due now")
         return {id(inventory.entries[-1].value)}
 

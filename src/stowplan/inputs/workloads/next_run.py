@@ -8,10 +8,12 @@ Source: Kubernetes v1.36, CronJob controller.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from stowplan.inputs.manifests import decode_object, full_kind
+from stowplan.inputs.input_error import mismatch
+from stowplan.inputs.manifests import ManifestInventory, decode_object, full_kind, title
+from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import CronJob
 
@@ -19,6 +21,7 @@ CRON_JOB = "CronJob.batch"
 NAME_SUFFIX = "-00000000"
 """In place of the scheduled minute, which the controller appends to the names of Jobs."""
 
+_TEMPLATE = "spec.jobTemplate"
 _SCHEDULED = re.compile(r"(.+)-\d{8,}")
 
 Tree = dict[str, Any]
@@ -56,11 +59,23 @@ class NextRun:
             if not pod.is_finished
         )
 
-    def job(self) -> Tree:
-        """The Job of the next run."""
+    def add_to(self, inventory: ManifestInventory) -> None:
+        """Add the Job of the next run; raises DecodeError, which names the CronJob."""
+        job = self._job()
+        try:
+            inventory.add_item(job, self.path, self.place)
+        except DecodeError as problem:
+            assert self.cron_job is not None
+            made = f"Job {self.cron_job.key}{NAME_SUFFIX}: spec"
+            path = problem.path.replace(made, f"{title(self.cron_job)}: {_TEMPLATE}.spec", 1)
+            raise DecodeError(problem.what, path) from None
+
+    def _job(self) -> Tree:
         own = self.cron_job
         assert own is not None
-        template = self._tree["spec"]["jobTemplate"]
+        template = (self._tree.get("spec") or {}).get("jobTemplate")
+        if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+            raise DecodeError(mismatch("", "a Job's spec"), f"{title(own)}: {_TEMPLATE}.spec")
         owner = {
             "apiVersion": "batch/v1",
             "kind": "CronJob",
@@ -74,8 +89,12 @@ class NextRun:
             "namespace": own.namespace,
             "ownerReferences": [owner],
         }
-        spec: Mapping[str, Any] = template.get("spec") or {}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata,
+            "spec": template["spec"],
+        }
 
 
 def scheduling_cron_job(pod: Pod) -> str:
