@@ -57,12 +57,14 @@ def read_configuration_files(
     compat: str | Iterable[str] = "",
     name: str = SCHEDULER_NAME,
     gates: FeatureGates | None = None,
+    *,
+    admits: bool = False,
 ) -> tuple[Deciders, FileSettings]:
-    """Read the files; without any the default profile under the given name. Raises
-    ConfigurationFileError, ConfigError and ContractError."""
+    """Read the files; without any the default profile under the given name. admits: see
+    `deciders_of`. Raises ConfigurationFileError, ConfigError and ContractError."""
     texts = [ConfigText(_text(file), file) for file in config_files]
     plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
-    found = deciders_of(texts, plugins, compat, gates)
+    found = deciders_of(texts, plugins, compat, gates, admits=admits)
     if not texts:
         found = _named(found, name)
     if found.batch is not None:

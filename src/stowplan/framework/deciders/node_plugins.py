@@ -37,4 +37,4 @@ class UnusedPodsPlugin(Protocol):
     def unused_pods(self, pods: Sequence[Pod]) -> Sequence[Pod]:
         """Called with the pods of a node after one has left it, and when the node has changed:
         those that serve no other pod any more, which are deleted unless they have changed. Misuse:
-        pods that somebody else has created."""
+        pods that others have created."""

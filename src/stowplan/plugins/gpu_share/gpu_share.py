@@ -108,7 +108,6 @@ from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
     mixed_column,
     mixed_problem,
     requests_counted_gpus,
-    unknown_cards_column,
 )
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.missing_cards import missing_cards
@@ -329,7 +328,7 @@ class GpuShare:
             has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
             codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
             fits = fits_distinct_cards_column(cards, request)
-            unknown_cards = unknown_cards_column(nodes)[some]
+            unknown_cards = CardLedger.of(nodes).unknown_cards()[some]
             found = np.where(unknown_cards, UNKNOWN_CARDS, np.where(fits, FITS, codes))
             return np.where(mixed_column(nodes)[some], SEVERAL, found)
 
@@ -594,4 +593,4 @@ def _may_mix(pod: Pod, nodes: NodeTable) -> bool:
         return False
     if requests_counted_gpus(pod):
         return True
-    return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
+    return bool(mixed_column(nodes).any() or CardLedger.of(nodes).unknown_cards().any())

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
+from stowplan.columns.nodetable import PodWatcher
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger
@@ -213,7 +214,7 @@ _COLUMNS: WeakKeyDictionary[GpuLedger, WeakKeyDictionary[NodeTable, dict[int, Ca
 )
 
 
-class RequestedGpuMemory:
+class RequestedGpuMemory(PodWatcher):
     """GPU memory that the pods of each row request by their labels. A watcher of one table."""
 
     def __init__(self, bound: int) -> None:

@@ -95,7 +95,7 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
             return np.array([bool(one.conventions) for one in reports], dtype=np.bool_)
 
         names = tuple(one.name for one in self.conventions)
-        found: Bools = ColumnCache.of(self.nodes).column(
+        found: Bools = ColumnCache.of(self.nodes).of_nodes(
             ("has devices", names), self.nodes, evaluate
         )
         return found

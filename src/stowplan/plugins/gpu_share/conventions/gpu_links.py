@@ -135,4 +135,4 @@ def has_links(nodes: NodeTable) -> bool:
         found = [LINKS_KEY in nodes.nodes[row].metadata.annotations for row in numbers]
         return np.array(found, dtype=np.bool_)
 
-    return bool(ColumnCache.of(nodes).column("has gpu links", nodes, evaluate).any())
+    return bool(ColumnCache.of(nodes).of_nodes("has gpu links", nodes, evaluate).any())
