@@ -166,7 +166,7 @@ def test_the_openb_trace_is_scrubbed(page: Browser) -> None:
         end = max(one.bound_s or 0 for one in result.placements if isinstance(one, TimedPlacement))
         compared = 0
         for at in np.random.default_rng(7).integers(1, int(end), 20).tolist():
-            page.run("location.hash = arguments[0]", f"#/nodes?at={at}")
+            page.run("location.hash = arguments[0]", f"#/nodes?at={at}&sort=-share")
             page.run(NEXT_FRAMES)
             there = recount(result, at)
             for name, pods in page.run(NODES):
