@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stowplan.batch.job_report import JobReport
 from stowplan.framework.deciders.session_decider import NodeAssignment, PodGroupReport, PodReport
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
@@ -54,31 +55,6 @@ class ModelVictim(msgspec.Struct, frozen=True):
     decided_by: str = ""
 
 
-class ModelJob(msgspec.Struct, frozen=True):
-    """A job as a session leaves it, for people.
-
-    kind: PodGroup or Pods. ready: pods that have a node or have succeeded. placed: pod -> node, by
-    this session. promised: pod -> node where it waits for resources, or for the rest of its job.
-    waiting: other pods without a node. reason, message: what keeps the job from starting, ""
-    for nothing.
-    """
-
-    uid: str
-    name: str
-    kind: str
-    queue: str
-    priority: int
-    min_member: int
-    pods: int
-    ready: int
-    phase: str = ""
-    placed: dict[str, str] = {}
-    promised: dict[str, str] = {}
-    waiting: tuple[str, ...] = ()
-    reason: str = ""
-    message: str = ""
-
-
 class ModelQueue(msgspec.Struct, frozen=True):
     """A queue in a session, for people. Amounts: resource -> cores, bytes or units.
 
@@ -112,7 +88,7 @@ class ModelReport(msgspec.Struct, frozen=True):
     reasons: it fits. evictions: what evictions would do for that pod's job, and why not.
     """
 
-    jobs: Sequence[ModelJob] = ()
+    jobs: Sequence[JobReport] = ()
     queues: Sequence[ModelQueue] = ()
     total: dict[str, float] = {}
     idle: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """LiveSource: the page of a running scheduler.
 
 The scheduler's thread copies columns and records, ten times a second at most and only while
-somebody looks; how often is bounded by what it costs.
+there are viewers; how often is bounded by what it costs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
+from stowplan.batch.job_report import JobReport
+from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
 from stowplan.batch.queue_models.volcano.model.volcano_close import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.volcano.model.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
@@ -48,7 +49,7 @@ def report_of(session: VolcanoSession, state: VolcanoState, asked: str = "") -> 
 
 def _job(
     session: VolcanoSession, state: VolcanoState, job: VolcanoSessionJob, reasons: JobReasons
-) -> ModelJob:
+) -> JobReport:
     reason = reasons.of(job)
     promised = {
         task.key: task.node
@@ -56,7 +57,7 @@ def _job(
         for task in job.of(status)
     }
     is_solo = job.uid in state.solo
-    return ModelJob(
+    return JobReport(
         uid=job.uid,
         name=_solo_name(job) if is_solo else job.uid,
         kind="Pods" if is_solo else "PodGroup",
@@ -85,11 +86,11 @@ def _solo_name(job: VolcanoSessionJob) -> str:
     return first.key if owner is None else f"{first.pod.namespace}/{owner.kind}/{owner.name}"
 
 
-def _orphans(state: VolcanoState) -> Iterator[ModelJob]:
+def _orphans(state: VolcanoState) -> Iterator[JobReport]:
     for uid, members in state.orphans.items():
         namespace, _, name = uid.partition("/")
         tasks = [state.tasks[one] for one in members if one in state.tasks]
-        yield ModelJob(
+        yield JobReport(
             uid=uid,
             name=uid,
             kind="PodGroup",
