@@ -49,7 +49,7 @@ def screenshot_of_page(found: Simulation) -> bytes:
     server.start()
     try:
         server.use(SimulationSource(found, read_deciders(None), 1))
-        return screenshot(f"{server.url}/#/nodes?at=30000&resource=nvidia.com%2Fgpu", ROWS)
+        return screenshot(f"{server.url}/#/nodes?at=30000", ROWS)
     finally:
         server.stop()
 
