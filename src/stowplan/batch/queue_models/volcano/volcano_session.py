@@ -56,7 +56,8 @@ class VolcanoCluster:
     """What a session opens on. tasks: of all pods, those without a job too.
 
     now: seconds since 1970. time_of_day: minutes since midnight. device_requests: task -> claim ->
-    (device class, dimension) -> amount. books: sums of the session before.
+    (device class, dimension) -> amount. books: sums of the session before. last_runs: plugin ->
+    when it last chose victims.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class VolcanoCluster:
         time_of_day: int = 0,
         device_requests: Mapping[str, DeviceRequests] | None = None,
         books: QueueBooks | None = None,
+        last_runs: dict[str, float] | None = None,
     ) -> None:
         self.jobs, self.nodes, self.queues = jobs, nodes, queues
         self.tree = HyperNodeTree(hyper_nodes, nodes)
@@ -77,6 +79,7 @@ class VolcanoCluster:
         self.now, self.time_of_day = now, time_of_day
         self.device_requests = device_requests or {}
         self.books: QueueBooks = {} if books is None else books
+        self.last_runs: dict[str, float] = {} if last_runs is None else last_runs
 
 
 class VolcanoSession:
