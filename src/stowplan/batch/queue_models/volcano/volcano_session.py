@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.volcano.pod_rules import (
 )
 from stowplan.batch.queue_models.volcano.queue_books import QueueBooks
 from stowplan.batch.queue_models.volcano.session_nodes.free_columns import FreeColumns
+from stowplan.batch.queue_models.volcano.session_nodes.kind_columns import KindColumns
 from stowplan.batch.queue_models.volcano.session_nodes.node_selection import NodeSelection
 from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, total_of
@@ -128,6 +129,7 @@ class VolcanoSession:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
         self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+        self.kind_columns = KindColumns(self.node_list, self._rows, self._free, self.hooks)
         # Plugins that count what is placed.
         self._counting = [
             plugin

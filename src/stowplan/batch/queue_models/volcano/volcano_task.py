@@ -80,14 +80,28 @@ def status_of_pod(pod: Pod) -> TaskStatus:
 class VolcanoTask:
     """A pod. node: name, "" for none; request: what it counts with.
 
-    accepts_eviction: it may be evicted for others. kind: equal for pods that rules cannot tell
-    apart, None until it is asked for. near: HyperNode that its gang uses so far.
+    accepts_eviction: it may be evicted for others. near: HyperNode that its gang uses so far.
     """
 
     __slots__ = (
-        "accepts_eviction", "annotations", "created", "index", "is_best_effort", "is_gated", "job",
-        "key", "kind", "near", "node", "pod", "priority", "request", "revocable_zone", "role",
-        "status", "uid",
+        "_kind",
+        "accepts_eviction",
+        "annotations",
+        "created",
+        "index",
+        "is_best_effort",
+        "is_gated",
+        "job",
+        "key",
+        "near",
+        "node",
+        "pod",
+        "priority",
+        "request",
+        "revocable_zone",
+        "role",
+        "status",
+        "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -108,11 +122,19 @@ class VolcanoTask:
         self.node = pod.node_name
         self.status = status_of_pod(pod)
         self.near = ""
-        self.kind: Hashable = None
+        self._kind: Hashable = None
         self.annotations: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"VolcanoTask({self.key}, {self.status.title}, {self.node!r})"
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for pods that rules cannot tell apart: their spec, namespace and labels."""
+        if self._kind is None:
+            pod = self.pod
+            self._kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
+        return self._kind
 
     @property
     def is_gated_by_others(self) -> bool:
