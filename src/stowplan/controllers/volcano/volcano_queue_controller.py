@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controller_runtime.resource_paths import PODS
+from stowplan.controller_runtime.resource_paths import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from stowplan.controllers.volcano.queue_allocations import QueueAllocations
 from stowplan.controllers.volcano.volcano_kinds import (
     SCHEDULING_VERSION,
@@ -25,7 +25,6 @@ from stowplan.controllers.volcano.volcano_kinds import (
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
-DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 ROOT, DEFAULT = "root", "default"
 _MADE = {ROOT: False, DEFAULT: True}
 """Queue that always exists -> whether others may reclaim from it."""
@@ -64,7 +63,10 @@ class VolcanoQueueController(Controller):
             self._add_with_ancestors(name)
         elif change.path == VOLCANO_POD_GROUPS:
             self._group_changed(split_key(change), self.decoded(change.value) or {}, change.type)
-        elif change.path == DEFINITIONS and change.name == "queues.scheduling.volcano.sh":
+        elif (
+            change.path == CUSTOM_RESOURCE_DEFINITIONS
+            and change.name == "queues.scheduling.volcano.sh"
+        ):
             for name in _MADE:
                 self.queue.add(("", name))
 
