@@ -155,6 +155,9 @@ class RandomCluster:
             self._show(_pod(f"{name}-{i}", name, spec, moment, role))
 
     def _show(self, pod: Pod) -> None:
+        # Of equal victims the one that came to the node first is evicted, and a changed pod comes
+        # anew; a new model sees the pods in this order.
+        self.pods.pop(pod.uid, None)
         self.pods[pod.uid] = pod
         self.kept.pod_updated(pod)
 
