@@ -262,13 +262,17 @@ def test_queues_and_explain(tmp_path: Path) -> None:
     config = tmp_path / "kueue.yaml"
     config.write_text("scheduler: kueue\n")
     chosen = ("-f", file, "--config", str(config))
-    quotas = json.loads(run("queues", *chosen, "-o", "json").out)["quotas"]
-    assert [
-        (one["cluster_queue"], one["nominal"], one["used"], one["borrowed"]) for one in quotas
-    ] == [
-        ("one", "2", "3", "1"),
-        ("two", "2", "0", "0"),
-    ]
+    root, one, two = json.loads(run("queues", *chosen, "-o", "json").out)["queues"]
+    assert (root["kind"], root["name"], root["depth"]) == ("Cohort", "all", 0)
+    amounts = ("nominal", "used", "borrowed", "lent", "available")
+    assert [one["quotas"][0][name] for name in amounts] == ["2", "3", "1", "0", "1"]
+    assert [two["quotas"][0][name] for name in amounts] == ["2", "0", "0", "1", "1"]
+    # A thousandth of what can be lent: 1 of 4 is borrowed.
+    assert (one["share"], two["share"]) == (250.0, 0.0)
+    assert (one["admitted"], two["pending"]) == (1, 1)
+    table = run("queues", *chosen).out
+    assert "cohort/all" in table
+    assert "  two" in table
     result = run("explain", "job/b", *chosen)
     assert result.code == 1
     assert "available 1 in cohort all, at most 4; borrowed by one 1" in result.out

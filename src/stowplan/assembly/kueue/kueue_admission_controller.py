@@ -35,13 +35,14 @@ from stowplan.batch.queue_models.kueue.kueue_admission import (
 )
 from stowplan.batch.queue_models.kueue.kueue_objects import Workload
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.quota_reports import problem_of
 from stowplan.batch.queue_models.kueue.reports.status_trees import (
     active_condition,
     admission_tree,
     local_queue_status,
     queue_status,
 )
-from stowplan.batch.queue_models.kueue.reports.workload_reports import problem_of, why_pending
+from stowplan.batch.queue_models.kueue.reports.workload_reports import why_pending
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controller_runtime.resource_paths import NAMESPACES, NODES, PODS

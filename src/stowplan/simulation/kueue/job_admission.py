@@ -31,12 +31,10 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Workload,
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.quota_reports import queue_reports
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     KueueReport,
-    QueueReport,
     WorkloadReport,
-    problem_of,
-    quota_reports,
     shortages_of,
     status_of,
     why_pending,
@@ -106,10 +104,7 @@ def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
         key: _report(by_key.get(key), one, admission, preempted, positions)
         for key, one in admission.workloads.items()
     }
-    queues = [_queue_report(name, admission) for name in admission.queues]
-    report = KueueReport(
-        list(reports.values()), quota_reports(admission.queues.values()), queues, cycles
-    )
+    report = KueueReport(list(reports.values()), queue_reports(admission), cycles)
     return _decided(cluster, jobs, admission, reports, report)
 
 
@@ -196,13 +191,6 @@ def _report(
         positions.get(one.key, 0),
         shortages_of(one, admission) if status != ADMITTED else [],
     )
-
-
-def _queue_report(name: str, admission: KueueAdmission) -> QueueReport:
-    queue = admission.queues[name]
-    waiting = admission.pending[name]
-    admitted = sum(status_of(one) == ADMITTED for one in queue.workloads.values())
-    return QueueReport(name, admitted, len(waiting), problem_of(queue))
 
 
 def _decided(
