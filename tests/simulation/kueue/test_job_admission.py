@@ -264,7 +264,7 @@ def test_queues_and_explain(tmp_path: Path) -> None:
     chosen = ("-f", file, "--config", str(config))
     root, one, two = json.loads(run("queues", *chosen, "-o", "json").out)["queues"]
     assert (root["kind"], root["name"], root["depth"]) == ("Cohort", "all", 0)
-    amounts = ("nominal", "used", "borrowed", "lent", "available")
+    amounts = ("nominal", "used", "borrowed", "used_by_others", "available")
     assert [one["quotas"][0][name] for name in amounts] == ["2", "3", "1", "0", "1"]
     assert [two["quotas"][0][name] for name in amounts] == ["2", "0", "0", "1", "1"]
     # A thousandth of what can be lent: 1 of 4 is borrowed.

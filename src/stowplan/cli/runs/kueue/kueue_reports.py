@@ -87,7 +87,14 @@ def _print_queues(report: KueueReport, console: Console) -> None:
         head = ["  " * queue.depth + title, share if queue.cohort else "-", *counts]
         for one in queue.quotas:
             limits = one.borrowing_limit, one.lending_limit
-            amounts = (one.nominal, *limits, one.used, one.borrowed, one.lent, one.available)
+            amounts = (
+                one.nominal,
+                *limits,
+                one.used,
+                one.borrowed,
+                one.used_by_others,
+                one.available,
+            )
             table.add_row(*map(Text, [*head, one.flavor, one.resource, *amounts]))
             head = [""] * len(head)
         if not queue.quotas:

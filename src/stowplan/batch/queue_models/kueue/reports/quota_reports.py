@@ -21,7 +21,7 @@ class QuotaReport(msgspec.Struct, frozen=True):
     """Quota in a flavor and resource; amounts as in manifests, limits "-" for none.
 
     used: by workloads, of a cohort by all below. borrowed: used beyond its own quota and what is
-    below. lent: its unused quota that others use, so that it is not available now. available: what
+    below. used_by_others: its unused quota that others use, so that it is not available now. available: what
     can be used now, borrowed quota included.
     """
 
@@ -32,7 +32,7 @@ class QuotaReport(msgspec.Struct, frozen=True):
     lending_limit: str
     used: str
     borrowed: str
-    lent: str
+    used_by_others: str
     available: str
 
 
@@ -113,7 +113,7 @@ def _quota(node: QuotaNode, pair: FlavorResource) -> QuotaReport:
         *limits,
         used=amount_text(name, used),
         borrowed=amount_text(name, max(0, used - own) if node.parent is not None else 0),
-        lent=amount_text(name, max(0, own - used - available)),
+        used_by_others=amount_text(name, max(0, own - used - available)),
         available=amount_text(name, available),
     )
 
