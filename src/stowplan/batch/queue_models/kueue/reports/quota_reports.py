@@ -21,8 +21,8 @@ class QuotaReport(msgspec.Struct, frozen=True):
     """Quota in a flavor and resource; amounts as in manifests, limits "-" for none.
 
     used: by workloads, of a cohort by all below. borrowed: used beyond its own quota and what is
-    below. used_by_others: its unused quota that others use, so that it is not available now. available: what
-    can be used now, borrowed quota included.
+    below. used_by_others: unused quota of its own that is not available now. available: what can be
+    used now, borrowed quota included.
     """
 
     flavor: str
