@@ -39,6 +39,7 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     status_of,
     why_pending,
 )
+from stowplan.controllers.kueue.kueue_kinds import WORKLOAD_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
 from stowplan.inputs.input_error import InputError
@@ -134,7 +135,11 @@ def _objects(cluster: Cluster, manifests: KueueManifests, jobs: list[QueuedJob])
             for name in names
         ],
         nodes=cluster.nodes,
-        pods=[pod for pod in cluster.pods if pod.key not in managed],
+        pods=[
+            pod
+            for pod in cluster.pods
+            if pod.key not in managed and WORKLOAD_ANNOTATION not in pod.metadata.annotations
+        ],
         now=time_of(cluster).timestamp() + 1,
     )
 
@@ -177,7 +182,7 @@ def _report(
     by = preempted.get(one.key, "")
     return WorkloadReport(
         one.namespace,
-        job.title if job is not None else f"workload/{one.workload.name}",
+        job.title if job is not None else _title(one.workload),
         one.workload.spec.queue_name,
         one.cluster_queue,
         one.priority,
@@ -191,6 +196,14 @@ def _report(
         positions.get(one.key, 0),
         shortages_of(one, admission) if status != ADMITTED else [],
     )
+
+
+def _title(workload: Workload) -> str:
+    """The job that a workload of the input belongs to."""
+    owners = workload.metadata.owner_references
+    if len(owners) != 1:
+        return f"workload/{workload.name}"
+    return f"{owners[0].kind.lower()}/{owners[0].name}"
 
 
 def _decided(

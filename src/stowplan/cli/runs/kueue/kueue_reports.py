@@ -24,8 +24,8 @@ _AMOUNTS = ("NOMINAL", "MAY BORROW", "MAY LEND", "USED", "BORROWED", "LENT", "AV
 
 def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
     """The admission of a cluster in files; raises usage errors and InputError."""
-    if source.is_live or source.record_file is not None:
-        raise click.UsageError("Kueue decides about files only: its objects are not listed yet")
+    if source.record_file is not None:
+        raise click.UsageError("Kueue does not decide about recordings: they have no workloads")
     assert deciders.kueue is not None, "Kueue is not configured"
     cluster = read_cluster_source(source, deciders)
     check_admission(cluster)

@@ -22,12 +22,14 @@ def run_kueue_what_if(
     source: ClusterSource, deciders: Deciders, changes: Sequence[RequestedChange], output: str
 ) -> int:
     """Print which workloads would fare differently; 0. Raises usage errors and InputError."""
-    if source.is_live or source.record_file is not None:
-        raise click.UsageError("Kueue decides about files only: its objects are not listed yet")
+    if source.record_file is not None:
+        raise click.UsageError("Kueue does not decide about recordings: they have no workloads")
     assert deciders.kueue is not None, "Kueue is not configured"
     before = after = read_cluster_source(source, deciders)
     check_admission(before)
     files = tuple(one.text for one in changes if one.kind == "submit")
+    if files and source.is_live:
+        raise click.UsageError("with Kueue, --submit needs the cluster as files")
     if files:
         more = source._replace(paths=(*source.paths, *files))
         after = read_cluster_source(more, deciders)
