@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions, PodsReadyOptions
 from stowplan.controllers.kueue.kueue_kinds import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -30,8 +30,8 @@ HOST = "kubernetes.io/hostname"
 class KueueCluster(SmallCluster):
     """A cluster with Kueue, three nodes and a flavor."""
 
-    def __init__(self, **flavor: Any) -> None:
-        super().__init__(kueue=KueueOptions())
+    def __init__(self, options: KueueOptions | None = None, **flavor: Any) -> None:
+        super().__init__(kueue=options or KueueOptions())
         self.create(FLAVORS, {"metadata": {"name": "f"}, "spec": flavor})
 
     def queue(self, name: str, cpu: str, **more: Any) -> None:
@@ -197,8 +197,79 @@ def test_an_admission_check_is_answered_by_its_annotation(answer: str, state: st
     cluster.run(40)
     assert cluster.running() == ({"a": 2} if state == "Ready" else {})
     if state == "Rejected":
-        assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+        assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
         assert cluster.the(JOBS, "a")["spec"]["suspend"] is True
+
+
+def test_a_workload_that_a_check_sends_back_is_tried_again_after_a_backoff() -> None:
+    cluster = KueueCluster()
+    meta = {"name": "check", "annotations": {"stowplan.dev/check-answer": "Retry"}}
+    cluster.create(CHECKS, {"metadata": meta, "spec": {"controllerName": "example.com/check"}})
+    cluster.queue("q", "3", admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
+    cluster.job("a", 2)
+    assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+    assert cluster.conditions("a")["Requeued"] == ("False", "AdmissionCheck")
+    check = cluster.the(CHECKS, "check")
+    check["metadata"]["annotations"]["stowplan.dev/check-answer"] = "Ready"
+    cluster.api.update(CHECKS, check)
+    cluster.run(50)
+    assert cluster.running() == {}
+    cluster.run(20)
+    assert cluster.running() == {"a": 2}
+
+
+def test_a_job_whose_pods_do_not_get_ready_is_evicted_and_tried_again() -> None:
+    cluster = KueueCluster(
+        KueueOptions(pods_ready=PodsReadyOptions(timeout_s=60, backoff_s=100, requeues_max=1)),
+        nodeLabels={"no": "node"},
+    )
+    cluster.queue("q", "2")
+    cluster.job("a", 2)
+    cluster.run(50)
+    assert cluster.running() == {"a": 2}
+    cluster.run(15)
+    assert cluster.conditions("a")["Evicted"] == ("True", "PodsReadyTimeout")
+    assert cluster.conditions("a")["Requeued"] == ("False", "PodsReadyTimeout")
+    assert cluster.running() == {}
+    # Another one has the quota meanwhile.
+    flavor = cluster.the(FLAVORS, "f")
+    flavor["spec"] = {}
+    cluster.api.update(FLAVORS, flavor)
+    cluster.job("b", 2, run=30)
+    assert cluster.running() == {"b": 2}
+    flavor = cluster.the(FLAVORS, "f")
+    flavor["spec"] = {"nodeLabels": {"no": "node"}}
+    cluster.api.update(FLAVORS, flavor)
+    cluster.run(110)
+    assert cluster.running() == {"a": 2}
+    assert cluster.conditions("a")["Requeued"] == ("True", "BackoffFinished")
+    # The second time is one too many.
+    cluster.run(70)
+    assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
+    assert cluster.workload("a")["spec"]["active"] is False
+
+
+def test_one_job_at_a_time_until_its_pods_are_ready() -> None:
+    cluster = KueueCluster(KueueOptions(pods_ready=PodsReadyOptions(blocks=True)))
+    cluster.queue("q", "8")
+    cluster.queue("other", "8")
+    for name, queue in (("a", "q"), ("b", "other")):
+        meta = {"name": name, "labels": {QUEUE: queue}}
+        template = {"metadata": {"annotations": {}}, "spec": pod_spec()}
+        template["metadata"]["annotations"] = {"stowplan.dev/run-seconds": "100"}
+        spec = {"parallelism": 2, "completions": 2, "template": template}
+        cluster.create(JOBS, {"metadata": meta, "spec": spec})
+    cluster.run(0.5)
+    assert len(cluster.running()) == 1
+    cluster.run(5)
+    assert cluster.running() == {"a": 2, "b": 2}
+    admitted = [
+        one["lastTransitionTime"]
+        for name in ("a", "b")
+        for one in cluster.workload(name)["status"]["conditions"]
+        if one["type"] == "Admitted"
+    ]
+    assert admitted[0] != admitted[1]
 
 
 def test_a_queue_without_its_flavor_starts_with_it() -> None:

@@ -28,6 +28,7 @@ from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
 from stowplan.controllers.kueue.check_answers import CheckAnswers
+from stowplan.controllers.kueue.pods_ready_controller import PodsReadyController
 from stowplan.controllers.kueue.queued_job_controller import QueuedJobController
 from stowplan.controllers.kueue.queued_pod_controller import QueuedPodController
 from stowplan.controllers.kueue.topology_ungater import TopologyUngater
@@ -246,6 +247,7 @@ class ControllerManager:
                 self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
             if manager_options.kueue is not None:
                 self.parts += [kind(self.api, self.index, recorder) for kind in KUEUE_CONTROLLERS]
+                self.parts.append(self._pods_ready(recorder, manager_options.kueue))
                 admission = KueueAdmissionController(self.api, recorder, manager_options.kueue)
                 self.kueue = admission
                 self.parts.append(admission)
@@ -257,6 +259,15 @@ class ControllerManager:
             )
             self.parts.append(DevicePublisher(self.api, self.index, recorder))
             self.parts.append(NodeHeartbeats(self.api, for_all=manager_options.heartbeats))
+
+    def _pods_ready(self, recorder: EventRecorder, options: KueueOptions) -> PodsReadyController:
+        found = PodsReadyController(self.api, self.index, recorder)
+        if options.pods_ready is not None:
+            found.timeout_s = options.pods_ready.timeout_s
+            found.backoff_s = options.pods_ready.backoff_s
+            found.backoff_max_s = options.pods_ready.backoff_max_s
+            found.requeues_max = options.pods_ready.requeues_max
+        return found
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""

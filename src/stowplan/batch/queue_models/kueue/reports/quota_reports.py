@@ -102,20 +102,21 @@ def _quota(node: QuotaNode, pair: FlavorResource) -> QuotaReport:
     flavor, name = pair
     quota, used, own = node.quota(pair), node.usage.get(pair, 0), node.subtree.get(pair, 0)
     available = node.available_now(pair)
-    limits = [
-        "-" if limit is None else amount_text(name, limit)
-        for limit in (quota.borrowing_limit, quota.lending_limit)
-    ]
     return QuotaReport(
         flavor,
         name,
         amount_text(name, quota.nominal),
-        *limits,
+        _limit_text(name, quota.borrowing_limit),
+        _limit_text(name, quota.lending_limit),
         used=amount_text(name, used),
         borrowed=amount_text(name, max(0, used - own) if node.parent is not None else 0),
         used_by_others=amount_text(name, max(0, own - used - available)),
         available=amount_text(name, available),
     )
+
+
+def _limit_text(name: str, limit: int | None) -> str:
+    return "-" if limit is None else amount_text(name, limit)
 
 
 def problem_of(queue: AdmissionQueue) -> str:
