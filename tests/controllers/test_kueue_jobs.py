@@ -373,3 +373,93 @@ def test_pods_go_to_their_places_in_a_topology() -> None:
     assert {host: hosts.count(host) for host in set(hosts)} == {"node-1": size, "node-2": 1}
     cluster.job("b", 3 * size, pod_notes=notes)
     assert cluster.conditions("b")["QuotaReserved"] == ("False", "TopologyPlacementFailed")
+
+
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+def define(cluster: SmallCluster, group: str, version: str, kind: str) -> str:
+    """Define a kind of any content; its path."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {
+        "name": version, "served": True, "storage": True, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }  # fmt: skip
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [served]}
+    cluster.create(DEFINITIONS, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
+    cluster.settle()
+    return f"{group}/{plural}"
+
+
+def test_a_jobset_starts_and_stops_with_its_workload() -> None:
+    cluster = KueueCluster(nodeLabels={HOST: "node-1"})
+    path = define(cluster, "jobset.x-k8s.io", "v1alpha2", "JobSet")
+    cluster.queue("q", "6")
+    jobs = [
+        {
+            "name": name,
+            "replicas": n,
+            "template": {"spec": {"parallelism": 2, "template": {"spec": pod_spec()}}},
+        }
+        for name, n in (("driver", 1), ("workers", 2))
+    ]
+    meta = {"name": "train", "labels": {QUEUE: "q"}}
+    made = cluster.create(path, {"metadata": meta, "spec": {"replicatedJobs": jobs}})
+    assert made["spec"]["suspend"] is True
+    cluster.run(1)
+    (workload,) = cluster.list(WORKLOADS)
+    pod_sets = [(one["name"], one["count"]) for one in workload["spec"]["podSets"]]
+    assert pod_sets == [("driver", 2), ("workers", 4)]
+    started = cluster.the(path, "train")["spec"]
+    assert started["suspend"] is False
+    for one in started["replicatedJobs"]:
+        assert one["template"]["spec"]["template"]["spec"]["nodeSelector"] == {HOST: "node-1"}
+    # Its Job is what the JobSet's controller makes, and no job of its own for Kueue.
+    owner = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train",
+        "uid": made["metadata"]["uid"], "controller": True,
+    }  # fmt: skip
+    labels = {QUEUE: "q"}
+    child = {"name": "train-driver-0", "labels": labels, "ownerReferences": [owner]}
+    notes = {"stowplan.dev/run-seconds": "1000"}
+    template = {"metadata": {"annotations": notes}, "spec": pod_spec()}
+    cluster.create(JOBS, {"metadata": child, "spec": {"parallelism": 2, "template": template}})
+    cluster.run(5)
+    assert cluster.running() == {"train-driver-0": 2}
+    assert len(cluster.list(WORKLOADS)) == 1
+    cluster.change(WORKLOADS, workload["metadata"]["name"], active=False)
+    cluster.run(2)
+    stopped = cluster.the(path, "train")["spec"]
+    assert stopped["suspend"] is True
+    # As long as pods are there, so is the quota.
+    assert "admission" in cluster.list(WORKLOADS)[0]["status"]
+    cluster.change(JOBS, "train-driver-0", suspend=True)
+    cluster.run(40)
+    assert "admission" not in cluster.list(WORKLOADS)[0]["status"]
+    for one in cluster.the(path, "train")["spec"]["replicatedJobs"]:
+        assert "nodeSelector" not in one["template"]["spec"]["template"]["spec"]
+
+
+def test_a_job_of_kubeflow_gives_its_quota_back_when_it_ends() -> None:
+    cluster = KueueCluster()
+    path = define(cluster, "kubeflow.org", "v1", "PyTorchJob")
+    cluster.queue("q", "4")
+    replicas = {
+        name: {"replicas": n, "template": {"spec": pod_spec()}}
+        for name, n in (("Master", 1), ("Worker", 3))
+    }
+    for name in ("first", "next"):
+        meta = {"name": name, "labels": {QUEUE: "q"}}
+        cluster.create(path, {"metadata": meta, "spec": {"pytorchReplicaSpecs": replicas}})
+        cluster.run(1)
+    suspended = {
+        one["metadata"]["name"]: one["spec"]["runPolicy"]["suspend"] for one in cluster.list(path)
+    }
+    assert suspended == {"first": False, "next": True}
+    first = cluster.the(path, "first")
+    first["status"] = {"conditions": [{"type": "Succeeded", "status": "True", "message": "done"}]}
+    cluster.api.update_status(path, first)
+    cluster.run(1)
+    assert cluster.the(path, "next")["spec"]["runPolicy"]["suspend"] is False

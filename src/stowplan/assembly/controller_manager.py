@@ -30,6 +30,7 @@ from stowplan.controllers.garbage_collector import GarbageCollector
 from stowplan.controllers.kueue.check_answers import CheckAnswers
 from stowplan.controllers.kueue.pods_ready_controller import PodsReadyController
 from stowplan.controllers.kueue.queued_job_controller import QueuedJobController
+from stowplan.controllers.kueue.queued_job_kinds import JOB_KINDS
 from stowplan.controllers.kueue.queued_pod_controller import QueuedPodController
 from stowplan.controllers.kueue.topology_ungater import TopologyUngater
 from stowplan.controllers.namespace_deletion import NamespaceController
@@ -97,7 +98,7 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
-KUEUE_CONTROLLERS = (QueuedJobController, QueuedPodController, TopologyUngater, CheckAnswers)
+KUEUE_CONTROLLERS = (QueuedPodController, TopologyUngater, CheckAnswers)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -247,6 +248,9 @@ class ControllerManager:
                 self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
             if manager_options.kueue is not None:
                 self.parts += [kind(self.api, self.index, recorder) for kind in KUEUE_CONTROLLERS]
+                self.parts += [
+                    QueuedJobController(self.api, self.index, recorder, kind) for kind in JOB_KINDS
+                ]
                 self.parts.append(self._pods_ready(recorder, manager_options.kueue))
                 admission = KueueAdmissionController(self.api, recorder, manager_options.kueue)
                 self.kueue = admission

@@ -70,7 +70,7 @@ waitForPodsReady:
         ("waitForPodsReady: {requeuingStrategy: {timestamp: Never}}", "Eviction or Creation"),
         ("waitForPodsReady: 3", "a mapping with"),
         ("resources: {transformations: [{outputs: {}}]}", "each with an input"),
-        ("health: {}", "an unknown field"),
+        ("health: {}", "health: Unknown field"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, problem: str) -> None:
