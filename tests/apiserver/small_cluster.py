@@ -45,6 +45,7 @@ class SmallCluster:
         node_lifecycle: NodeLifecycleOptions | None = None,
         workloads: bool = False,
         volcano: bool = False,
+        device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
     ) -> None:
         """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue."""
@@ -59,12 +60,11 @@ class SmallCluster:
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []
-        is_extended = volcano or kueue is not None
-        registry = built_in_registry(workloads=workloads)
+        registry = built_in_registry(workloads=workloads, device_taint_rules=device_taint_rules)
         options = ApiServerOptions(
             registry=registry,
             admission=(*default_admission(), *webhooks),
-            observers=(DefinitionController(),) if is_extended else (),
+            observers=(DefinitionController(),),
         )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.go_format import go_selector
 from stowplan.apis.machinery.resource import SubresourceResult
-from tests.apiserver.small_cluster import DEPLOYMENTS, SmallCluster, Tree, deployment, pod
+from tests.apiserver.small_cluster import (
+    DEPLOYMENTS,
+    JOBS,
+    SmallCluster,
+    Tree,
+    deployment,
+    job,
+    pod,
+)
 
 BUDGETS = "policy/poddisruptionbudgets"
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 def budget(name: str, **spec: Any) -> Tree:
@@ -89,8 +99,130 @@ def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
     made.run(5)
     assert counts(made, "b") == (0, 1, 1, 1)
     assert counts(made, "c") == (0, 1, 0, 0)
-    reasons = {event["reason"] for event in made.list("events")}
-    assert "UnmanagedPods" in reasons
+    (event,) = [one for one in made.list("events") if one["reason"] == "UnmanagedPods"]
+    text = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:"
+    assert f"selector: {text}[]LabelSelectorRequirement{{}},}})" in event["message"]
+
+
+def test_expressions_of_a_selector_in_gos_form() -> None:
+    # As a real controller manager wrote it.
+    selector = {
+        "matchLabels": {"b": "c", "app": "lone"},
+        "matchExpressions": [
+            {"key": "x", "operator": "NotIn", "values": ["a", "b"]},
+            {"key": "z", "operator": "DoesNotExist"},
+        ],
+    }
+    assert go_selector(selector) == (
+        "&LabelSelector{MatchLabels:map[string]string{app: lone,b: c,},"
+        "MatchExpressions:[]LabelSelectorRequirement{"
+        "LabelSelectorRequirement{Key:x,Operator:NotIn,Values:[a b],},"
+        "LabelSelectorRequirement{Key:z,Operator:DoesNotExist,Values:[],},},}"
+    )
+
+
+def test_a_pod_with_two_budgets_is_warned_of() -> None:
+    made = SmallCluster(1)
+    for name in ("b", "a"):
+        made.create(BUDGETS, budget(name, minAvailable=1))
+    made.create("pods", pod("web"))
+    made.settle()
+    found = {
+        (event["involvedObject"]["name"], event["type"], event["message"])
+        for event in made.list("events")
+        if event["reason"] == "MultiplePodDisruptionBudgets"
+    }
+    text = 'Pod "default"/"web" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily.'
+    assert found == {("web", "Warning", text)}
+
+
+def test_a_budget_that_selects_no_pod_reports_it() -> None:
+    made = SmallCluster(1)
+    made.create(BUDGETS, budget("b", maxUnavailable=1))
+    made.settle()
+    assert counts(made) == (0, 0, 0, 0)
+    (event,) = made.list("events")
+    assert (event["type"], event["reason"]) == ("Normal", "NoPods")
+    assert event["message"] == "No matching pods found"
+
+
+def failure(of: SmallCluster) -> str:
+    (found,) = of.the(BUDGETS, "b")["status"]["conditions"]
+    assert found["reason"] == "SyncFailed"
+    return str(found["message"])
+
+
+def owned(name: str, api_version: str, kind: str, uid: str = "u") -> Tree:
+    owner = {"apiVersion": api_version, "kind": kind, "name": "o", "uid": uid, "controller": True}
+    made = pod(name)
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def test_jobs_have_no_scale() -> None:
+    made = SmallCluster(1)
+    made.create(JOBS, job("web"))
+    made.create(BUDGETS, budget("b", maxUnavailable=1))
+    made.settle()
+    assert failure(made) == "jobs.batch does not implement the scale subresource"
+    assert made.the(BUDGETS, "b")["status"]["disruptionsAllowed"] == 0
+
+
+def test_a_controller_of_a_kind_that_is_not_served() -> None:
+    made = SmallCluster(1)
+    made.create("pods", owned("web", "kruise.example/v1", "StatefulSet"))
+    made.create(BUDGETS, budget("b", maxUnavailable=1))
+    made.settle()
+    assert failure(made) == ('no matches for kind "StatefulSet" in version "kruise.example/v1"')
+
+
+def test_replication_controllers_have_a_scale() -> None:
+    made = SmallCluster(2)
+    template = {"metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}  # fmt: skip
+    spec = {"replicas": 3, "selector": {"app": "web"}, "template": template}
+    made.create("replicationcontrollers", {"metadata": {"name": "web"}, "spec": spec})
+    made.create(BUDGETS, budget("b", minAvailable="50%"))
+    made.run(5)
+    assert counts(made) == (1, 3, 2, 3)
+
+
+def test_the_scale_of_a_custom_kind() -> None:
+    made = SmallCluster(1)
+    made.create(DEFINITIONS, definition({"specReplicasPath": ".spec.size.n",
+                                         "statusReplicasPath": ".status.n"}))  # fmt: skip
+    made.settle()
+    uid = made.create("a.example/webs", web({"size": {"n": 4}}))["metadata"]["uid"]
+    made.create("pods", owned("web", "a.example/v1", "Web", uid))
+    made.create(BUDGETS, budget("b", maxUnavailable="50%"))
+    made.run(5)
+    assert counts(made) == (0, 1, 2, 4)
+
+
+def test_a_custom_kind_without_scale() -> None:
+    made = SmallCluster(1)
+    made.create(DEFINITIONS, definition(None))
+    made.settle()
+    uid = made.create("a.example/webs", web({}))["metadata"]["uid"]
+    made.create("pods", owned("web", "a.example/v1", "Web", uid))
+    made.create(BUDGETS, budget("b", maxUnavailable="50%"))
+    made.settle()
+    assert failure(made) == "webs.a.example does not implement the scale subresource"
+
+
+def web(spec: Tree) -> Tree:
+    return {"apiVersion": "a.example/v1", "kind": "Web", "metadata": {"name": "o"}, "spec": spec}
+
+
+def definition(scale: Tree | None) -> Tree:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version: Tree = {"name": "v1", "served": True, "storage": True,
+                     "schema": {"openAPIV3Schema": schema}}  # fmt: skip
+    if scale is not None:
+        version["subresources"] = {"scale": scale}
+    names = {"plural": "webs", "kind": "Web"}
+    spec = {"group": "a.example", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "webs.a.example"}, "spec": spec}
 
 
 def test_the_disruption_allowed_condition() -> None:

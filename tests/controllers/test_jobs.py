@@ -170,3 +170,20 @@ def test_more_parallelism_makes_pods_and_less_takes_them() -> None:
     cluster.run(3)
     assert status(cluster)["active"] == 1
     assert status(cluster)["ready"] == 1
+
+
+def test_labels_of_a_job_are_those_of_its_template_where_it_has_none() -> None:
+    # As on a real API server, with the labels that the template gets there.
+    made = SmallCluster(1)
+    made.create(JOBS, job("web"))
+    own = job("own")
+    own["metadata"]["labels"] = {"a": "b"}
+    made.create(JOBS, own)
+    found = made.the(JOBS, "web")
+    uid = found["metadata"]["uid"]
+    assert found["metadata"]["labels"] == {
+        "app": "web", "job-name": "web", "batch.kubernetes.io/job-name": "web",
+        "controller-uid": uid, "batch.kubernetes.io/controller-uid": uid,
+    }  # fmt: skip
+    assert found["spec"]["template"]["metadata"]["labels"] == found["metadata"]["labels"]
+    assert made.the(JOBS, "own")["metadata"]["labels"] == {"a": "b"}

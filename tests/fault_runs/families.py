@@ -9,9 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.fault_runs.card_config import CARD_CONFIG
+from tests.fault_runs.card_gang_config import CARD_GANG_CONFIG
 from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
+from tests.fault_runs.device_fault_run import DeviceFault, DeviceFaultRun
 from tests.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from tests.fault_runs.gang_config import GANG_CONFIG
+from tests.fault_runs.native_gang_config import NATIVE_GANG_CONFIG
 from tests.fault_runs.workload_fault_run import WorkloadFault, WorkloadFaultRun
 
 RunSeed = Callable[[int], tuple[str, "Counter[str]"]]
@@ -40,12 +43,30 @@ def _run_workloads(seed: int) -> tuple[str, Counter[str]]:
         return "", run.parts
 
 
+def _run_devices(seed: int) -> tuple[str, Counter[str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = DeviceFaultRun(seed, Path(folder))
+        failure = ""
+        try:
+            run.run()
+        except DeviceFault as fault:
+            failure = f"seed {seed}: {fault}"
+        counts = Counter({"failed requests": run.n_faults, "allocations": run.allocations})
+        return failure, counts
+
+
 FAMILIES: Mapping[str, tuple[str, RunSeed]] = {
     "schedulers": ("one or two schedulers", partial(_run_scheduler, BASE_CONFIG)),
     "plugins": ("plugins that pause and refuse", partial(_run_scheduler, TEST_PLUGINS_CONFIG)),
     "extenders": ("extenders that fail", partial(_run_scheduler, EXTENDERS_CONFIG)),
     "gangs": ("gangs and queues, decided in sessions", partial(_run_scheduler, GANG_CONFIG)),
+    "native-gangs": (
+        "PodGroups of scheduling.k8s.io beside pods",
+        partial(_run_scheduler, NATIVE_GANG_CONFIG),
+    ),
     "cards": ("pods with GPU cards", partial(_run_scheduler, CARD_CONFIG)),
+    "card-gangs": ("gangs with GPU cards", partial(_run_scheduler, CARD_GANG_CONFIG)),
+    "devices": ("pods with resource claims", _run_devices),
     "workloads": ("every kind with a controller, failing nodes", _run_workloads),
 }
 """What each is about, and how a seed is run."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from copy import copy
-from dataclasses import replace as replace_call
 from functools import partial
 from typing import Any, TypeVar
 
@@ -401,7 +400,7 @@ class RequestPipeline:
             call = self._call(verb, route, resource)
             work = self._body_reader(raw, media, resource, call)
             obj, warned = (yield from self._deferred(work, raw, media)).result()
-            call = replace_call(call, now=self.now)
+            call = call.at(self.now)
             call.warnings.extend(warned)
             stored = self.server.writes.create(call, as_stored_tree(resource, obj))
             return self._object(
@@ -418,7 +417,7 @@ class RequestPipeline:
             patch = yield from self._deferred(
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
             )
-            call = replace_call(call, now=self.now)
+            call = call.at(self.now)
             make = PatchedObject(
                 call, raw, kind, patch.result, kind_check(resource, self.server.registry)
             ).make
@@ -427,7 +426,7 @@ class RequestPipeline:
             media = body_media_type(self.request)
             work = self._body_reader(raw, media, resource, call)
             new, warned = (yield from self._deferred(work, raw, media)).result()
-            call = replace_call(call, now=self.now)
+            call = call.at(self.now)
             call.warnings.extend(warned)
             new.setdefault("metadata", {})
             set_namespace_and_check(new, call)
@@ -443,7 +442,7 @@ class RequestPipeline:
         """Server-side apply."""
         resource = call.resource
         body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
-        call = replace_call(call, now=self.now)
+        call = call.at(self.now)
         fields = self.server.writes.fields
         make = applied_object(call, fields, body.result(), bool(self.query.flag("force")))
         obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
@@ -554,7 +553,7 @@ class RequestPipeline:
         call = self._call("create", route, resource)
         work = partial(self._decode_action, raw, media, resource, sub, call.field_validation)
         body, warned = (yield from self._deferred(work, raw, media)).result()
-        call = replace_call(call, now=self.now)
+        call = call.at(self.now)
         call.warnings.extend(warned)
         outcome = self.server.act_on(call, sub, body)
         return self._object(resource, outcome.body, outcome.code)
@@ -585,9 +584,8 @@ class RequestPipeline:
                 resource, view.read(decode(under_current_schema(resource, value)), call)
             )
         writing = ScaleWrite(view, call, self.server.writes.fields)
-        make_new = yield from new_scale(
-            self.request, sub, call, writing, bool(self.query.flag("force")), self._deferred
-        )
+        force = bool(self.query.flag("force"))
+        make_new = yield from new_scale(self.request, sub, call, writing, force, self._deferred)
         is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
         def make(old: Tree) -> Tree:

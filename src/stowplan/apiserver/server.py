@@ -17,7 +17,6 @@ from stowplan.apis.machinery.http_messages import (
 from stowplan.apiserver.auth.request_info import parse_request_path
 from stowplan.apiserver.http.audit_events import audit_event
 from stowplan.apiserver.http.deferred_work import PendingRequest, RequestSteps
-from stowplan.apiserver.http.request_counters import counted_request
 from stowplan.apiserver.request_pipeline import RequestPipeline
 from stowplan.apiserver.server_state import ServerState
 
@@ -46,12 +45,12 @@ class ApiServer(ServerState):
         self._notify_observers(now)
         exchange.now = now
         try:
-            work = self._alone(lambda: next(steps))
+            work = self._alone(partial(next, steps))
         except StopIteration as ended:
             self._notify_observers(now)
             made: HttpResponse | WatchResponse = ended.value
             if exchange.route is not None:
-                self.counters.count(counted_request(exchange.request, exchange.route, made))
+                self.counters.count(exchange.request, exchange.route, made)
             if self.options.audit is not None:
                 self._audit(exchange, made, now)
             return made

@@ -154,8 +154,10 @@ class ServerState:
         return bool(self.store.writes(MUTATING_PATH) or self.store.writes(VALIDATING_PATH))
 
     def new_answers(self) -> WebhookAnswers | None:
-        """For one request; None where no webhook is called."""
-        return WebhookAnswers() if self.options.webhook_caller else None
+        """For one request; None where no webhook is called, SKIPPED while there are none."""
+        if self.options.webhook_caller is None:
+            return None
+        return WebhookAnswers() if self.has_webhooks() else SKIPPED
 
     def webhook_work(
         self, questions: Sequence[WebhookQuestion]

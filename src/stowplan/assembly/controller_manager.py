@@ -24,6 +24,7 @@ from stowplan.controllers.autoscaling.horizontal_pod_autoscaler import (
 )
 from stowplan.controllers.batch.cron_job import CronJobController
 from stowplan.controllers.batch.ttl_after_finished import TtlAfterFinishedController
+from stowplan.controllers.device_taints.device_taint_eviction import DeviceTaintEvictionController
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
@@ -89,6 +90,7 @@ CONTROLLERS = (
     ServiceAccountController,
     DisruptionController,
     TaintEvictionController,
+    DeviceTaintEvictionController,
     PodGarbageCollector,
     NamespaceController,
     PersistentVolumeController,

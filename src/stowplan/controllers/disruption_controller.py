@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.go_format import go_selector
 from stowplan.apis.policy.pod_disruption_budget import set_disruption_allowed
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_fields import (
-    controller_of,
     int_or_percent_of,
     parse_label_selector,
     selector_matches,
@@ -26,19 +26,18 @@ from stowplan.controller_runtime.resource_paths import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from stowplan.controllers.controller_scale import PodWithoutController, scale_of_controller
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "controllermanager"
+_SCALED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
 DISRUPTED_SECONDS = 120.0
 """How long an evicted pod that still exists counts as deleted."""
-
-
-class PodWithoutController(Exception):
-    """A pod of a percentage budget whose controller has no known scale; text as recorded."""
 
 
 @dataclass(slots=True)
@@ -66,8 +65,9 @@ class DisruptionController(Controller):
             self.queue.add(key)
             self._note_budget(change, key)
         elif change.path == PODS and self._budgets.get(key[0]):
-            self._note_pod(before, self.index.pods.get(key))
-        elif change.path in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
+            if self._note_pod(before, self.index.pods.get(key)):
+                self._warn_of_several(change.value, key)
+        elif change.path in _SCALED:
             for name in self._budgets.get(key[0], ()):
                 self.queue.add((key[0], name))
 
@@ -78,6 +78,8 @@ class DisruptionController(Controller):
             return
         chosen = self._budgets.get(key[0], {}).get(key[1])
         pods = [self.index.pods[pod] for pod in sorted(chosen.pods)] if chosen else []
+        if not pods:
+            self.recorder.record(budget, COMPONENT, "NoPods", "No matching pods found")
         try:
             expected, desired = self._expected(budget, pods)
         except PodWithoutController as error:
@@ -105,18 +107,32 @@ class DisruptionController(Controller):
                 wanted, {pod.key for pod in pods if selector_matches(wanted, pod.labels)}
             )
 
-    def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> None:
-        """Queue the budgets that select a changed pod, or selected it before."""
-        pod = now or before
+    def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> bool:
+        """Queue the budgets that select a changed pod, or selected it before; True if several
+        select it now."""
+        pod, n_selecting = now or before, 0
         for name, chosen in self._budgets.get(pod.key[0], {}).items() if pod else ():
             assert pod is not None
             selected = now is not None and selector_matches(chosen.selector, now.labels)
             if selected or pod.key in chosen.pods:
                 self.queue.add((pod.key[0], name))
             if selected:
+                n_selecting += 1
                 chosen.pods.add(pod.key)
             else:
                 chosen.pods.discard(pod.key)
+        return n_selecting > 1
+
+    def _warn_of_several(self, value: bytes, key: Key) -> None:
+        """Record that several budgets select a pod, which therefore cannot be evicted."""
+        name = min(name for name, one in self._budgets[key[0]].items() if key in one.pods)
+        text = (
+            f'Pod "{key[0]}"/"{key[1]}" matches multiple PodDisruptionBudgets.  Chose "{name}"'
+            " arbitrarily."
+        )
+        pod = {"apiVersion": "v1", "kind": "Pod", **(self.decoded(value) or {})}
+        reason = "MultiplePodDisruptionBudgets"
+        self.recorder.record(pod, COMPONENT, reason, text, type="Warning")
 
     def _expected(self, budget: Tree, pods: list[PodFacts]) -> tuple[int, int]:
         """Expected number of pods, and desired number of healthy ones."""
@@ -139,32 +155,19 @@ class DisruptionController(Controller):
             if not pod.owner:
                 unmanaged.append(pod.key[1])
             elif pod.owner not in sizes:
-                uid, size = self._size_of_controller(pod)
-                sizes[uid] = size
+                scale = scale_of_controller(self.api, pod)
+                sizes[scale.uid] = scale.replicas
                 sizes.setdefault(pod.owner, 0)
         if unmanaged:
+            selector = go_selector(budget["spec"].get("selector"))
             text = (
-                "Pods selected by this PodDisruptionBudget (selector: "
-                f"{budget['spec'].get('selector')}) were found to be unmanaged. As a result, the "
-                "status of the PDB cannot be calculated correctly, which may result in undefined "
-                'behavior. To account for these pods please set ".spec.minAvailable" field of the '
-                "PDB to an integer value."
+                f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to "
+                "be unmanaged. As a result, the status of the PDB cannot be calculated correctly, "
+                "which may result in undefined behavior. To account for these pods please set "
+                '".spec.minAvailable" field of the PDB to an integer value.'
             )
             self.recorder.record(budget, COMPONENT, "UnmanagedPods", text, type="Warning")
         return sum(sizes.values())
-
-    def _size_of_controller(self, pod: PodFacts) -> tuple[str, int]:
-        """The uid and scale of a pod's controller: the Deployment above a ReplicaSet, if any."""
-        path = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}.get(pod.owner_kind)
-        found = self.api.get(path, pod.key[0], pod.owner_name) if path else None
-        if found is None or found["metadata"]["uid"] != pod.owner:
-            raise PodWithoutController(f'found no controllers for pod "{pod.key[1]}"')
-        above = controller_of(found)
-        if above is not None and above.get("kind") == "Deployment":
-            deployment = self.api.get(DEPLOYMENTS, pod.key[0], above["name"])
-            if deployment is not None and deployment["metadata"]["uid"] == above["uid"]:
-                found = deployment
-        return found["metadata"]["uid"], found["spec"].get("replicas", 1)
 
     def _disrupted(self, budget: Tree, pods: list[PodFacts]) -> tuple[dict[str, str], float]:
         """Evicted pods that still exist, and when to sync again because of them."""

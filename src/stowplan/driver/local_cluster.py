@@ -89,6 +89,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: how failed nodes are handled. serves_workloads: with
     scheduling.k8s.io/v1alpha2. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
+    serves_device_taint_rules: with DeviceTaintRule of resource.k8s.io/v1beta2.
     serves_volcano: with Volcano's kinds and their controllers. kueue: options of Kueue's
     admission, with its kinds and controllers; None for none.
     """
@@ -106,6 +107,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
     serves_workloads: bool = False
+    serves_device_taint_rules: bool = False
     runs_controllers: bool = True
     audit_log: Path | None = None
     audit_level: str = "Metadata"
@@ -282,7 +284,9 @@ def _api_server_options(
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
-    registry = built_in_registry(workloads=settings.serves_workloads)
+    registry = built_in_registry(
+        workloads=settings.serves_workloads, device_taint_rules=settings.serves_device_taint_rules
+    )
     list_usage_metrics(registry)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()

@@ -26,7 +26,7 @@ from stowplan.cycle.explanation import Explanation
 from stowplan.framework import FeatureGates, Framework, Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.cluster_resize import resized
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
@@ -547,11 +547,9 @@ def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
 def _cluster(
     cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int, *, keep_manifests: bool
 ) -> Cluster:
-    if isinstance(cluster, Cluster):
-        return cluster
     if cluster is None:
         return generate_workload(seed=seed)
-    return read_cluster(cluster, keep_manifests=keep_manifests)
+    return cluster_of(cluster, keep_manifests=keep_manifests)
 
 
 def assign_profile(profile: str, cluster: Cluster) -> Cluster:

@@ -105,7 +105,11 @@ def _set_defaults(one: Tree) -> None:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    spec = obj["spec"]
+    return _spec_causes(obj["spec"], is_new=True)
+
+
+def _spec_causes(spec: Tree, *, is_new: bool, checks: bool = True) -> Iterator[Cause]:
+    """checks: False leaves out the spec of the pod template."""
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
         yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
@@ -118,12 +122,33 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     yield from field_checks.not_negative_fields(spec, ("replicas", "minReadySeconds"), "spec")
     start = spec.get("ordinals", {}).get("start", 0)
     yield from field_checks.not_negative(start, "spec.ordinals.start")
-    for at, one in enumerate(spec.get("volumeClaimTemplates", ())):
+    # These cannot be changed.
+    for at, one in enumerate(spec.get("volumeClaimTemplates", ()) if is_new else ()):
         yield from volume_claim_spec(one["spec"], f"spec.volumeClaimTemplates[{at}].spec")
-    if spec["serviceName"]:
+    if spec["serviceName"] and is_new:
         yield from field_checks.dns_label(spec["serviceName"], "spec.serviceName")
     yield from validate_workload_selector(spec["selector"], "statefulset")
-    yield from validate_selected_template(spec, "")
+    template = _completed_template(spec)
+    yield from validate_selected_template(spec, "", "StatefulSet", template, checks=checks)
+
+
+def _completed_template(spec: Tree) -> Tree:
+    """The template with the volumes of the claims, and without the names that pods get."""
+    template: Tree = spec["template"]
+    pod = {
+        name: value
+        for name, value in template["spec"].items()
+        if name not in ("subdomain", "hostname")
+    }
+    names = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates", ())]
+    if names:
+        claims = [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for name in dict.fromkeys(names)
+        ]
+        others = [one for one in pod.get("volumes", ()) if one["name"] not in names]
+        pod["volumes"] = [*claims, *others]
+    return {**template, "spec": pod}
 
 
 def _validate_strategy(strategy: Tree) -> Iterator[Cause]:
@@ -150,7 +175,8 @@ def _validate_strategy(strategy: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
+    was_good = not any(_spec_causes(old["spec"], is_new=False))
+    yield from _spec_causes(new["spec"], is_new=False, checks=was_good)
     rest, before = (
         {name: value for name, value in one["spec"].items() if name not in _MUTABLE_FIELDS}
         for one in (new, old)

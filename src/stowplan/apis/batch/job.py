@@ -133,7 +133,8 @@ def _set_defaults(one: Tree) -> None:
     spec.setdefault("podReplacementPolicy", "Failed" if failed else "TerminatingOrFailed")
     labels = spec["template"]["metadata"].get("labels")
     if labels and not one["metadata"].get("labels"):
-        one["metadata"]["labels"] = dict(labels)
+        # The same object, as in the original: the job has what is added to it as well.
+        one["metadata"]["labels"] = labels
 
 
 def _set_condition_pattern_defaults(one: Tree) -> None:

@@ -58,32 +58,32 @@ def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
         yield forbidden_field(f"{path}.spec.ephemeralContainers", text)
 
 
-def _matching_template(spec: Tree, path: str = TEMPLATE_PATH) -> Iterator[Cause]:
-    """The template: its labels match the selector, its restart policy is Always."""
+def validate_selected_template(
+    spec: Tree, text: str, kind: str = "ReplicaSet", run: Tree | None = None, *, checks: bool = True
+) -> Iterator[Cause]:
+    """The template, if the selector is valid: the selector matches its labels, its restart policy
+    is Always. text: of the cause for an invalid selector. kind: as messages name it. run: the
+    template as the controller completes it, if that is another. checks: False leaves out the rest
+    of the template."""
+    if any(field_checks.selector(spec["selector"], "spec.selector")):
+        message = f"Invalid value: {value_text(spec['selector'])}"
+        yield Cause("spec.selector", INVALID, f"{message}: {text}" if text else message)
+        return
     template = spec["template"]
     found = template["metadata"].get("labels", {})
     # A missing selector selects nothing, an empty one everything.
     selects_some = spec["selector"] is None or not field_checks.is_empty_selector(spec["selector"])
     if selects_some and not field_checks.matches(spec["selector"], found):
         text = "`selector` does not match template `labels`"
-        yield invalid(f"{path}.metadata.labels", found or None, text)
-    yield from validate_pod_template(template, path)
+        yield invalid(f"{TEMPLATE_PATH}.metadata.labels", found or None, text)
+    if checks:
+        yield from validate_pod_template(run or template, TEMPLATE_PATH)
+    path = f"{TEMPLATE_PATH}.spec"
     if template["spec"]["restartPolicy"] != "Always":
-        yield not_supported(
-            f"{path}.spec.restartPolicy", template["spec"]["restartPolicy"], ["Always"]
-        )
+        yield not_supported(f"{path}.restartPolicy", template["spec"]["restartPolicy"], ["Always"])
     if "activeDeadlineSeconds" in template["spec"]:
-        text = "activeDeadlineSeconds in ReplicaSet is not Supported"
-        yield forbidden_field(f"{path}.spec.activeDeadlineSeconds", text)
-
-
-def validate_selected_template(spec: Tree, text: str) -> Iterator[Cause]:
-    """The template, if the selector is valid. text: of the cause for an invalid selector."""
-    if any(field_checks.selector(spec["selector"], "spec.selector")):
-        message = f"Invalid value: {value_text(spec['selector'])}"
-        yield Cause("spec.selector", INVALID, f"{message}: {text}" if text else message)
-    else:
-        yield from _matching_template(spec)
+        text = f"activeDeadlineSeconds in {kind} is not Supported"
+        yield forbidden_field(f"{path}.activeDeadlineSeconds", text)
 
 
 def validate_workload_selector(selector: Tree | None, kind: str) -> Iterator[Cause]:

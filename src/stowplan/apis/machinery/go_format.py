@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from stowplan.apis.machinery.strconv import atoi
@@ -75,3 +76,22 @@ def json_type_name(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return "number" if value is not None else "null"
+
+
+def go_selector(selector: Mapping[str, Any] | None) -> str:
+    """A LabelSelector as `%v` prints a pointer to it."""
+    if selector is None:
+        return "nil"
+    labels = sorted((selector.get("matchLabels") or {}).items())
+    requirements = "".join(
+        f"LabelSelectorRequirement{{Key:{one['key']},Operator:{one['operator']},"
+        f"Values:[{' '.join(one.get('values') or ())}],}},"
+        for one in selector.get("matchExpressions") or ()
+    )
+    return (
+        "&LabelSelector{MatchLabels:map[string]string{"
+        + "".join(f"{key}: {value}," for key, value in labels)
+        + "},MatchExpressions:[]LabelSelectorRequirement{"
+        + requirements
+        + "},}"
+    )

@@ -8,7 +8,7 @@ valid, how it is deleted) and a `Table` (what `kubectl get` prints).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -142,6 +142,10 @@ class ApiCall:
     access: AccessControl = field(kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     answers: WebhookAnswers | None = field(default=None, kw_only=True)
+
+    def at(self, now: float) -> ApiCall:
+        """The call at `now`, to which it may have waited for work in another thread."""
+        return self if self.now == now else replace(self, now=now)
 
 
 @dataclass(frozen=True, slots=True)

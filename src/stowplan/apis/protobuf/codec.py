@@ -69,20 +69,24 @@ class _Encoder:
         field, number = one.field, one.number
         assert field is not None
         value, kind = tree.get(field.name), field.value
-        if _is_named_list(kind):
-            parts.append(self._payload_field(number, kind, value))
+        if one.repeats:
+            if value:
+                self._add_items(parts, number, kind, value)
         elif kind.is_list:
-            item = element_of(kind)
-            parts += [self._payload_field(number, item, each) for each in value or ()]
-        elif kind.is_map:
-            item = element_of(kind)
-            for key, each in sorted((value or {}).items(), key=lambda pair: pair[0].encode()):
-                entry = self._payload_field(2, item, each)
-                parts.append(bytes_field(number, bytes_field(1, key.encode()) + entry))
+            parts.append(self._payload_field(number, kind, value))
         elif value is None and (field.pointer or kind.go == "[]uint8"):
             return
         else:
             parts.append(self._payload_field(number, kind, kind.zero() if value is None else value))
+
+    def _add_items(self, parts: list[bytes], number: int, kind: ValueType, value: Any) -> None:
+        item = element_of(kind)
+        if kind.is_list:
+            parts += [self._payload_field(number, item, each) for each in value]
+            return
+        for key, each in sorted(value.items(), key=lambda pair: pair[0].encode()):
+            entry = self._payload_field(2, item, each)
+            parts.append(bytes_field(number, bytes_field(1, key.encode()) + entry))
 
     def _payload_field(self, number: int, kind: ValueType, value: Any) -> bytes:
         if kind.is_list:
@@ -131,24 +135,23 @@ class _Decoder:
         field = one.field
         assert field is not None
         kind = field.value
-        if _is_named_list(kind):
+        if not one.repeats:
             tree[field.name] = self._value(kind, payload, depth)
         elif kind.is_list:
             value = self._value(element_of(kind), payload, depth)
             tree.setdefault(field.name, []).append(value)
-        elif kind.is_map:
+        else:
             pair = read_pairs(as_bytes(payload))
             item = element_of(kind)
             value = self._value(item, pair.get(2, _empty(item)), depth)
             tree.setdefault(field.name, {})[as_text(pair.get(1, b""))] = value
-        else:
-            tree[field.name] = self._value(kind, payload, depth)
 
     def _settle(self, message: MessageType, tree: Tree, depth: int) -> None:
         """Leave out what Go leaves out of JSON, and add what it always writes."""
-        for name in list(tree):
-            field = message.optional.get(name)
-            if field is not None and _is_left_out(field, tree[name]):
+        for name, value in list(tree.items()):
+            if value:
+                continue
+            if name in message.plain or (value is None and name in message.nullable):
                 del tree[name]
         for field in message.always:
             if tree.get(field.name) is None:
@@ -174,16 +177,6 @@ class _Decoder:
         if kind.shape is not None:
             return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
         return _codec(kind).decode(payload)
-
-
-def _is_named_list(kind: ValueType) -> bool:
-    """True for a list with a type of its own, which is a message (the verbs of discovery)."""
-    return kind.is_list and not kind.go.startswith("[]")
-
-
-def _is_left_out(field: StructField, value: Any) -> bool:
-    """True when JSON has no such field with this value."""
-    return value is None or (not value and field.value.plain and not field.pointer)
 
 
 def _codec(kind: ValueType) -> ValueCodec:

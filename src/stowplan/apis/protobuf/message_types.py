@@ -15,9 +15,10 @@ _OWN_KIND = ["kind", "apiVersion"]
 
 class MessageField:
     """A field of a message. number: on the wire. field: of the type; None for those in a message of
-    their own, `within`."""
+    their own, `within`. repeats: it is a list or map, and each of its items a field of its own,
+    which lists with a type of their own are not (the verbs of discovery)."""
 
-    __slots__ = ("field", "number", "within")
+    __slots__ = ("field", "number", "repeats", "within")
 
     def __init__(
         self, number: int, field: StructField | None, within: MessageType | None = None
@@ -25,13 +26,19 @@ class MessageField:
         self.number = number
         self.field = field
         self.within = within
+        self.repeats = field is not None and _repeats(field.value)
+
+
+def _repeats(value: ValueType) -> bool:
+    return value.is_map or (value.is_list and value.go.startswith("[]"))
 
 
 class MessageType:
     """A type as a message. fields: in the order of their numbers. always: those of them that JSON
-    has whatever their value is. optional: the others, by name."""
+    has whatever their value is. nullable: names of the others that JSON has with every value but
+    null. plain: of those that it has with a value that is not empty."""
 
-    __slots__ = ("always", "by_number", "fields", "optional", "shape")
+    __slots__ = ("always", "by_number", "fields", "nullable", "plain", "shape")
 
     def __init__(self, shape: StructType, fields: Iterable[MessageField]) -> None:
         self.shape = shape
@@ -39,7 +46,9 @@ class MessageType:
         self.by_number = {one.number: one for one in self.fields}
         own = [one.field for one in self.fields if one.field is not None]
         self.always = tuple(field for field in own if field.always)
-        self.optional = {field.name: field for field in own if not field.always}
+        left = [field for field in own if not field.always]
+        self.plain = {one.name for one in left if one.value.plain and not one.pointer}
+        self.nullable = {one.name for one in left} - self.plain
 
 
 class MessageTypes:

@@ -36,22 +36,16 @@ class CountedRequest(NamedTuple):
         }  # fmt: skip
 
 
-def counted_request(
-    request: HttpRequest, route: RequestInfo, made: HttpResponse | WatchResponse
-) -> CountedRequest:
-    """What a request for a resource is counted as."""
-    applies = request.headers.get("content-type", "").startswith("application/apply-patch")
-    dry_run = ("dryRun", "All") in request.query
-    return CountedRequest(
-        _counted_verb(request.method, bool(route.name), isinstance(made, WatchResponse), applies),
-        route.group,
-        route.version,
-        route.plural,
-        route.subresource,
-        "resource" if route.name else "namespace" if route.namespace else "cluster",
-        "All" if dry_run else "",
-        made.status,
-    )
+_Key = tuple[str, bool, bool, bool, bool, bool, str, str, str, str, int]
+
+
+def _counted_request(key: _Key) -> CountedRequest:
+    """What requests with this key are counted as."""
+    method, named, placed, watches, applies, is_dry, group, version, plural, sub, code = key
+    scope = "resource" if named else "namespace" if placed else "cluster"
+    verb = _counted_verb(method, named, watches, applies)
+    dry_run = "All" if is_dry else ""
+    return CountedRequest(verb, group, version, plural, sub, scope, dry_run, code)
 
 
 def _counted_verb(method: str, named: bool, watches: bool, applies: bool) -> str:
@@ -61,18 +55,34 @@ def _counted_verb(method: str, named: bool, watches: bool, applies: bool) -> str
         return "GET" if named else "LIST"
     if method == "DELETE":
         return "DELETE" if named else "DELETECOLLECTION"
-    return "APPLY" if applies and method == "PATCH" else method
+    return "APPLY" if applies else method
 
 
 class RequestCounters:
-    """The requests that were answered."""
+    """The requests that were answered, counted by what is at hand at each of them."""
 
     def __init__(self) -> None:
-        self._counts: Counter[CountedRequest] = Counter()
+        self._counts: dict[_Key, int] = {}
 
-    def count(self, request: CountedRequest) -> None:
-        """Count an answer."""
-        self._counts[request] += 1
+    def count(
+        self, request: HttpRequest, route: RequestInfo, made: HttpResponse | WatchResponse
+    ) -> None:
+        """Count the answer to a request for a resource."""
+        method, query = request.method, request.query
+        content = request.headers.get("content-type", "") if method == "PATCH" else ""
+        key = (
+            method, bool(route.name), bool(route.namespace), isinstance(made, WatchResponse),
+            content.startswith("application/apply-patch"),
+            bool(query) and ("dryRun", "All") in query,
+            route.group, route.version, route.plural, route.subresource, made.status,
+        )  # fmt: skip
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def _by_labels(self) -> Counter[CountedRequest]:
+        found: Counter[CountedRequest] = Counter()
+        for key, count in self._counts.items():
+            found[_counted_request(key)] += count
+        return found
 
     def lines(
         self, objects: Mapping[tuple[str, str], int], watches: Mapping[tuple[str, str, str], int]
@@ -83,7 +93,7 @@ class RequestCounters:
             "apiserver_request_total",
             "counter",
             "Requests by verb, dry run, group, version, resource, scope and HTTP code.",
-            ((one.labels(), count) for one, count in sorted(self._counts.items())),
+            ((one.labels(), count) for one, count in sorted(self._by_labels().items())),
         )
         yield from metric_family(
             "apiserver_longrunning_requests",

@@ -28,6 +28,7 @@ from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.explain_pending import explain_pending
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import OWNER_KINDS
 from stowplan.objects.pod import Pod
 
 
@@ -114,7 +115,10 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
         # Of a live cluster only the kinds that these read are listed.
         reads = default_session_deciders(request.plugin_files, request.compat)
     namespace = request.namespace or request.source.namespace
-    cluster = read_cluster_source(request.source, reads, notes=True)
+    resource, slash, name = argument.partition("/")
+    is_cron_job = slash and OWNER_KINDS.get(resource) == "CronJob"
+    next_run = f"{'' if request.all_namespaces else namespace}/{name}" if is_cron_job else ""
+    cluster = read_cluster_source(request.source, reads, notes=True, next_run=next_run)
     group = pod_group_key(argument, namespace, cluster)
     if group:
         return run_explain_pod_group(

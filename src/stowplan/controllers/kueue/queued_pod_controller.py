@@ -1,7 +1,7 @@
 """Pod controller of Kueue: the Workloads of plain pods and pod groups with a queue.
 
 Differs: pods that are evicted are deleted; the pods of a group that is evicted are not created
-again by anybody, and those that failed are not replaced.
+again, and those that failed are not replaced.
 
 Source: sigs.k8s.io/kueue of 2026-08-22, pkg/controller/jobs/pod.
 """

@@ -24,7 +24,7 @@ from stowplan.framework import ConfigError, Problem
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
-from stowplan.plugins.gpu_share.conventions import kai_fractions
+from stowplan.plugins.gpu_share.conventions import kai_fractions, kai_reservations
 from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 SCHEDULER_NAME = "stowplan"
@@ -124,8 +124,8 @@ def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
 def live_problems(configuration: Configuration, source: str) -> ConfigError | None:
     """What a configuration asks for that works in simulations only; None for nothing.
 
-    KAI's fractions need the pods by which its binder reserves a card of the kubelet; nothing here
-    creates them, so that pods would be bound without a GPU. That holds for its sessions, too.
+    KAI's fractions need pods that reserve a card of the kubelet, else pods would be bound without a
+    GPU. Only the convention with such pods creates them, and KAI's sessions do not.
     """
     problems = []
     model = configuration.batch.queue_model if configuration.batch is not None else None
@@ -140,8 +140,9 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
             if isinstance(args, GpuShareArgs) and KAI in args.conventions:
                 path = f"profiles[{number}].pluginConfig[{name}].args.conventions"
                 wanted = (
-                    "others on a live cluster, where the kubelet chooses the card and no "
-                    "reservation pod finds out which one; allowed in simulate, up and dry runs"
+                    f"{kai_reservations.NAME!r} on a live cluster, where the kubelet chooses the "
+                    "card and a reservation pod finds out which one; allowed in simulate, up and "
+                    "dry runs"
                 )
                 problems.append(Problem(path, f'"{KAI}"', wanted))
     return ConfigError(source, problems) if problems else None

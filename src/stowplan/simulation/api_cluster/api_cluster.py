@@ -98,7 +98,7 @@ class ApiCluster:
     ) -> EmbeddedCluster:
         queued = (QueuedJobAdmission(),) if manager_options.kueue is not None else ()
         options = ApiServerOptions(
-            registry=built_in_registry(workloads=True),
+            registry=built_in_registry(workloads=True, device_taint_rules=True),
             admission=(*default_admission(), *queued),
             observers=(DefinitionController(), self),
             validates=False,

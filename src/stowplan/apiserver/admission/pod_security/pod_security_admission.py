@@ -23,6 +23,7 @@ from stowplan.apiserver.admission.pod_security.security_checks import (
     violations,
 )
 from stowplan.apiserver.admission.pod_security.security_policy import (
+    PERMISSIVE,
     PRIVILEGED,
     LeveledVersion,
     SecurityPolicy,
@@ -56,21 +57,25 @@ class PodSecurity(AdmissionPluginBase):
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403 for a pod, 422 for labels of a namespace that cannot be read."""
-        path = call.resource.path
+        path, sub = call.resource.path, call.subresource
         if obj is None:
             return
-        if path == "namespaces":
-            if not call.subresource:
-                _check_namespace(call, obj, old)
-        elif path == "pods":
-            if call.subresource not in _IGNORED and _is_significant(obj, old):
-                _check(call, self._policy(call), obj, obj, enforces=True)
-        elif path in _TEMPLATES and not call.subresource:
+        if path == "pods":
+            if sub in _IGNORED:
+                return
+            policy = self._policy(call)
+            if policy is not PERMISSIVE and _is_significant(obj, old):
+                _check(call, policy, obj, obj, enforces=True)
+        elif sub:
+            return
+        elif path == "namespaces":
+            _check_namespace(call, obj, old)
+        elif path in _TEMPLATES and (policy := self._policy(call)) is not PERMISSIVE:
             template = obj
             for name in _TEMPLATES[path]:
                 template = template.get(name) or {}
             if template.get("spec"):
-                _check(call, self._policy(call), obj, template, enforces=False)
+                _check(call, policy, obj, template, enforces=False)
 
     def _policy(self, call: ApiCall) -> SecurityPolicy:
         """The policy of the namespace; read again after a write of namespaces."""

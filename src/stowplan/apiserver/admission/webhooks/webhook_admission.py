@@ -122,8 +122,8 @@ class Webhooks(AdmissionPluginBase):
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Change an object. Raises ApiError, AnswersNeeded."""
-        hooks = self._mutating.all(call)
-        if not hooks or is_exempt(call) or call.answers is SKIPPED:
+        hooks = () if call.answers is SKIPPED else self._mutating.all(call)
+        if not hooks or is_exempt(call):
             return
         run = _MutatingRun(AdmissionAttributes(call, obj, old))
         run.invoke(hooks, 0)
@@ -138,8 +138,8 @@ class Webhooks(AdmissionPluginBase):
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError, AnswersNeeded."""
-        hooks = self._validating.all(call)
-        if not hooks or is_exempt(call) or call.answers is SKIPPED:
+        hooks = () if call.answers is SKIPPED else self._validating.all(call)
+        if not hooks or is_exempt(call):
             return
         request = AdmissionAttributes(call, obj, old)
         asked = [
