@@ -286,6 +286,37 @@ def test_a_queue_without_its_flavor_starts_with_it() -> None:
     assert cluster.running() == {"a": 2}
 
 
+def test_objects_that_cannot_be_read_keep_nothing_from_being_admitted(
+    faults: list[str],
+) -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2")
+    quota = {"name": "cpu", "nominalQuota": "abc"}
+    flavors = [{"name": "f", "resources": [quota]}]
+    group = {"coveredResources": ["cpu"], "flavors": flavors}
+    selector = {"matchExpressions": [{"key": "a", "operator": "Foo"}]}
+    specs: list[Tree] = [
+        {"resourceGroups": 3},
+        {"resourceGroups": [group]},
+        {"namespaceSelector": selector},
+        {"fairSharing": {"weight": "zz"}},
+    ]
+    for i, spec in enumerate(specs):
+        cluster.create(CLUSTER_QUEUES, {"metadata": {"name": f"bad-{i}"}, "spec": spec})
+    pod_sets: list[Tree] = [
+        {"name": "main", "count": "x"},
+        {"name": "main", "count": 1, "template": {"spec": pod_spec("oops")}},
+    ]
+    for i, pod_set in enumerate(pod_sets):
+        spec = {"queueName": "q", "podSets": [pod_set]}
+        cluster.create(WORKLOADS, {"metadata": {"name": f"bad-{i}"}, "spec": spec})
+    cluster.job("a", 2)
+    assert cluster.running() == {"a": 2}
+    named = {text.split(":")[0].rpartition("/")[2] for text in faults}
+    assert named == {"bad-0", "bad-1", "bad-2", "bad-3"}
+    faults.clear()
+
+
 def test_cohorts_in_a_cycle_admit_nothing_until_it_is_cut() -> None:
     cluster = KueueCluster()
     for name, parent in (("left", "right"), ("right", "left")):

@@ -110,7 +110,7 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
             ApiClient(load_client_config(str(tmp_path / "k"))) as api,
         ):
             await check_documented_steps(api)
-            await asyncio.to_thread(check_shadow)
+            await asyncio.to_thread(check_listing)
             # Room for the last one: it starts without another change.
             background = (("propagationPolicy", "Background"),)
             await api.send(ApiRequest("DELETE", f"{JOBS}/sample-1", background))
@@ -120,7 +120,7 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
             reasons = {one["reason"] for one in events}
             assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending"}
 
-    def check_shadow() -> None:
+    def check_listing() -> None:
         """What Kueue would decide, from one listing of the live cluster."""
         source = ClusterSource((), str(tmp_path / "k"), "", is_live=True)
         cluster = read_cluster_source(source, deciders)

@@ -311,5 +311,7 @@ def test_an_object_with_a_mistake(tmp_path: Path) -> None:
     broken[0]["spec"]["resourceGroups"] = 3
     with pytest.raises(InputError, match="ClusterQueue"):
         simulated(tmp_path, node(), flavor(), broken, job("a", "one", 1))
+    with pytest.raises(InputError, match="abc"):
+        simulated(tmp_path, node(), flavor(), queue("one", "abc"), job("a", "one", 1))
     file = written(tmp_path, node(), flavor(), queue("one", "2"), job("a", "one", 1))
     assert len(read_cluster(file).queued) == 1

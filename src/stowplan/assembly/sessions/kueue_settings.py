@@ -108,7 +108,7 @@ def _pods_ready(tree: Any, problems: Problems) -> PodsReadyOptions | None:
     _check_mapping(strategy, path, _REQUEUING_FIELDS, problems)
     if not isinstance(strategy, dict):
         return None
-    timeout_s = PodsReadyOptions.timeout_s
+    timeout_s = PodsReadyOptions().timeout_s
     text = tree.get("timeout", "5m")
     try:
         timeout_s = parse_duration(str(text))

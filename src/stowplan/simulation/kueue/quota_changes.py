@@ -35,7 +35,7 @@ KINDS = ("queue", "submit", "delete")
 """Kinds of changes that are answered; the files of `submit` are read with the cluster."""
 
 
-class WorkloadChange(msgspec.Struct, frozen=True):
+class WorkloadDifference(msgspec.Struct, frozen=True):
     """A workload before and after. Either is None for one that is not there."""
 
     namespace: str
@@ -51,7 +51,7 @@ class KueueWhatIf(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[str]
     admitted: tuple[int, int]
     pending: tuple[int, int]
-    workloads: list[WorkloadChange]
+    workloads: list[WorkloadDifference]
 
 
 def kueue_what_if(
@@ -68,7 +68,7 @@ def kueue_what_if(
         {} if one is None else {(w.namespace, w.job): w for w in one.workloads} for one in reports
     ]
     differing = [
-        WorkloadChange(*key, found[0].get(key), found[1].get(key))
+        WorkloadDifference(*key, found[0].get(key), found[1].get(key))
         for key in dict.fromkeys((*found[0], *found[1]))
         if _fate(found[0].get(key)) != _fate(found[1].get(key))
     ]
