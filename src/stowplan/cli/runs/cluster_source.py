@@ -166,7 +166,6 @@ def _read_files(
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
-    from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -181,6 +180,9 @@ def _read_files(
         )
     ignored = cluster.ignored
     if admits:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
+
         ignored = {kind: count for kind, count in ignored.items() if kind not in KUEUE_KINDS}
     if keep_manifests:
         ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}

@@ -9,9 +9,7 @@ Source: sigs.k8s.io/kueue, pkg/podset.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kueue.admission_workload import (
@@ -48,6 +46,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.workload import Namespace
+from stowplan.simulation.kueue.admission_step import JobAdmission
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
 from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
 
@@ -55,31 +54,6 @@ IDLE_MAX = 6
 """Cycles without effect after which nothing changes any more."""
 CYCLES_PER_WORKLOAD = 20
 """Cycles that are run at most: with `--compat kueue` some clusters never settle."""
-
-
-class JobAdmission(msgspec.Struct):
-    """What Kueue decided. cluster: without the pods that may not run, and with the selectors of
-    flavors. held: placements of the pods that may not run. report: None where nothing is admitted.
-    """
-
-    cluster: Cluster
-    held: list[Placement] = []
-    report: KueueReport | None = None
-
-    def figures(self) -> dict[str, Any]:
-        """What a summary says about the workloads."""
-        if self.report is None:
-            return {}
-        return {"workloads": msgspec.to_builtins(self.report.workloads)}
-
-
-def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: bool) -> JobAdmission:
-    """The cluster with its jobs admitted; as it is without options, and in a replay, whose
-    controllers admit them. Raises InputError."""
-    if options is None:
-        return JobAdmission(cluster)
-    check_admission(cluster)
-    return JobAdmission(for_kueue(cluster)) if replays else admit_jobs(cluster, options)
 
 
 def check_admission(cluster: Cluster) -> None:

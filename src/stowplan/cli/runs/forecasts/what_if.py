@@ -10,7 +10,6 @@ import click
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
-from stowplan.cli.runs.kueue.kueue_what_if import run_kueue_what_if
 from stowplan.cli.runs.scheduler_config import read_asked_deciders
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
@@ -69,6 +68,9 @@ def run_what_if(request: WhatIfRequest) -> int:
     if deciders.kueue is not None:
         if condition is not None or request.for_s is not None or request.autoscale is not None:
             raise click.UsageError("with Kueue: --fail-if, --for and --autoscale do not apply")
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_what_if import run_kueue_what_if
+
         return run_kueue_what_if(request.source, deciders, changes, request.output)
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(
