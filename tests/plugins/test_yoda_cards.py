@@ -119,7 +119,7 @@ def test_an_annotation_that_makes_no_sense_holds_nothing(text: str) -> None:
     assert decide(two, seen, framework()).node_name == "n1"
 
 
-def test_a_pod_that_requests_no_cards_holds_none_whatever_it_says() -> None:
+def test_a_pod_that_requests_no_cards_holds_none_by_its_annotation() -> None:
     seen, _ = bound({}, "0,1")
     two = pod("b", labels={"scv/number": "2", "scv/memory": "4000"})
     assert decide(two, seen, framework()).node_name == "n1"
