@@ -3,8 +3,9 @@
 BIN := .venv/bin
 # Name one to insist on it: make PYTHON=/path/to/python3.12
 PYTHON ?=
-# One worker more than processors: tests of live clusters wait for the clock.
-WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Two workers more than processors: tests of live clusters wait for the clock, those of pages for
+# the browser.
+WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup
 
 # Workers of the tests, and the programs that they start, read what another has compiled: some

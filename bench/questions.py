@@ -1,10 +1,11 @@
 """Processor time of questions about a loaded cluster of 5,000 nodes and 100,000 pods.
 
-explain without and with changes (a median of the pods of bench/explain.py, the first explanation on
-new tables); what-if of 100 changed pods and of a drained zone; capacity of 1,000 pods. Each is
-asked once, after the state is loaded: for what-if, which follows a loaded scheduler, after the
-decisions before the changes; for capacity, with the cluster read. A first, small question loads
-modules and kernels. Run: python bench/questions.py [explain|what-if|capacity ...]
+explain without and with changes (median and longest of the pods of bench/explain.py, the first
+explanation on new tables); what-if of one cordoned node, of 100 changed pods and of a drained zone;
+capacity of 1,000 pods. Each is asked once, after the state is loaded: for what-if, which follows a
+loaded scheduler, after the decisions before the changes; for capacity, with the cluster read. A
+first, small question loads modules and kernels. `record` is what a recording costs of `bench
+basic`. Run: python bench/questions.py [explain|what-if|capacity|record ...]
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from explain import N_NODES, N_PODS, PENDING, nodes, pods
 from msgspec.structs import replace
 
 from stowplan import Cluster
+from stowplan.benchmarks.benchmark_workload import WorkloadSizes
+from stowplan.benchmarks.catalog import CASES
+from stowplan.benchmarks.measurement import ENGINES
+from stowplan.benchmarks.recording_cost import measure_recording
 from stowplan.cycle.explanation import explain
 from stowplan.forecast.explain import framework_for, snapshot_for
 from stowplan.inputs.cluster_reader import Cluster as ReadCluster
@@ -32,6 +37,8 @@ from stowplan.testing import builders
 GROUP = 100
 """Pods that one question changes."""
 CAPACITY = 1_000
+RECORDINGS = 15
+"""Pairs of runs without and with a recording."""
 
 
 def timed(work: Callable[..., Any], *given: Any, **more: Any) -> tuple[float, float, Any]:
@@ -69,9 +76,13 @@ def measure_explain() -> None:
         more_cpu, more_elapsed, _ = timed(find_changes, *given)
         plain.append((cpu, elapsed))
         whole.append((cpu + more_cpu, elapsed + more_elapsed))
-    what = f"{len(PENDING)} pods"
-    report("explain, no changes", *map(median, zip(*plain, strict=True)), what, "0.05 s")
-    report("explain with changes", *map(median, zip(*whole, strict=True)), what, "0.3 s")
+    for question, times, bar in (
+        ("explain, no changes", plain, "0.05 s"),
+        ("explain with changes", whole, "0.3 s"),
+    ):
+        for of, how in ((median, "median"), (max, "longest")):
+            cpu, elapsed = (of(column) for column in zip(*times, strict=True))
+            report(question, cpu, elapsed, f"{how} of {len(PENDING)} pods", bar)
 
 
 def measure_what_if() -> None:
@@ -87,6 +98,8 @@ def measure_what_if() -> None:
         small.what_if([{"drain": one}])
     cpu, elapsed, _ = timed(cluster.what_if, [{"cordon": "node-0001"}])
     report("what-if, with loading", cpu, elapsed, "a cordon", "-")
+    cpu, elapsed, _ = timed(cluster.what_if, [{"cordon": "node-0002"}])
+    report("what-if, loaded", cpu, elapsed, "a cordon", "-")
     raised = [{"priority": f"pod/job-{i}=5"} for i in range(GROUP)]
     cpu, elapsed, found = timed(cluster.what_if, raised)
     report("what-if of 100 changed pods", cpu, elapsed, _counts(found), "1 s")
@@ -116,7 +129,23 @@ def measure_capacity() -> None:
     report("capacity of 1,000 pods", cpu, elapsed, f"{found.units[0].count} fit", "2 s")
 
 
-PARTS = {"explain": measure_explain, "what-if": measure_what_if, "capacity": measure_capacity}
+def measure_record() -> None:
+    """What a recording costs of `bench basic`, of runs with and without one in turn."""
+    cost = measure_recording(
+        CASES["basic"], WorkloadSizes(5_000, 10_000), RECORDINGS, next(iter(ENGINES))
+    )
+    print(
+        f"recording of bench basic: {cost.decision_percent}% of the deciding thread's CPU time, "
+        f"{cost.process_percent}% of the process's, {cost.elapsed_percent}% elapsed; bar 5%"
+    )
+
+
+PARTS = {
+    "explain": measure_explain,
+    "what-if": measure_what_if,
+    "capacity": measure_capacity,
+    "record": measure_record,
+}
 
 
 def main() -> None:

@@ -9,12 +9,16 @@ import numpy as np
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
+from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
@@ -41,8 +45,10 @@ class SmallCluster:
         node_lifecycle: NodeLifecycleOptions | None = None,
         workloads: bool = False,
         volcano: bool = False,
+        device_taint_rules: bool = False,
+        kueue: KueueOptions | None = None,
     ) -> None:
-        """volcano: with Volcano's kinds and controllers."""
+        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -50,11 +56,14 @@ class SmallCluster:
             pod_lifecycle=PodLifecycleDefaults(start_s=start_s),
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
+            kueue=kueue,
         )
-        registry = built_in_registry(workloads=workloads)
+        webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
+        webhooks += [QueuedJobAdmission()] if kueue is not None else []
+        registry = built_in_registry(workloads=workloads, device_taint_rules=device_taint_rules)
         options = ApiServerOptions(
             registry=registry,
-            admission=(*default_admission(), *((VolcanoAdmission(),) if volcano else ())),
+            admission=(*default_admission(), *webhooks),
             observers=(DefinitionController(),),
         )
         self.cluster = EmbeddedCluster(
@@ -67,7 +76,9 @@ class SmallCluster:
         for name in ("default", "kube-system", "kube-node-lease"):
             if self.get("namespaces", name, "") is None:
                 self.create("namespaces", {"metadata": {"name": name}})
-        for definition in volcano_definitions() if volcano else ():
+        definitions = [*(volcano_definitions() if volcano else ())]
+        definitions += kueue_definitions() if kueue is not None else ()
+        for definition in definitions:
             self.create("apiextensions.k8s.io/customresourcedefinitions", definition)
         self.settle()
         for node in make_hollow_nodes(nodes, capacity=capacity):
@@ -150,14 +161,19 @@ class SmallCluster:
         raise AssertionError("too much happens")
 
     def _schedule(self) -> int:
-        """Bind what waits; a stand-in for a scheduler, with a view of taints and readiness."""
+        """Bind what waits; a stand-in for a scheduler, with a view of taints and selectors."""
         bound = 0
         for pod in self.list("pods"):
             spec = pod["spec"]
             gated = spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
             if spec.get("nodeName") or gated or pod["status"].get("phase") != "Pending":
                 continue
-            nodes = [node for node in self.list("nodes") if _takes(node, _pinned(spec))]
+            selector = (spec.get("nodeSelector") or {}).items()
+            nodes = [
+                node
+                for node in self.list("nodes")
+                if _takes(node, _pinned(spec)) and selector <= node["metadata"]["labels"].items()
+            ]
             if nodes:
                 self._next_node += 1
                 node = nodes[self._next_node % len(nodes)]

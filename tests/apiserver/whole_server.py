@@ -23,9 +23,16 @@ NOW = 1_790_000_000.0
 class WholeServer:
     """server: the server. headers: of the last answer."""
 
-    def __init__(self, audit: Callable[[Tree], None] | None = None, level: str = "") -> None:
+    def __init__(
+        self,
+        audit: Callable[[Tree], None] | None = None,
+        level: str = "",
+        *,
+        device_taint_rules: bool = False,
+    ) -> None:
+        """device_taint_rules: with that kind, which is off by default."""
         options = ApiServerOptions(
-            registry=built_in_registry(),
+            registry=built_in_registry(device_taint_rules=device_taint_rules),
             admission=default_admission(),
             pages=default_pages(),
             observers=(DefinitionController(), LocalApiServices()),

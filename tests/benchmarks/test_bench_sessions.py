@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.benchmarks.sessions.kueue_benchmarks import BASELINE, kueue_shape
 from stowplan.benchmarks.sessions.session_benchmarks import (
     SessionBenchmark,
     crowded_seconds,
@@ -40,6 +41,16 @@ def test_a_gang_that_does_not_fit_is_no_figure() -> None:
 def test_every_pod_of_volcano_s_shapes_is_bound(n_jobs: int, size: int) -> None:
     # It raises where a pod is not bound.
     assert volcano_shape(n_jobs, size, n_nodes=3) > 0
+
+
+def test_every_workload_of_kueue_s_shapes_is_admitted_and_ends() -> None:
+    # It raises where one is not.
+    one_cohort = BASELINE._replace(n_queues=2)
+    classes = tuple(one._replace(n_workloads=one.n_workloads // 25) for one in one_cohort.classes)
+    assert kueue_shape(one_cohort._replace(classes=classes)) > 0
+    too_large = classes[-1]._replace(cpu=10_000)
+    with pytest.raises(RuntimeError, match="36 of 38 workloads"):
+        kueue_shape(one_cohort._replace(classes=(*classes[:-1], too_large._replace(n_workloads=1))))
 
 
 def test_sessions_of_volcano_on_a_crowded_cluster_have_two_figures() -> None:

@@ -98,9 +98,7 @@ def test_an_unknown_gate_and_a_missing_one() -> None:
             assert text in ran.err
 
 
-def test_a_compat_without_effect_is_reported(tmp_path: Path) -> None:
-    ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), "--compat", "kueue")
-    assert "Warning: --compat kueue has no effect here" in ran.err
+def test_a_compat_that_is_unknown(tmp_path: Path) -> None:
     ran = run("simulate", "-f", cluster(tmp_path, pod("a", 1)), "--compat", "kube-scheduler")
     assert "must be one of: kube-batch-0.5, kube-scheduler-1.36" in ran.err
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.nodetable import TableError, table_of
+from stowplan.columns.nodetable import PodWatcher, TableError, table_of
 from stowplan.objects.quantity import QuantityError
 from stowplan.testing import draw, node, pod
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
 # Followers.
 
 
-class ChangeRecorder:
+class ChangeRecorder(PodWatcher):
     """Writes down what a watcher is told."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 from stowplan.columns import NodeTable, Overlay, PodInfo, Replica
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
-from stowplan.columns.nodetable import table_of
+from stowplan.columns.nodetable import PodWatcher, table_of
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.testing import contents, differences, node, pod
@@ -143,7 +143,7 @@ def test_a_replica_can_be_asked_what_if() -> None:
     assert_equal(replica)
 
 
-class Counts:
+class Counts(PodWatcher):
     """Pods per row, by what a watcher is told alone."""
 
     def __init__(self) -> None:

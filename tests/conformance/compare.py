@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-ONE_IN = 8
-"""One in so many recorded lines is answered by the slowest walk in `make test`."""
-ONE_IN_AGAIN = 4
-"""One in so many is answered in `make test` by a further way, where another answers all."""
+ONE_IN_FIRST = 2
+"""One in so many recorded lines is answered in `make test` by the fastest way."""
+ONE_IN_AGAIN = 6
+"""One in so many by a further way."""
+ONE_IN = 12
+"""One in so many by the slowest walk."""
 SHARES = pytest.mark.parametrize(
     "one_in",
     [
@@ -25,11 +27,21 @@ SHARES = pytest.mark.parametrize(
 WALKS = pytest.mark.parametrize(
     ("columns", "one_in"),
     [
-        pytest.param(True, 1, id="columns"),
+        pytest.param(True, ONE_IN_FIRST, id="columns-sample"),
         pytest.param(False, ONE_IN, id="scalar-sample"),
+        pytest.param(True, 1, id="columns", marks=pytest.mark.soak),
         pytest.param(False, 1, id="scalar", marks=pytest.mark.soak),
     ],
 )
+
+FIRST = pytest.mark.parametrize(
+    "one_in",
+    [
+        pytest.param(ONE_IN_FIRST, id="sample"),
+        pytest.param(1, id="all", marks=pytest.mark.soak),
+    ],
+)
+"""Where there is one way only."""
 
 SETS = {
     "deallocatedOneOf",

@@ -32,7 +32,7 @@ PLACED_SHARES = {"nominated": 0, "volumes": 0, "ports": 0.04, "preemption": 0.85
 """Minimum number of pods per family that the engine places, if not nearly all."""
 
 SAMPLE_MARGIN = 0.05
-"""So much smaller may the share be in a sample."""
+"""So much smaller may the share be in a sample, and by a pod: some have few."""
 
 
 def placed_by_engine(case: attempt_cases.AttemptCase, engine: Engine) -> tuple[bool, str]:
@@ -78,7 +78,7 @@ def test_the_engine_chooses_what_the_original_chose(family: str, one_in: int) ->
     assert not wrong, wrong[:5]
     n_taken = counted["placed"] + counted["refused"]
     share = PLACED_SHARES.get(family, 0.9) - (SAMPLE_MARGIN if one_in > 1 else 0)
-    assert n_taken >= share * counted["pods"], counted
+    assert n_taken + (one_in > 1) >= share * counted["pods"], counted
 
 
 # Sequences.
@@ -169,7 +169,7 @@ def test_the_engine_goes_the_way_of_the_original(family: str, one_in: int) -> No
     assert not wrong, wrong[:5]
     n_taken = counted["placed"] + counted["refused"]
     share = (0.6 if family == "preemption" else 0.8) - (SAMPLE_MARGIN if one_in > 1 else 0)
-    assert n_taken >= share * counted["pods"], counted
+    assert n_taken + (one_in > 1) >= share * counted["pods"], counted
 
 
 def test_a_kernel_that_is_wrong_is_noticed() -> None:

@@ -62,6 +62,11 @@ class VolcanoCluster(SmallCluster):
         self.api.update_status(VOLCANO_POD_GROUPS, found)
         self.settle()
 
+    def place(self, name: str) -> None:
+        """What the scheduler does once a pod has a node."""
+        self.server.bind(self.the("pods", name), "node", self.now)
+        self.settle()
+
     def set_phase(self, name: str, phase: str, exit_code: int = 0) -> None:
         """What a kubelet reports of a pod."""
         pod = self.the("pods", name)
@@ -200,6 +205,40 @@ def test_queues_are_open_below_the_root_and_count_their_groups() -> None:
 
 
 FAILED = JobEvent("PodFailed", "w", "p", 3)
+
+
+def allocated(cluster: VolcanoCluster, queue: str) -> Tree:
+    found: Tree = cluster.the(VOLCANO_QUEUES, queue)["status"]["allocated"]
+    return found
+
+
+def test_queues_have_what_their_placed_pods_request_and_those_above_them() -> None:
+    cluster = VolcanoCluster()
+    cluster.create(VOLCANO_QUEUES, {"metadata": {"name": "vision"}, "spec": {"parent": "research"}})
+    cluster.settle()
+    assert allocated(cluster, "vision") == {"cpu": "0", "memory": "0"}
+    group = cluster.submit(vcjob("train", task("worker", 2), queue="vision", minAvailable=2))
+    cluster.admit(group)
+    for name in cluster.names():
+        cluster.place(name)
+    both = {"cpu": "4", "memory": "2Gi", "pods": "2"}
+    assert [allocated(cluster, name) for name in ("vision", "research", "root")] == [both] * 3
+    assert allocated(cluster, "default") == {"cpu": "0", "memory": "0"}
+    cluster.set_phase(cluster.names()[0], "Succeeded")
+    assert allocated(cluster, "root") == {"cpu": "2", "memory": "1Gi", "pods": "1"}
+
+
+def test_a_closing_queue_is_closed_once_it_has_no_group() -> None:
+    cluster = VolcanoCluster()
+    cluster.submit(vcjob("last", task("worker", 1), queue="research"))
+    queue = cluster.the(VOLCANO_QUEUES, "research")
+    queue["status"] |= {"state": "Closing"}
+    cluster.api.update_status(VOLCANO_QUEUES, queue)
+    cluster.settle()
+    assert cluster.the(VOLCANO_QUEUES, "research")["status"]["state"] == "Closing"
+    cluster.delete(VOLCANO_JOBS, "last")
+    cluster.settle()
+    assert cluster.the(VOLCANO_QUEUES, "research")["status"]["state"] == "Closed"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -159,9 +158,12 @@ def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatc
 
 
 class Sluggish(ConnectionPool):
-    """Goes on a while after the connection is there."""
+    """Goes on a while after the connection is there. began: when it last connected."""
+
+    began = 0.0
 
     async def _connect(self, limit_s: float) -> HttpConnection:
+        self.began = asyncio.get_running_loop().time()
         connection = await super()._connect(limit_s)
         await asyncio.sleep(0.1)
         return connection
@@ -173,10 +175,9 @@ def test_a_connection_closed_by_the_server_fails_at_once() -> None:
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             lines = Sluggish(url, None, "", "t", most=5)
-            begun = time.monotonic()
+            # By its time limit it would fail with another error.
             with pytest.raises(ConnectionError, match=SERVER_CLOSED_TEXT):
                 await lines.send(post("a"), [], lambda: True)
-            assert time.monotonic() - begun < 5
             await lines.close()
 
     run(steps())
@@ -186,14 +187,12 @@ def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
     async def steps() -> None:
         async with raw(nothing) as server:
             lines = Sluggish(server.url, None, "", "t", most=5)
-            loop = asyncio.get_running_loop()
-            sending = asyncio.ensure_future(lines.send(post("a", timeout_s=0.4), [], lambda: True))
-            begun = loop.time()
+            sending = asyncio.ensure_future(lines.send(post("a", timeout_s=99), [], lambda: True))
             while not lines._busy:
                 await asyncio.sleep(0.01)
-            assert next(iter(lines._busy)).until - begun == pytest.approx(0.4, abs=0.05)
-            with pytest.raises(TimeoutError):
-                await sending
+            assert next(iter(lines._busy)).until <= lines.began + 99
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
             await lines.close()
 
     run(steps())
@@ -231,7 +230,7 @@ def test_errors_are_responses_and_their_connection_is_not_reused(
 ) -> None:
     async def steps() -> None:
         async with raw(act) as server, client(server) as api:
-            answer = await api.send(post("a", timeout_s=0.3))
+            answer = await api.send(post("a", timeout_s=0.3 if act is nothing else 99))
             assert answer.status == status
             assert fault in answer.fault or "reset" in answer.fault
             server.act = echo
@@ -257,19 +256,27 @@ class Careless(ConnectionPool):
 def test_a_late_response_belongs_to_no_other_request(
     kind: type[ConnectionPool],
 ) -> None:
-    async def late(body: bytes, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.1)
-        writer.write(reply(body))
-
     async def steps() -> None:
+        released = asyncio.Event()
+
+        async def late(body: bytes, writer: asyncio.StreamWriter) -> None:
+            await released.wait()
+            writer.write(reply(body))
+
         async with raw(late) as server:
             lines = kind(server.url, None, "", "t", most=5)
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: True))
-            await asyncio.sleep(0.05)
+            while not server.seen:
+                await asyncio.sleep(0.01)
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
-            answer = await lines.send(post("second"), [], lambda: True)
-            assert (answer.body == b"second") == (kind is ConnectionPool)
+            second = asyncio.ensure_future(lines.send(post("second"), [], lambda: True))
+            # By its own connection it comes at once, by that of the first not yet.
+            while kind is ConnectionPool and len(server.seen) < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            released.set()
+            assert ((await second).body == b"second") == (kind is ConnectionPool)
             await lines.close()
 
     run(steps())
@@ -281,18 +288,22 @@ def test_a_late_response_belongs_to_no_other_request(
 def test_the_check_runs_when_a_connection_is_ready_and_no_earlier() -> None:
     """Whoever waits long for its turn asks after that."""
 
-    async def slowly(body: bytes, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.1)
-        writer.write(reply(body))
-
     async def steps() -> None:
+        released = asyncio.Event()
+
+        async def slowly(body: bytes, writer: asyncio.StreamWriter) -> None:
+            await released.wait()
+            writer.write(reply(body))
+
         async with raw(slowly) as server:
             lines = ConnectionPool(server.url, None, "", "t", most=1)
             may = True
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: may))
             second = asyncio.ensure_future(lines.send(post("second"), [], lambda: may))
-            await asyncio.sleep(0.05)
+            while not server.seen:
+                await asyncio.sleep(0.01)
             may = False
+            released.set()
             assert (await first).status == 201
             with pytest.raises(LeaseExpired, match=LEASE_EXPIRED_TEXT):
                 await second

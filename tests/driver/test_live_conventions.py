@@ -19,7 +19,7 @@ kind: KubeSchedulerConfiguration
 profiles:
 - plugins: {multiPoint: {enabled: [{name: GpuShare}]}}
   pluginConfig:
-  - {name: GpuShare, args: {policy: BestFit, conventions: [NAMES]}}
+  - {name: GpuShare, args: {policy: BestFit, conventions: [NAMES], reservationImage: x}}
 """
 
 
@@ -34,7 +34,8 @@ def test_sessions_of_kai_are_refused(tmp_path: Path, scheduler: str, is_refused:
 
 
 @pytest.mark.parametrize(
-    ("names", "is_refused"), [("hami, kai", True), ("hami", False), ("", False)]
+    ("names", "is_refused"),
+    [("hami, kai", True), ("hami, kai-reservations", False), ("hami", False), ("", False)],
 )
 def test_kai_is_refused(tmp_path: Path, names: str, is_refused: bool) -> None:
     file = tmp_path / "scheduler.yaml"
@@ -48,5 +49,5 @@ def test_kai_is_refused(tmp_path: Path, names: str, is_refused: bool) -> None:
     assert 'Invalid value: "kai"' in str(problems)
     # Before anything is asked of the API server.
     options = SchedulerServerOptions(ClientConfig("http://127.0.0.1:1", "test"), None)
-    with pytest.raises(ConfigError, match="no reservation pod"):
+    with pytest.raises(ConfigError, match="expected 'kai-reservations' on a live"):
         asyncio.run(check_startup(deciders, options, ProcessOptions()))

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -18,8 +19,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.driver.client import rate_limiter
 from stowplan.driver.client.rate_limiter import RateLimiter
-from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import is_local
 from stowplan.driver.http.status_server import (
     AddressError,
@@ -338,18 +339,27 @@ def test_log_levels_by_component() -> None:
 # Pace.
 
 
-def test_requests_go_as_fast_as_they_may_and_no_faster() -> None:
+def test_requests_go_as_fast_as_they_may_and_no_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(rate_limiter, "monotonic_ns", lambda: 7)
+    monkeypatch.setattr(rate_limiter, "asyncio", SimpleNamespace(sleep=sleep))
+
     async def steps() -> None:
         limiter = RateLimiter(100, 10)
-        begun = monotonic_ns()
-        await asyncio.gather(*(limiter.turn() for _ in range(10)))
-        assert monotonic_ns() - begun < 50_000_000
-        await asyncio.gather(*(limiter.turn() for _ in range(20)))
-        assert monotonic_ns() - begun > 150_000_000
-        begun = monotonic_ns()
+        for _ in range(10):
+            await limiter.turn()
+        assert waits == []
+        for _ in range(20):
+            await limiter.turn()
+        assert waits == pytest.approx([n / 100 for n in range(1, 21)])
+        waits.clear()
         free = RateLimiter()
         for _ in range(1000):
             await free.turn()
-        assert monotonic_ns() - begun < 200_000_000
+        assert waits == []
 
     run(steps())

@@ -532,6 +532,7 @@ def no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ("change", "expected"),
     [
         ({"policies": ["nope.yaml"]}, r"nope\.yaml: no such file"),
+        ({"policies": ["nope.conf"]}, r"nope\.conf: no such file"),
         ({"policies": [{"config": "default", "plugin": "x.py"}]}, "did you mean 'plugins'"),
         ({"policies": [{"name": "x", "plugins": "nope.py"}]}, r"nope\.py"),
         ({"policies": [{"name": "x", "profile": "nope"}]}, "profile: Invalid value: 'nope'"),

@@ -108,6 +108,12 @@ def test_waits_of_different_pods_are_noted() -> None:
     assert "waits are of pods that were bound" in compare_runs(given).results[0].notes[0]
 
 
+def test_a_policy_that_placed_nothing_is_noted() -> None:
+    given = rows(noisy()) + rows({"spread": [9.0] * 10, "pack": [0.0] * 10}, measure="placed")
+    (note,) = compare_runs(given).notes
+    assert note.startswith("pack placed no pods: ")
+
+
 def test_measures_can_be_named() -> None:
     given = rows(noisy()) + rows(noisy(3), measure="utilisation.cpu")
     given += rows(noisy(4), measure="refusals") + rows(noisy(5), measure="mine")

@@ -160,6 +160,6 @@ def test_leaks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         leak(monkeypatch)
     run = LongRun(1, busy=0.25)
     first = night(run, 1)
-    found = changes(first, night(run, 4))
+    found = changes(first, night(run, 3))
     for path in LEAKS:
         assert any(line.startswith(path) for line in found), f"{path} is not among {found}"

@@ -151,6 +151,15 @@ def test_what_is_left_counts_from_the_start_of_the_running_pod() -> None:
     assert found.pods[0].start.median_at == "2026-01-01T12:01:40Z"
 
 
+def test_a_pod_that_a_recorded_simulation_had_restarted() -> None:
+    again = timed("p", 40, cpu="4")
+    again = replace(again, metadata=replace(again.metadata, uid="default/p#2"))
+    pods = running(timed("r", 600, on="n0", cpu="4"), 500), again, timed("q", cpu="4")
+    found = eta(small(*pods), now=NOW)
+    assert median(found, "p") == pytest.approx(100 + BIND_S)
+    assert median(found, "q") == pytest.approx(140 + 2 * BIND_S, abs=1)
+
+
 def test_observed_run_times_give_a_median_and_an_interval() -> None:
     done = [finished(f"d{number}", "train", 100 * number) for number in range(1, 11)]
     pods = running(timed("r", job="train", on="n0", cpu="4"), 0), timed("p", cpu="1")

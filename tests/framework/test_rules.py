@@ -500,16 +500,30 @@ def test_a_score_over_arrays_costs_what_a_rule_that_ships_costs() -> None:
     entry = registry()["NodeResourcesFit"]
     theirs = entry.plugin(entry.args(), Handle(FeatureGates()))
     mine = RegisteredPlugin("least-allocated", plugin_of(least_allocated)(), 1, in_tree=False)
-    walks = {
-        "ships": lambda: theirs.score_column(asked, table, table.all_rows),
-        "mine": lambda: mine.scores(asked, table, table.all_rows, CycleState()),
-    }
-    assert np.array_equal(walks["ships"](), walks["mine"]())
-    # The best of many turns of each, taken in turns, is what a busy machine leaves alone.
-    best = dict.fromkeys(walks, float("inf"))
-    for _ in range(300):
-        for name, walk in walks.items():
+
+    def ships() -> Any:
+        return theirs.score_column(asked, table, table.all_rows)
+
+    def arrays() -> Any:
+        return mine.scores(asked, table, table.all_rows, CycleState())
+
+    def four_times() -> list[Any]:
+        return [arrays() for _ in range(4)]
+
+    assert np.array_equal(ships(), arrays())
+    assert costs_no_more(arrays, ships, turns=1000)
+    assert not costs_no_more(four_times, ships, turns=3)
+
+
+def costs_no_more(mine: Callable[[], object], theirs: Callable[[], object], turns: int) -> bool:
+    """Whether the least time of a call of mine is at most a fifth more than that of theirs, after
+    one of so many turns: a busy machine takes more of them, but leaves some alone."""
+    best = [float("inf"), float("inf")]
+    for _ in range(turns):
+        for at, call in enumerate((mine, theirs)):
             began = time.thread_time()
-            walk()
-            best[name] = min(best[name], time.thread_time() - began)
-    assert best["mine"] <= 1.2 * best["ships"], best
+            call()
+            best[at] = min(best[at], time.thread_time() - began)
+        if best[0] <= 1.2 * best[1]:
+            return True
+    return False

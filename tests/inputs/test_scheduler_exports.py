@@ -52,18 +52,28 @@ def kai(path: Path, raw: dict[str, Any], name: str = "snapshot.json") -> Path:
 
 
 def test_a_kai_snapshot(tmp_path: Path) -> None:
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    volume["hostPath"] = {"path": "/x"}
     raw = {
         "pods": [pod("a")],
         "nodes": [NODE],
-        "queues": [{"metadata": {"name": "q"}}],
-        "podGroups": [{}, {}],
-        "bindRequests": None,
+        "queues": [{"metadata": {"name": "q"}, "spec": {"parentQueue": "d"}}],
+        "podGroups": [
+            {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
+        ],
+        "bindRequests": [{}, {}],
+        "configMaps": None,
         "topologies": [],
+        "persistentVolumes": [{"metadata": {"name": "pv"}, "spec": volume}],
     }
     cluster = read_cluster(kai(tmp_path / "snapshot.zip", raw))
     assert (len(cluster.nodes), len(cluster.pods)) == (1, 1)
-    assert "not read of the KAI snapshot (1 pod): 1 queues, 2 podGroups" in cluster.notes
+    assert "not read of the KAI snapshot (1 pod): 2 bindRequests" in cluster.notes
     assert any("no PersistentVolumes" in note for note in cluster.notes)
+    kinds = {type(one).__name__: one.name for one in cluster.objects}
+    assert kinds["KaiQueueObject"] == "q"
+    assert kinds["KaiPodGroupObject"] == "g"
+    assert kinds["PersistentVolume"] == "pv"
 
 
 @pytest.mark.parametrize(
@@ -85,4 +95,55 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
     path = kai(tmp_path / "snapshot.zip", {"nodes": [NODE]})
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="unable to unzip"):
+        read_cluster(path)
+
+
+def _change(event: str, kind: str, name: str, **more: Any) -> bytes:
+    meta = {"name": name, **({} if kind == "Node" else {"namespace": "default"})}
+    resource = {"apiVersion": "v1", "kind": kind, "metadata": meta, **more}
+    record = {"time": "2026-01-01T00:00:00Z", "event": event, "resource": resource}
+    return json.dumps(record).encode() + b"\n"
+
+
+def _recorded() -> list[bytes]:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return [
+        _change("Add", "Node", "n1", status=status),
+        _change("Add", "Pod", "a", spec=spec),
+        _change("Add", "Pod", "gone", spec=spec),
+        _change("Update", "Pod", "a", spec={**spec, "nodeName": "n1"}),
+        _change("Delete", "Pod", "gone"),
+        _change("Add", "Pod", "b", spec=spec),
+    ]
+
+
+def test_a_simulator_recording_is_the_state_at_its_end(tmp_path: Path) -> None:
+    lines = _recorded()
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes(b"".join(lines))
+    cluster = read_cluster(path)
+    assert [(pod.name, pod.node_name) for pod in cluster.pods] == [("a", "n1"), ("b", "")]
+    assert any("after 6 changes" in note for note in cluster.notes)
+    # As the simulator's earlier versions wrote it, and in two files.
+    path.write_bytes(b"[" + b",".join(lines) + b"]")
+    assert read_cluster(path).pods == cluster.pods
+    first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    first.write_bytes(b"".join(lines[:3]))
+    second.write_bytes(b"".join(lines[3:]))
+    assert read_cluster([first, second]).pods == cluster.pods
+
+
+def test_a_cut_or_wrong_line_of_a_simulator_recording(tmp_path: Path) -> None:
+    lines = _recorded()
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes(b"".join(lines)[:-5])
+    cluster = read_cluster(path)
+    assert [pod.name for pod in cluster.pods] == ["a"]
+    assert any("incomplete" in note for note in cluster.notes)
+    path.write_bytes(lines[0][:-5] + b"\n" + lines[1])
+    with pytest.raises(InputError, match="line 1"):
+        read_cluster(path)
+    path.write_bytes(lines[0] + _change("Sync", "Pod", "a"))
+    with pytest.raises(InputError, match="expected one of Add, Update, Delete"):
         read_cluster(path)

@@ -14,7 +14,7 @@ from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.insight.changes import dry_run, search
 from stowplan.simulation.scheduler_configuration import read_deciders
 from tests.cli.run import run
-from tests.insight.json_patch import PatchError, patched
+from tests.insight.json_patch import PatchError, applied, patched
 from tests.insight.test_changes_property import TAINT, check
 
 Tree = dict[str, Any]
@@ -119,7 +119,7 @@ def test_a_taint_of_a_condition_is_not_for_pods_to_tolerate(tmp_path: Path) -> N
     assert set(texts(found)) == {"add-node"}
     assert found.changes[0].objects[0].manifest is not None
     assert "taints" not in found.changes[0].objects[0].manifest["spec"]
-    assert found.not_searched == ("what taint node.kubernetes.io/not-ready refuses, on 1 node",)
+    assert "what taint node.kubernetes.io/not-ready refuses, on 1 node" in found.not_searched
 
 
 def test_well_known_labels_are_not_set(tmp_path: Path) -> None:
@@ -170,7 +170,8 @@ def test_two_together_only_where_no_single_change_helps(tmp_path: Path) -> None:
 def test_what_three_changes_would_do_is_not_searched(tmp_path: Path) -> None:
     taints = [{"key": key, "effect": "NoSchedule"} for key in "abc"]
     found = changes(tmp_path, node("n1", taints=taints), pod("w"))
-    assert (found.changes, found.not_searched) == ((), ("three or more changes together",))
+    assert found.changes == ()
+    assert found.not_searched == (search.PAIRS_LEFT_OUT, "three or more changes together")
 
 
 def test_new_nodes_are_of_the_smallest_kind_that_does(tmp_path: Path) -> None:
@@ -224,6 +225,42 @@ def test_a_pod_of_an_imported_job_has_no_patch(tmp_path: Path) -> None:
     found = explain_changes(made.key, cluster)
     assert found.changes == ()
     assert "changes of the pod: the object that it was made from" in found.not_searched
+
+
+def test_a_pod_of_a_cron_job_is_changed_in_the_job_template(tmp_path: Path) -> None:
+    spec = {**pod("x", "8")["spec"], "restartPolicy": "Never"}
+    template = {"spec": {"template": {"metadata": {"labels": {"app": "w"}}, "spec": spec}}}
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "w", "uid": "u"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": template},
+    }
+    objects = [node("n1", taints=[TAINT]), node("n2", cpu="8", taints=[TAINT]), cron_job]
+    ran = run("explain", "cj/w", str(write(tmp_path, *objects)), "--changes", "-o", "json")
+    found = json.loads(ran.out)["changes"]
+    named = {one["kind"]: one["objects"][0] for one in found}
+    assert named["toleration"]["kind"] == "CronJob"
+    paths = [operation["path"] for operation in named["toleration"]["patch"]]
+    assert paths == ["/spec/jobTemplate/spec/template/spec/tolerations"]
+    for one in found:
+        changed = write(tmp_path, *applied(objects, one["objects"]))
+        assert run("explain", "cj/w", str(changed)).code == 0, one["text"]
+
+
+def test_a_cron_job_with_pods_is_not_run_again(tmp_path: Path) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w-29000000", "controller": True}
+    there = pod("w-29000000-x", "8", owners=[owner])
+    template = {"spec": {"template": {"spec": {**there["spec"], "restartPolicy": "Never"}}}}
+    cron_job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "w"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": template},
+    }
+    path = write(tmp_path, node("n1"), cron_job, there)
+    cluster = read_cluster(path, next_run="default/w")
+    assert [one.name for one in cluster.pods] == ["w-29000000-x"]
 
 
 def test_a_pod_of_a_read_replica_set_is_changed_there(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.cycle.change import Change
 from stowplan.forecast.explain_job import JobExplanation, explain_job, explain_pod_group
+from stowplan.forecast.session_changes.gang_changes import PAIRS_LEFT_OUT
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.simulation.simulate_jobs import simulate_jobs
@@ -403,8 +404,10 @@ def test_two_changes_that_help_a_gang_together(tmp_path: Path) -> None:
     # A pool of which no new node helps without a toleration.
     limited = queue("q") | {"spec": {"weight": 1}}
     cluster = make_cluster(tmp_path, both, limited, *least)
-    (change,) = changed(cluster, "g").changes
+    explanation = changed(cluster, "g")
+    (change,) = explanation.changes
     assert (change.kind, change.cost) == ("combined", 20)
+    assert PAIRS_LEFT_OUT in explanation.not_searched
     assert change.text == "uncordon node n1 and add a toleration for taint team=x:NoSchedule"
     assert explained(applied_to(tmp_path, change), "g").is_placed
 

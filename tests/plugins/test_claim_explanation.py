@@ -11,10 +11,10 @@ from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
-from stowplan.plugins.devices.device_pools import SliceIndex
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
 from stowplan.plugins.devices.explanation.claim_explanation import ClaimExplanation
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import SliceIndex
 
 DRIVER = "gpu.example.com"
 GPU = {

@@ -577,8 +577,8 @@ def test_both_walks_agree_whatever_happens(
 class ForgetsNodes(CardColumns):
     """Does not look up the reports of rows again after nodes have come or gone."""
 
-    def _follow_rows(self, table: NodeTable, rows: Any) -> set[str]:
-        names = super()._follow_rows(table, ())
+    def _follow_rows(self, table: NodeTable, rows: Any, ledger: Any) -> set[str]:
+        names = super()._follow_rows(table, (), ledger)
         return names | {table.names[row] for row in rows if row < table.n_nodes}
 
 

@@ -14,7 +14,6 @@ import stowplan.columns.engine
 SOURCE = Path(stowplan.columns.engine.__file__).with_name("kernels.py")
 NUMPY_SOURCE = SOURCE.with_name("numpy_kernels.py")
 CARD_SOURCE = SOURCE.with_name("card_kernels.py")
-NUMPY_CARD_SOURCE = SOURCE.with_name("numpy_card_kernels.py")
 _COMPILER = "import numba\n"
 _NO_COMPILER = """
 class numba:
@@ -41,11 +40,6 @@ def plain_card_kernels(*changes: tuple[str, str]) -> ModuleType:
 def changed_numpy_kernels(*changes: tuple[str, str]) -> ModuleType:
     """The NumPy kernels with changes, as for `plain`."""
     return _changed(NUMPY_SOURCE, changes)
-
-
-def changed_numpy_card_kernels(*changes: tuple[str, str]) -> ModuleType:
-    """The NumPy kernels for cards with changes, as for `plain`."""
-    return _changed(NUMPY_CARD_SOURCE, changes)
 
 
 def _changed(source: Path, changes: Sequence[tuple[str, str]]) -> ModuleType:

@@ -27,7 +27,7 @@ from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimStatus
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.states import class_claims
 from stowplan.plugins.devices.states.device_states import DeviceStates, _on_node
 from stowplan.scheduler import SchedulerOptions

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from stowplan.columns import NodeTable
 from stowplan.framework import ObjectStore
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimStatus
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.plugins.devices.claim_binding import PendingAllocations, assume_claims
 from stowplan.plugins.devices.claim_search import CANNOT_ALLOCATE, ClaimSearch, SearchSettings
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE, DeviceStates
 from stowplan.testing import node, pod
 
@@ -91,7 +92,9 @@ def differences(seed: int) -> tuple[list[str], int]:
         claim = random_claim(rng, f"c{step}")
         store.put(claim)
         fast, plain = (
-            ClaimSearch(pod("p"), [claim], None, {}, ClusterDevices.of(store), SETTINGS)
+            ClaimSearch(
+                pod("p"), [claim], None, {}, ClusterDevices.of(store, FeatureGates()), SETTINGS
+            )
             for _ in range(2)
         )
         found = fast.on_rows(nodes, np.arange(N_NODES))

@@ -10,12 +10,12 @@ import pytest
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding.json_codec import convert
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.allocation_search import SearchInput, search_devices
 from stowplan.plugins.devices.claim_allocation import allocation_results
 from stowplan.plugins.devices.claim_binding import assume_claims
-from stowplan.plugins.devices.device_pools import AllocationError, SliceIndex
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import AllocationError, SliceIndex
 from stowplan.testing import node, pod
 
 DRIVER = "gpu.example.com"

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.columns import NodeTable, Overlay, PodInfo
+from stowplan.columns.nodetable import PodWatcher
 from stowplan.objects.pod import Pod
 from stowplan.testing import GeneratedCluster, contents
 from stowplan.testing.strategies import clusters, pods
 from tests.property.wrong import assert_caught
 
 
-class AnnouncedPods:
+class AnnouncedPods(PodWatcher):
     """What a watcher must believe: the pods of each row, by announcements alone."""
 
     def __init__(self) -> None:

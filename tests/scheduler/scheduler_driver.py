@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from stowplan.assembly.deciders import deciders_of
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -24,8 +26,13 @@ E = TypeVar("E")
 class SchedulerDriver:
     """A scheduler with one node and a clock; every call is validated."""
 
-    def __init__(self, *, cpu: str = "4", **settings: str) -> None:
-        self.scheduler: Scheduler = made(**settings)
+    def __init__(
+        self, *, cpu: str = "4", gates: FeatureGates | None = None, **settings: str
+    ) -> None:
+        """gates: of a scheduler with the default profile."""
+        self.scheduler: Scheduler = (
+            made(**settings) if gates is None else deciders_of((), gates=gates).scheduler()
+        )
         TransitionTrace().follow(self.scheduler)
         self.now = 0
         self.effects: list[Effect] = []

@@ -29,7 +29,7 @@ from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.time_series import PodSizes, TimeSeries
 from stowplan.testing import builders
 from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
-from tests.property.test_numpy_cards_property import filtering
+from tests.property.test_filtering_cards_property import filtering
 from tests.soak import examples
 
 DAWN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -160,7 +160,7 @@ def cards_are_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         CardNeeds,
         "suffice",
-        lambda self, rows: np.zeros((len(self._requests), len(rows)), dtype=np.bool_),
+        lambda self, rows: np.zeros((len(self._num), len(rows)), dtype=np.bool_),
     )
 
 

@@ -261,7 +261,7 @@ def test_no_pod_ends_in_a_placement_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("speedup", [1, 95, 10_000])
+@pytest.mark.parametrize("speedup", [pytest.param(1, marks=pytest.mark.soak), 95, 10_000])
 def test_a_replay_without_ends_equals_a_placement_run(tmp_path: Path, speedup: float) -> None:
     """Independent of retries of unschedulable pods."""
     (tmp_path / "nodes.csv").write_text(trace.nodes(5))

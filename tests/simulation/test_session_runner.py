@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.batch.job_report import JobReport
 from stowplan.batch.state.task_requests import format_resource
 from stowplan.cli.tables.jobs import _headline
 from stowplan.config.session_configuration import KUBE_BATCH_0_5
@@ -20,7 +21,7 @@ from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
 from stowplan.simulation.scheduler_configuration import read_deciders
-from stowplan.simulation.session_runner import JobReport, SessionRun, SessionRunner
+from stowplan.simulation.session_runner import SessionRun, SessionRunner
 from stowplan.simulation.simulate_jobs import simulate_jobs
 from tests.soak import examples
 

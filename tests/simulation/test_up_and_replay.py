@@ -37,6 +37,7 @@ from tests.simulation.test_workload_replay import (
     replay_of,
     template,
 )
+from tests.soak import factor
 
 Tree = dict[str, Any]
 UNTIL_S = 300.0
@@ -334,10 +335,10 @@ def test_objects_of_every_controller_have_the_same_histories(
     assert known == {*AT_WORK, *IDLE}
     up, replayed = both(tmp_path, monkeypatch, *of_every_controller())
     check_same(up, replayed)
-    # Wrong: one of the controllers does not run in a replay.
+    # Wrong: one of the controllers does not run in a replay; a few of them in `make test`.
     missed = []
     for kind in controller_manager.CONTROLLERS:
-        if kind.__name__ in AT_WORK:
+        if kind.__name__ in (AT_WORK if factor() > 1 else sorted(AT_WORK)[::4]):
             others = tuple(each for each in controller_manager.CONTROLLERS if each is not kind)
             with monkeypatch.context() as patch:
                 patch.setattr(controller_manager, "CONTROLLERS", others)

@@ -1,4 +1,5 @@
-"""The field's words: identifiers use none of the words that the glossary has replaced.
+"""The field's words: identifiers use none of the words that the glossary has replaced, and texts
+none of those that make a riddle of a sentence.
 
 Source: docs/glossary.md. Identifiers are split at underscores and capitals, so `toldOf` and
 `_TOLD_MAX` have the word `told`.
@@ -105,6 +106,14 @@ EXCEPTIONS = {
     "src/stowplan/queue/options.py:max_parked_s": "old name, for a release",
 }
 TOPS = ("src", "tests", "bench")
+# Of docstrings, comments, messages and pages: name who or what acts, in words of today.
+RIDDLE = re.compile(
+    r"\b(?:told|whoever|somebody|nobody|anybody|in vain|whence|hence|thereof|amiss)\b",
+    re.IGNORECASE,
+)
+# A change log is history; quoted words of the original stay.
+TEXT_ENDINGS = (".py", ".js", ".css", ".html", ".md")
+TEXTS_LEFT = {"CHANGELOG.md", "docs/parity-api.md"}
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -157,6 +166,33 @@ def test_identifiers_are_of_the_glossary() -> None:
         for line in replaced_words(tree.name(path), tree.read(path), EXCEPTIONS)
     ]
     assert not problems, tree.report(problems)
+
+
+def riddles(where: str, text: str) -> list[str]:
+    """A line per place at which a text has such a word."""
+    return [
+        f"{where}:{number}: {found[0]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for found in RIDDLE.finditer(line)
+    ]
+
+
+def test_texts_name_who_acts() -> None:
+    problems = [
+        line
+        for path in tree.files()
+        if path.suffix in TEXT_ENDINGS
+        and (where := tree.name(path)) not in TEXTS_LEFT
+        and not where.startswith(("tests/", "bench/"))
+        for line in riddles(where, tree.read(path))
+    ]
+    assert not problems, tree.report(problems)
+
+
+def test_control_riddles() -> None:
+    text = "# Nobody is told.\n'Somebody else has it, hence the wait.'\nretold = enhanced = 1\n"
+    found = [line.split(": ")[1] for line in riddles("docs/page.md", text)]
+    assert found == ["Nobody", "told", "Somebody", "hence"]
 
 
 def test_exceptions_exist() -> None:

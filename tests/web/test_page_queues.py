@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from msgspec.structs import replace
 
+from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.examples.demo_cluster import demo_deciders
 from stowplan.examples.demo_manifests import BATCH
 from stowplan.forecast.queue_shares import shares_of
+from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, PodGroupSpec, Queue, QueueSpec
@@ -95,3 +100,117 @@ def test_a_changed_weight_is_answered_by_queue() -> None:
     questions = ClusterQuestions(demo_deciders())
     tree = asyncio.run(questions.what_if({"changes": [{"queue": "two.weight=1"}]}, objects()))
     assert tree["changes"]
+
+
+VOLCANO = """
+actions: "enqueue, allocate, reclaim"
+tiers:
+- plugins:
+  - name: gang
+  - name: capacity
+    enableHierarchy: true
+  - name: predicates
+"""
+"""A tree: `science` deserves six of eight cores, `ads` two; `labs` and `archive` are below
+`science`."""
+
+
+def volcano_queue(name: str, parent: str, deserved: int, guarantee: int) -> dict[str, Any]:
+    amounts = {"cpu": str(deserved), "memory": "8Gi"}
+    spec = {"weight": 1, "parent": parent, "deserved": amounts}
+    spec["guarantee"] = {"resource": {"cpu": str(guarantee)}}
+    meta, version = {"name": name}, "scheduling.volcano.sh/v1beta1"
+    return {"apiVersion": version, "kind": "Queue", "metadata": meta, "spec": spec}
+
+
+def kai_queue(name: str, parent: str, quota: int, guarantee: int) -> dict[str, Any]:
+    cpu = {"quota": quota * 1000, "limit": -1, "overQuotaWeight": 1}
+    free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    spec: dict[str, Any] = {"resources": {"cpu": cpu, "memory": free, "gpu": free}}
+    if parent != "root":
+        spec["parentQueue"] = parent
+    version = "scheduling.run.ai/v2"
+    return {"apiVersion": version, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def model_cluster(model: str) -> list[dict[str, Any]]:
+    """`ads` has six cores, four more than its own; a gang of `labs` waits for three."""
+    is_kai = model == "kai"
+    queue = kai_queue if is_kai else volcano_queue
+    version = "scheduling.run.ai/v2alpha2" if is_kai else "scheduling.volcano.sh/v1beta1"
+    annotation = "pod-group-name" if is_kai else "scheduling.volcano.sh/group-name"
+    name = "kai-scheduler" if is_kai else "volcano"
+
+    def gang(title: str, of: str, size: int, cpu: int, node: str = "") -> list[dict[str, Any]]:
+        spec = {"queue": of, "minMember": size}
+        meta = {"name": title, "namespace": "default"}
+        found = [{"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}]
+        for place in range(size):
+            asked = {"requests": {"cpu": str(cpu)}}
+            containers = [{"name": "c", "image": "i", "resources": asked}]
+            found.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {
+                        "name": f"{title}-{place}",
+                        "namespace": "default",
+                        "annotations": {annotation: title},
+                    },
+                    "spec": {"schedulerName": name, "containers": containers}
+                    | ({"nodeName": node} if node else {}),
+                    "status": {"phase": "Running" if node else "Pending"},
+                }
+            )
+        return found
+
+    offer = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    status = {"allocatable": offer, "capacity": offer}
+    return [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status},
+        queue("science", "root", 6, 2),
+        queue("labs", "science", 4, 1),
+        queue("archive", "science", 2, 1),
+        queue("ads", "root", 2, 0),
+        *gang("serve", "ads", 3, 2, "n"),
+        *gang("train", "labs", 3, 1),
+    ]
+
+
+@pytest.mark.parametrize(("model", "config"), [("volcano", VOLCANO), ("kai", "scheduler: kai\n")])
+def test_queues_of_queue_models_are_a_tree_with_loans(
+    tmp_path: Path, model: str, config: str
+) -> None:
+    """What `stowplan queues` prints, the tree, and who borrows from whom, also over time."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump_all(model_cluster(model)))
+    deciders = deciders_of([ConfigText(config, "scheduler.yaml")])
+    cluster = read_cluster(path)
+    at_once = ObjectsAtOnce(list(cluster.nodes), list(cluster.pods), list(cluster.objects))
+    questions = ClusterQuestions(deciders)
+    tree = asyncio.run(questions.queues(at_once, 5000.0))
+    (found,) = tree["schedulers"]
+    expected = msgspec.to_builtins(shares_of(SessionRunner(cluster, deciders)))
+    assert found["loans"] == expected["loans"]
+    for mine, other in zip(found["queues"], expected["queues"], strict=True):
+        assert other.items() <= mine.items()
+    queues = {one["name"]: one for one in found["queues"]}
+    above = "" if model == "kai" else "root"
+    assert (queues["labs"]["parent"], queues["science"]["parent"]) == ("science", above)
+    # KAI-Scheduler's guarantee is its quota.
+    assert queues["labs"]["guarantee"]["cpu"] == (4 if model == "kai" else 1)
+    assert queues["ads"]["allocated"]["cpu"] == 6
+    assert queues["ads"]["borrowed"]["cpu"] == 4
+    assert queues["science"]["lent"]["cpu"] == 4
+    # Queues with different parents do not borrow from each other.
+    assert "cpu" not in queues["labs"]["lent"]
+    (loan,) = [one for one in found["loans"] if one["resource"] == "cpu"]
+    # Three are asked for, and two are idle.
+    assert (loan["borrower"], loan["lender"], loan["wantedBack"]) == ("ads", "science", 1)
+    gangs = {one["gang"]: one for one in tree["gangs"]}
+    assert (gangs["default/train"]["queue"], gangs["default/train"]["pending"]) == ("labs", 3)
+    assert (gangs["default/serve"]["queue"], gangs["default/serve"]["running"]) == ("ads", 3)
+    series = questions.history.tree(0)["series"]
+    fields = {(one["queue"], one["resource"], one["field"]): one["values"] for one in series}
+    assert fields["ads", "cpu", "borrowed"] == [4]
+    assert fields["science", "cpu", "lent"] == [4]

@@ -6,16 +6,21 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from stowplan.driver.http.status_server import ListenAddress
+from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
+from stowplan.objects.pod import Pod
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import Simulation, simulate
+from stowplan.testing import builders
 from stowplan.web.serving.page_server import PageServer
 from stowplan.web.serving.simulation_source import SimulationSource
 from tests.driver.small_api import SmallApi
@@ -24,6 +29,7 @@ from tests.web.browser import Browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = "return [...document.querySelectorAll('.rows tbody tr')].map((row) => row.innerText)"
 NODES = """
 const cells = (row) => [...row.cells].map((cell) => cell.textContent);
@@ -116,6 +122,44 @@ def test_a_finished_run_at_any_time(page: Browser) -> None:
         assert page.logged() == []
     finally:
         server.stop()
+
+
+def test_why_pods_wait_at_a_moment_of_a_replay(page: Browser) -> None:
+    """One node of four cores: at 30 s, one pod lacks cores, and another memory."""
+    pods = [
+        timed("runs", 0, cpu="3", memory="1Gi"),
+        timed("wide", 10, cpu="2", memory="1Gi"),
+        timed("large", 20, cpu="1", memory="100Gi"),
+    ]
+    cluster = Cluster([builders.node("n", cpu="4", memory="16Gi")], pods)
+    result = simulate(cluster, replay=ReplayOptions(until_s=60))
+    server = PageServer(ListenAddress("127.0.0.1", 0))
+    server.start()
+    try:
+        server.use(SimulationSource(result, read_deciders(None), 5))
+        page.visit(f"{server.url}/#/pending?at=30000")
+        for pod, reason in (("wide", "cpu"), ("large", "memory")):
+            page.until(
+                "return arguments[0].every((text) => [...document.querySelectorAll('.rows tr')]"
+                ".some((row) => arguments[0].every((text) => row.innerText.includes(text))))",
+                [f"default/{pod}", f"NodeResourcesFit: Insufficient {reason}"],
+            )
+        page.visit(f"{server.url}/#/pod?pod=default%2Fwide&at=30000")
+        row = page.until(
+            "return [...document.querySelectorAll('.scroll tbody tr')].map((row) => "
+            "[...row.cells].map((cell) => cell.textContent)).find((row) => row[1].includes('cpu'))"
+        )
+        assert row[:6] == ["NodeResourcesFit", "Insufficient cpu", "1", "1", "2", "1"]
+        assert page.logged() == []
+    finally:
+        server.stop()
+
+
+def timed(name: str, second: int, **requests: str) -> Pod:
+    made = builders.pod(name, uid=name, **requests)
+    when = START + timedelta(seconds=second)
+    metadata = replace(made.metadata, creation_timestamp=when)
+    return replace(made, metadata=metadata)
 
 
 def differences(

@@ -24,9 +24,12 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) -> None:
     """Create the bootstrap objects that are missing. port: of the API server, for its Service."""
     workloads = server.registry.has_group("scheduling.k8s.io", "v1alpha2")
+    taint_rules = server.registry.has_group("resource.k8s.io", "v1beta2")
     objects = (
         *built_in_api_services(server.registry),
-        *_bootstrap_objects(port, workloads=workloads),
+        *_bootstrap_objects(port),
+        *default_roles(workloads=workloads, device_taint_rules=taint_rules),
+        *default_bindings(),
     )
     for obj in objects:
         group, _, version = obj["apiVersion"].rpartition("/")
@@ -46,14 +49,12 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
                 server.update_status(resource, changed, now, AlwaysAllow.APISERVER)
 
 
-def _bootstrap_objects(port: int, *, workloads: bool) -> Iterator[Tree]:
+def _bootstrap_objects(port: int) -> Iterator[Tree]:
     for name in SYSTEM_NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     yield from system_priority_classes()
     yield _service_range()
     yield _kubernetes_service(port)
-    yield from default_roles(workloads=workloads)
-    yield from default_bindings()
 
 
 def _service_range() -> Tree:

@@ -584,9 +584,8 @@ class RequestPipeline:
                 resource, view.read(decode(under_current_schema(resource, value)), call)
             )
         writing = ScaleWrite(view, call, self.server.writes.fields)
-        make_new = yield from new_scale(
-            self.request, sub, call, writing, bool(self.query.flag("force")), self._deferred
-        )
+        force = bool(self.query.flag("force"))
+        make_new = yield from new_scale(self.request, sub, call, writing, force, self._deferred)
         is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
         def make(old: Tree) -> Tree:

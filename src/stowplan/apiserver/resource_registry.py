@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from stowplan.apis.builtin_kinds import KINDS
 from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
+from stowplan.apis.resource import device_taint_rule
 from stowplan.apis.scheduling import workload_groups
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.admission.policies import policy_kinds
@@ -40,6 +41,8 @@ BUILTIN_KINDS = (
 """The kinds of apis/, and those that are part of the API server."""
 WORKLOAD_KINDS = register(workload_groups.KIND, workload_groups.POD_GROUP_KIND)
 """Kinds of scheduling.k8s.io/v1alpha2, which is off by default."""
+TAINT_RULE_KINDS = register(device_taint_rule.KIND)
+"""The kind of resource.k8s.io/v1beta2, which is off by default."""
 
 
 class BuiltInRegistry:
@@ -91,12 +94,17 @@ class BuiltInRegistry:
         self.changes += 1
 
 
-def built_in_registry(*, workloads: bool = False) -> BuiltInRegistry:
+def built_in_registry(
+    *, workloads: bool = False, device_taint_rules: bool = False
+) -> BuiltInRegistry:
     """A new registry of the built-in kinds. workloads: with scheduling.k8s.io/v1alpha2.
+    device_taint_rules: with that kind of resource.k8s.io/v1beta2.
 
     Raises ContractError for a kind without a group of `GROUPS`.
     """
-    kinds = (*BUILTIN_KINDS, *WORKLOAD_KINDS) if workloads else BUILTIN_KINDS
+    kinds = [*BUILTIN_KINDS]
+    kinds += WORKLOAD_KINDS if workloads else ()
+    kinds += TAINT_RULE_KINDS if device_taint_rules else ()
     made = sorted(kinds, key=_discovery_order)
     return BuiltInRegistry(resource_of(kind) for kind in made)
 

@@ -15,6 +15,8 @@ from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
 from stowplan.apis.machinery.resource import Resource, ServerContext
+from stowplan.assembly.kueue.kueue_admission_controller import KueueAdmissionController
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
 from stowplan.controllers.autoscaling.horizontal_pod_autoscaler import (
@@ -22,9 +24,14 @@ from stowplan.controllers.autoscaling.horizontal_pod_autoscaler import (
 )
 from stowplan.controllers.batch.cron_job import CronJobController
 from stowplan.controllers.batch.ttl_after_finished import TtlAfterFinishedController
+from stowplan.controllers.device_taints.device_taint_eviction import DeviceTaintEvictionController
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
+from stowplan.controllers.kueue.check_answers import CheckAnswers
+from stowplan.controllers.kueue.queued_job_controller import QueuedJobController
+from stowplan.controllers.kueue.queued_pod_controller import QueuedPodController
+from stowplan.controllers.kueue.topology_ungater import TopologyUngater
 from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
     NodeLifecycleController,
@@ -81,6 +88,7 @@ CONTROLLERS = (
     ServiceAccountController,
     DisruptionController,
     TaintEvictionController,
+    DeviceTaintEvictionController,
     PodGarbageCollector,
     NamespaceController,
     PersistentVolumeController,
@@ -90,6 +98,7 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
+KUEUE_CONTROLLERS = (QueuedJobController, QueuedPodController, TopologyUngater, CheckAnswers)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -103,7 +112,7 @@ class ControllerManagerOptions:
     heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
-    volcano: with Volcano's controllers.
+    volcano: with Volcano's controllers. kueue: with those of Kueue, by these options.
     """
 
     controllers: bool = True
@@ -112,6 +121,7 @@ class ControllerManagerOptions:
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
     volcano: bool = False
+    kueue: KueueOptions | None = None
 
 
 class ManagedController(Protocol):
@@ -221,6 +231,7 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
+        self.kueue: KueueAdmissionController | None = None
         self._backoffs: dict[str, tuple[float, int]] = {}
         self._first = 0
         if manager_options.controllers:
@@ -235,6 +246,11 @@ class ControllerManager:
             self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
             if manager_options.volcano:
                 self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
+            if manager_options.kueue is not None:
+                self.parts += [kind(self.api, self.index, recorder) for kind in KUEUE_CONTROLLERS]
+                admission = KueueAdmissionController(self.api, recorder, manager_options.kueue)
+                self.kueue = admission
+                self.parts.append(admission)
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(

@@ -14,6 +14,7 @@ from stowplan.assembly.in_tree import default_plugins
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.profile_reload import ProfileReload
 from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
+from stowplan.assembly.sessions.kueue_settings import KUEUE, is_for_kueue, read_kueue_options
 from stowplan.assembly.sessions.profile_rules import session_framework
 from stowplan.assembly.sessions.queue_models import MODEL_OF_COMPAT, QUEUE_MODELS, model_plan
 from stowplan.assembly.sessions.session_config import (
@@ -27,6 +28,7 @@ from stowplan.batch import SessionOptions
 from stowplan.batch.bind_failure_policy import BindFailurePolicy
 from stowplan.batch.decider import BatchDecider, BatchPlan
 from stowplan.batch.plugin_checks import check_part
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
 from stowplan.batch.session import SessionAction, SessionPlugin
 from stowplan.config.queue_models.queue_model_choice import SCHEDULER
@@ -69,7 +71,8 @@ class Deciders(msgspec.Struct, frozen=True):
     the sessions of today, KUBE_BATCH_0_5 for the original. group_compat: the same for pod groups of
     Kubernetes: KUBE_SCHEDULER_1_36, see `SchedulerOptions.compat`. gates: of all profiles.
     model_compat: a key of MODEL_OF_COMPAT, which chooses its queue model with the original's
-    defects; "" leaves the choice to the file.
+    defects; "" leaves the choice to the file. kueue: of the admission in front of the profiles;
+    None where nothing is admitted.
     """
 
     configuration: config.Configuration
@@ -81,6 +84,7 @@ class Deciders(msgspec.Struct, frozen=True):
     group_compat: str = ""
     gates: FeatureGates = FeatureGates()
     model_compat: str = ""
+    kueue: KueueOptions | None = None
 
     @property
     def batch(self) -> BatchConfiguration | None:
@@ -257,12 +261,15 @@ def deciders_of(
     plugins: Iterable[Callable[..., Any]] = (),
     compat: str | Iterable[str] = (),
     gates: FeatureGates | None = None,
+    *,
+    admits: bool = False,
 ) -> Deciders:
     """Read configuration files; without any, the default configuration.
 
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
     tiers). compat: values of `--compat`; those of schedulers that do not decide here change
-    nothing. gates: None for the defaults. Raises ConfigError and ContractError.
+    nothing. gates: None for the defaults. admits: whether the caller lets Kueue admit jobs, if a
+    file or compat chooses it; else that is an error. Raises ConfigError and ContractError.
     """
     names = compat_names(compat)
     session_compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
@@ -294,7 +301,12 @@ def deciders_of(
     model_compat = next((name for name in MODEL_OF_COMPAT if name in names), "")
     model = MODEL_OF_COMPAT.get(model_compat, "")
     known = known_names(actions, session_plugins, lenient=bool(session_compat), model=model)
-    read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
+    for_kueue = [file for file in files if is_for_kueue(file.text)]
+    read = [
+        config.parse(file.text, file.source, full, defaults, known)
+        for file in files
+        if file not in for_kueue
+    ]
     if model and not any(one.batch is not None for one in read):
         if not read:
             read.append(config.default(full, defaults))
@@ -310,7 +322,26 @@ def deciders_of(
         group_compat,
         gates,
         model_compat,
+        _kueue_options(for_kueue, names, admits=admits),
     )
+
+
+def _kueue_options(
+    files: Sequence[ConfigText], compats: Sequence[str], *, admits: bool
+) -> KueueOptions | None:
+    """Options of Kueue's admission: of its file, else by `--compat`."""
+    is_fixed = KUEUE not in compats
+    if (files or not is_fixed) and not admits:
+        source = files[0].source if files else "--compat"
+        wanted = "simulate, up, queues or explain: nothing is admitted elsewhere"
+        raise ConfigError(source, [Problem(SCHEDULER, KUEUE, wanted)])
+    found = [read_kueue_options(one.text, one.source, is_fixed=is_fixed) for one in files]
+    if len(found) > 1:
+        problem = Problem(SCHEDULER, "a second file for Kueue", "one file for Kueue")
+        raise ConfigError(files[1].source, [problem])
+    if found:
+        return found[0]
+    return None if is_fixed else KueueOptions()
 
 
 def compat_names(given: str | Iterable[str]) -> tuple[str, ...]:

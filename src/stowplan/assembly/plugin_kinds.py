@@ -27,6 +27,7 @@ VOLUME_AND_DEVICE_KINDS: Kinds = (
     device_claim.ResourceClaim,
     device.ResourceSlice,
     device.DeviceClass,
+    device.DeviceTaintRule,
 )
 _OF_EVENTS: Kinds = (*VOLUME_AND_DEVICE_KINDS, Scv)
 _KIND_OF_RESOURCE = {RESOURCE_OF_KIND[kind.__name__]: kind for kind in _OF_EVENTS}

@@ -7,6 +7,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.plugin_kinds import Kinds, kinds_read_by
 from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
 from stowplan.objects import storage
+from stowplan.objects.devices.device import DeviceTaintRule
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
@@ -23,6 +24,8 @@ def kinds_read(deciders: Deciders) -> Kinds:
             frameworks_for(deciders.configuration, deciders.registry, deciders.gates).values()
         )
     )
+    if not deciders.gates.dra_device_taint_rules:
+        found.pop(DeviceTaintRule, None)
     if deciders.gates.generic_workload:
         found[SchedulingGroup] = None
     if deciders.batch is not None:

@@ -27,7 +27,8 @@ from stowplan.batch.session_close import (
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.columns.invariants import InvariantBroken
-from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework import ConfigError, ContractError, Framework
+from stowplan.framework.deciders.attached_decider import AttachedDecider, with_phase
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.session_decider import (
     BindFailureResult,
@@ -38,14 +39,10 @@ from stowplan.framework.deciders.session_decider import (
     SessionVictim,
 )
 from stowplan.framework.deciders.session_metrics import SessionFigures, record_session
-from stowplan.framework.deciders.session_states import SessionCycleStates
 from stowplan.framework.deciders.tasks import TERMINATED, TaskStatus
-from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
-from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.meta import Object
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, PodGroupCondition, Queue
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
@@ -71,13 +68,12 @@ Reread = Callable[[str, str], BatchPlan]
 """Parses another text of the configuration: (text, source) -> plan; raises ConfigError."""
 
 
-class BatchDecider:
+class BatchDecider(AttachedDecider[BatchPlan]):
     """Inventory, configuration and sessions of the scheduler names that sessions decide.
 
-    rng: breaks ties between nodes; None takes the first. reread: for `reload`. framework: runs
-    plugins between the choice of a node and the binding. session: the last session. on_run: called
-    when a session's actions have run. on_closed: called when a session is closed, while its
-    nominations are still in its jobs.
+    rng: breaks ties between nodes; None takes the first. reread: for `reload`. session: the last
+    session. on_run: called when a session's actions have run. on_closed: called when a session is
+    closed, while its nominations are still in its jobs.
     """
 
     def __init__(
@@ -88,44 +84,14 @@ class BatchDecider:
         rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        self.plan = plan
-        self.framework = framework
-        self.metrics = metrics or Metrics()
+        super().__init__(plan, framework, metrics)
         self.session: Session | None = None
         self.on_run: Callable[[Session], None] = _ignore_session
         self.on_closed: Callable[[Session, SessionResult], None] = _ignore_result
         self._reread = reread
         self._rng = rng
         self._objects: dict[tuple[type, str], Object] = {}
-        self._failures: dict[str, int] = {}
-        self._states = SessionCycleStates(framework)
-        self._snapshot: Callable[[], Snapshot] = _unattached
         self.inventory = self._empty()
-
-    @property
-    def scheduler_name(self) -> str:
-        """The first scheduler name, used for events."""
-        return self.plan.scheduler_names[0]
-
-    @property
-    def scheduler_names(self) -> tuple[str, ...]:
-        """Scheduler names of the pods that sessions decide."""
-        return self.plan.scheduler_names
-
-    @property
-    def period_s(self) -> float:
-        """Period between the end of a session and the next one, in seconds."""
-        return self.plan.period_s
-
-    def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
-        """Connect to a scheduler: handle state of its plugins, and the current snapshot."""
-        if self.framework.shared is not shared:
-            raise ContractError("session plugins and profile plugins must share their handle state")
-        self._snapshot = snapshot
-
-    def snapshot(self) -> Snapshot:
-        """The current snapshot, for the session rules."""
-        return self._snapshot()
 
     def _empty(self) -> Inventory:
         plan = self.plan
@@ -135,25 +101,14 @@ class BatchDecider:
 
     def pod_updated(self, pod: Pod) -> None:
         """A pod was added or updated; includes finished pods."""
-        if not pod.status.phase:
-            phase = "Running" if pod.node_name else "Pending"
-            pod = msgspec.structs.replace(
-                pod, status=msgspec.structs.replace(pod.status, phase=phase)
-            )
         if pod.node_name:
             self._failures.pop(pod.uid, None)
-        self.inventory.pod_updated(pod)
+        self.inventory.pod_updated(with_phase(pod))
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
         self._failures.pop(uid, None)
         self.inventory.pod_deleted(uid)
-
-    def node_updated(self, node: Node) -> None:
-        """A node was added or updated; sessions read it in the scheduler's node table."""
-
-    def node_deleted(self, name: str) -> None:
-        """A node was deleted; its pods may remain."""
 
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
@@ -298,11 +253,6 @@ class BatchDecider:
         for victim in result.victims:
             inventory.evicting(victim.pod.uid)
 
-    def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
-        all."""
-        return self._states.state_for(place, self._snapshot)
-
     # Outcomes.
 
     def assumed(self, pod: Pod, node: str) -> None:
@@ -338,10 +288,6 @@ class BatchDecider:
             inventory.evicting(victim.pod.uid)
             inventory.refresh(victim.pod.uid)
         return BindFailureResult(reports, victims)
-
-    def failures(self, uid: str) -> int:
-        """Number of consecutive failed binds of a pod."""
-        return self._failures.get(uid, 0)
 
     def _bind_failed_condition(
         self, job: JobInfo, pod: Pod, reason: str
@@ -462,10 +408,6 @@ def _ignore_session(session: Session) -> None:
 
 def _ignore_result(session: Session, result: SessionResult) -> None:
     """Default of `on_closed`."""
-
-
-def _unattached() -> Snapshot:
-    raise ContractError("`attach` must be called before the first session")
 
 
 def custom_plugin_fault(fault: Exception, options: SessionOptions) -> str:

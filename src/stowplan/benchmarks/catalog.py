@@ -36,9 +36,10 @@ COLD = "cold"
 """The first decisions of a new process without compiled kernels, not a workload."""
 
 SESSIONS, VOLCANO_SESSIONS = "sessions", "sessions-volcano"
+KUEUE_SESSIONS = "sessions-kueue"
 """Session times: measured per session, not per pod."""
 
-NAMES = (*CASES, START, COLD, SESSIONS, VOLCANO_SESSIONS)
+NAMES = (*CASES, START, COLD, SESSIONS, VOLCANO_SESSIONS, KUEUE_SESSIONS)
 """Names in the default order."""
 
 

@@ -77,7 +77,7 @@ class SetList(tuple[Any, ...]):
 
 
 class KeyedList(tuple[Any, ...]):
-    """A list of maps that are told apart by the values of some keys, whose order does not count."""
+    """A list of maps that the values of some keys distinguish; their order does not count."""
 
     keys: tuple[str, ...] = ()
 

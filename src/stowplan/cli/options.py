@@ -17,9 +17,6 @@ COMPAT_NAMES = ("kai", "kube-batch-0.5", "volcano-1.15")
 ALL_COMPAT_NAMES = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
 """`config.session_configuration.COMPAT_NAMES`."""
 
-EVALUATED_COMPATS = ALL_COMPAT_NAMES[4:]
-"""Those that only `stowplan evaluate` has cases of."""
-
 TRACE_FORMATS = ("swf", "pai-2020", "spot-gpu-2026", "philly", "google-2019", "kubectl")
 """`inputs.traces.trace_formats.FORMATS`; that module imports too much for a help text."""
 
@@ -89,23 +86,13 @@ compat = flag(
 )
 
 
-def _warn_of_evaluated_compats(
-    ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> tuple[str, ...]:
-    for name in EVALUATED_COMPATS:
-        if name in value:
-            text = f"--compat {name} has no effect here: use `stowplan evaluate --as queues`"
-            click.echo(f"Warning: {text}", err=True)
-    return value
-
-
 compats = flag(
     "--compat",
     multiple=True,
     type=click.Choice(ALL_COMPAT_NAMES),
-    callback=_warn_of_evaluated_compats,
     help="Reproduce the decisions of this version, including its defects: kube-batch-0.5, kai and "
-    "volcano-1.15 in sessions, kube-scheduler-1.36 with pod groups. Repeatable.",
+    "volcano-1.15 in sessions, kube-scheduler-1.36 with pod groups, kueue in front of the "
+    "scheduler. Repeatable.",
 )
 
 

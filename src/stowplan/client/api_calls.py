@@ -18,6 +18,7 @@ import msgspec
 
 from stowplan.client import requests
 from stowplan.client.binding.binding_times import BindingTimes
+from stowplan.client.binding.card_reserving import release_cards, reserve_cards
 from stowplan.client.binding.node_locking import release_lock, take_lock
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import ApiRequest
@@ -32,13 +33,17 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.encoding.json_codec import DecodeError, decode
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 
 LOCKED = 423
-"""Status of a binding that was not sent because another pod has the lock of the node."""
+"""Status of a binding that was not sent because another pod has the lock of the node, or its cards
+are not reserved yet."""
+RESERVATION_POLL_S = 0.5
+"""Seconds between two looks at a reservation pod."""
 THROTTLED_RETRIES_MAX = 20
 """How often a throttled request is sent at most."""
 
@@ -103,6 +108,8 @@ class ApiCalls:
             notes = self._binding_times.annotations(effect, self._clock().wall_ns)
         if effect.lock is not None:
             return (yield from self._bind_locked(effect, effect.lock, notes))
+        if effect.cards is not None:
+            return (yield from self._bind_reserved(effect, effect.cards, notes))
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)
@@ -123,6 +130,25 @@ class ApiCalls:
         if 400 <= answer.status < 500 and answer.status != 408:
             # After another failure the pod may be bound, and the lock is the device plugin's.
             yield from release_lock(send_unthrottled, effect, lock, taken_at)
+        return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _bind_reserved(
+        self, effect: to_do.Bind, cards: CardReservations, notes: dict[str, str]
+    ) -> ApiCallSteps:
+        """Have the cards reserved, then bind, with the ids of the GPUs that were found."""
+        found = yield from reserve_cards(
+            send_unthrottled, effect, cards, lambda: RetryPause(RESERVATION_POLL_S)
+        )
+        if found.problem:
+            yield from release_cards(send_unthrottled, effect, cards)
+            return happened.BindFailed(effect.effect, effect.uid, LOCKED, found.problem)
+        notes = {**notes, cards.devices_key: ",".join(found.ids)}
+        answer = yield from send_unthrottled(requests.bind(effect, notes))
+        if answer.is_done:
+            return happened.BindDone(effect.effect, effect.uid)
+        if 400 <= answer.status < 500 and answer.status != 408:
+            # After another failure the pod may be bound, and is using them.
+            yield from release_cards(send_unthrottled, effect, cards)
         return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))
 
     def _read(self, effect: to_do.ReadPod) -> ApiCallSteps:

@@ -18,6 +18,7 @@ from stowplan.client.resources import NODES, PODS, ApiResource, path_segment, re
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject, Object
+from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
@@ -128,6 +129,29 @@ def bind(effect: Bind, annotations: Mapping[str, str]) -> ApiRequest:
     return _post_request(f"{PODS.path(effect.name, effect.namespace)}/binding", body)
 
 
+def create_pod(namespace: str, manifest: Tree) -> ApiRequest:
+    """Create a pod."""
+    return _post_request(PODS.path(namespace=namespace), manifest)
+
+
+def patch_owners(pod: Pod, owners: list[dict[str, str]]) -> ApiRequest:
+    """Replace the owners of a pod, if it is unchanged."""
+    meta = pod.metadata
+    head = {"ownerReferences": owners, "resourceVersion": meta.resource_version, "uid": meta.uid}
+    body = msgspec.json.encode({"metadata": head})
+    path = PODS.path(pod.name, pod.namespace)
+    return ApiRequest("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+def delete_reservation(pod: Pod) -> ApiRequest:
+    """Delete a pod, if it is unchanged."""
+    meta = pod.metadata
+    given = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": given}
+    path = PODS.path(pod.name, pod.namespace)
+    return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
 def patch_status(effect: PatchStatus, moment: str) -> ApiRequest:
     """Patch the condition PodScheduled and the nominated node. moment: RFC 3339."""
     status: Tree = {}
@@ -234,7 +258,9 @@ def update_object(effect: Write) -> ApiRequest:
 
 
 def _delete_object(resource: ApiResource, value: Object) -> ApiRequest:
-    conditions = {"uid": value.metadata.uid} if value.metadata.uid else {}
+    meta = value.metadata
+    given = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    conditions = {key: text for key, text in given.items() if text}
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
     namespace = value.namespace if isinstance(value, NamespacedObject) else ""
     path = resource.path(value.name, namespace)

@@ -91,6 +91,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(device_claim.ResourceClaim, _DEVICES, "resourceclaims"),
     ApiResource(device.ResourceSlice, _DEVICES, "resourceslices"),
     ApiResource(device.DeviceClass, _DEVICES, "deviceclasses"),
+    ApiResource(device.DeviceTaintRule, "resource.k8s.io/v1beta2", "devicetaintrules"),
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
     *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.nodetable import NodeTable, Rows
+from stowplan.objects.node import Node
 
 KEPT_MAX = 1024
 """Columns cached per table; the least recently used is evicted first."""
@@ -37,11 +38,20 @@ class _CachedColumn(msgspec.Struct):
     generation: int
 
 
+class _NodeColumn(msgspec.Struct):
+    """An answer about these nodes, and the journal generation at which they were last compared."""
+
+    answer: NDArray[Any]
+    nodes: list[Node]
+    generation: int
+
+
 class ColumnCache:
     """Cached answers of one table."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _CachedColumn] = OrderedDict()
+        self._of_nodes: dict[Hashable, _NodeColumn] = {}
         self.evaluated = 0
 
     @classmethod
@@ -73,6 +83,36 @@ class ColumnCache:
         answer = np.array(evaluate(table.all_rows))
         self.evaluated += table.n_nodes
         return self._keep(key, answer, generation)
+
+    def of_nodes(self, key: Hashable, table: NodeTable, evaluate: Evaluate) -> NDArray[Any]:
+        """(n_nodes,): as `column`, where the answer for a row depends on the node alone: pods on it
+        change nothing. There are few such keys, and none is evicted."""
+        generation, nodes = table.journal.generation, table.nodes
+        kept = self._of_nodes.get(key)
+        if kept is not None and kept.generation == generation:
+            return kept.answer
+        # Mostly the same objects, whose comparison costs next to nothing.
+        if kept is not None and kept.nodes == nodes:
+            kept.generation = generation
+            return kept.answer
+        answer = self._changed(kept, nodes, evaluate)
+        answer.setflags(write=False)
+        self._of_nodes[key] = _NodeColumn(answer, list(nodes), generation)
+        return answer
+
+    def _changed(
+        self, kept: _NodeColumn | None, nodes: list[Node], evaluate: Evaluate
+    ) -> NDArray[Any]:
+        if kept is None or len(kept.nodes) != len(nodes):
+            rows = np.arange(len(nodes), dtype=np.int64)
+            self.evaluated += rows.shape[0]
+            return np.array(evaluate(rows))
+        pairs = enumerate(zip(nodes, kept.nodes, strict=True))
+        rows = np.array([row for row, (now, then) in pairs if now is not then], dtype=np.int64)
+        answer = kept.answer.copy()
+        answer[rows] = evaluate(rows)
+        self.evaluated += rows.shape[0]
+        return answer
 
     def _keep(self, key: Hashable, answer: NDArray[Any], generation: int) -> NDArray[Any]:
         # Callers may still hold an earlier answer, so arrays are never written again.

@@ -160,3 +160,15 @@ def allocatable_amounts(node: Node) -> dict[str, int]:
 def _amounts(quantities: tuple[tuple[str, Quantity], ...]) -> dict[str, int]:
     """Amounts of a shape of nodes, of which there are few."""
     return {name: amount(name, q) for name, q in quantities if name in NATIVE or is_scalar(name)}
+
+
+def differences(before: Node, after: Node) -> tuple[bool, bool]:
+    """(whether a column differs, whether anything but amounts differs)."""
+    old, new = before.status, after.status
+    reshaped = (
+        before.labels != after.labels
+        or before.spec != after.spec
+        or old.images != new.images
+        or old.declared_features != new.declared_features
+    )
+    return reshaped or old.allocatable != new.allocatable, reshaped

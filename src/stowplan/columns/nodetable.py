@@ -13,7 +13,7 @@ from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
 from stowplan.columns.node_order import NodeOrder
-from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, wrapped
+from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, differences, wrapped
 from stowplan.columns.pods.pod_places import PodPlaces
 from stowplan.columns.pods.podinfo import PodInfo, Port, is_same_to_rules
 from stowplan.columns.ports import PortIndex
@@ -32,9 +32,16 @@ class TableError(ValueError):
 class PodWatcher(Protocol):
     """Receives changes of rows and pods (for example to count matching pods).
 
-    An updated pod is reported as removed and added; a watcher with `counts_alike = True` does not
-    receive updates that change nothing that columns read: the spec, labels, start and end.
+    An updated pod is reported as removed and added; as replaced where nothing has changed that
+    columns read, the spec, labels, start and end, but not to those with `counts_alike`.
     """
+
+    counts_alike: bool = False
+
+    def pod_replaced(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        """A pod of a row has another version."""
+        self.pod_removed(row, before)
+        self.pod_added(row, after)
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""
@@ -283,7 +290,7 @@ class NodeTable:
         row = self._known_row(name)
         leaving = list(self.pods[row])
         for info in leaving:
-            self._detach(row, info)
+            self._detach(row, self._place_of(row, info.uid), info)
         if leaving:
             self._absent[name] = {info.uid: info for info in leaving}
         self.images.clear(row)
@@ -363,8 +370,9 @@ class NodeTable:
             if not self._absent[home]:
                 del self._absent[home]
             return info
-        info = self.pods[row][self._place_of(row, uid)]
-        self._detach(row, info)
+        place = self._place_of(row, uid)
+        info = self.pods[row][place]
+        self._detach(row, place, info)
         self._touch(row)
         return info
 
@@ -386,9 +394,8 @@ class NodeTable:
                 self._places.moved(row, pods[-1].uid, index)
                 pods[-1] = fresh = PodInfo(pod, info.footprint)
                 for watcher in self._watchers:
-                    if not getattr(watcher, "counts_alike", False):
-                        watcher.pod_removed(row, info)
-                        watcher.pod_added(row, fresh)
+                    if not watcher.counts_alike:
+                        watcher.pod_replaced(row, info, fresh)
                 self._infos.pop(row, None)
                 self.swaps.touch(row)
                 self.swaps.trim(self.n_nodes)
@@ -433,7 +440,7 @@ class NodeTable:
     def take(self, row: int, index: int) -> frozenset[Port]:
         """Remove the pod at `index` temporarily; returns the ports that became free."""
         before = self.ports.of_row(row)
-        self._detach(row, self.pods[row][index])
+        self._detach(row, index, self.pods[row][index])
         self._moved(row)
         return before - self.ports.of_row(row)
 
@@ -513,13 +520,12 @@ class NodeTable:
         for watcher in self._watchers:
             watcher.pod_added(row, info)
 
-    def _detach(self, row: int, info: PodInfo) -> None:
+    def _detach(self, row: int, place: int, info: PodInfo) -> None:
         pods = self.pods[row]
-        index = self._place_of(row, info.uid)
         last = pods.pop()
         if last is not info:
-            pods[index] = last
-            self._places.moved(row, last.uid, index)
+            pods[place] = last
+            self._places.moved(row, last.uid, place)
         self._uncount(row, info)
         self.ports.remove(row, info.footprint.ports)
 
@@ -574,18 +580,6 @@ class NodeTable:
             watcher.row_dropped(last)
         self._infos.pop(last, None)
         self._moved(row)
-
-
-def differences(before: Node, after: Node) -> tuple[bool, bool]:
-    """(whether a column differs, whether anything but amounts differs)."""
-    old, new = before.status, after.status
-    reshaped = (
-        before.labels != after.labels
-        or before.spec != after.spec
-        or old.images != new.images
-        or old.declared_features != new.declared_features
-    )
-    return reshaped or old.allocatable != new.allocatable, reshaped
 
 
 def table_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> NodeTable:

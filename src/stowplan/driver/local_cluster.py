@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
@@ -36,6 +37,8 @@ from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
@@ -86,7 +89,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: how failed nodes are handled. serves_workloads: with
     scheduling.k8s.io/v1alpha2. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
-    serves_volcano: with Volcano's kinds and their controllers.
+    serves_device_taint_rules: with DeviceTaintRule of resource.k8s.io/v1beta2.
+    serves_volcano: with Volcano's kinds and their controllers. kueue: options of Kueue's
+    admission, with its kinds and controllers; None for none.
     """
 
     data: Path | None = None
@@ -102,10 +107,12 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
     serves_workloads: bool = False
+    serves_device_taint_rules: bool = False
     runs_controllers: bool = True
     audit_log: Path | None = None
     audit_level: str = "Metadata"
     serves_volcano: bool = False
+    kueue: KueueOptions | None = None
 
 
 class LocalCluster(NamedTuple):
@@ -225,6 +232,8 @@ def _load_objects(
     load_manifests(cluster.server, [("", node) for node in nodes], now)
     if settings.serves_volcano:
         load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
+    if settings.kueue is not None:
+        load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
     loading = load_manifests(cluster.server, documents, now)
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
@@ -247,6 +256,7 @@ def _restored_cluster(
         controllers=settings.runs_controllers,
         node_lifecycle=settings.node_lifecycle,
         volcano=settings.serves_volcano,
+        kueue=settings.kueue,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -274,13 +284,16 @@ def _api_server_options(
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
-    registry = built_in_registry(workloads=settings.serves_workloads)
+    registry = built_in_registry(
+        workloads=settings.serves_workloads, device_taint_rules=settings.serves_device_taint_rules
+    )
     list_usage_metrics(registry)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
+    kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
-        admission=(*default_admission(), EscalationCheck(), *volcano),
+        admission=(*default_admission(), EscalationCheck(), *volcano, *kueue),
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,

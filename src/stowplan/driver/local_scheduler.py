@@ -64,8 +64,10 @@ def local_deciders(
     """Read the files; without any the default profile under both names: for pods without a
     schedulerName, and for pods of Stowplan. Raises ConfigurationFileError, ConfigError and
     ContractError."""
-    found, _ = read_configuration_files(config_files, plugin_files, compat, gates=gates)
-    if config_files:
+    found, _ = read_configuration_files(
+        config_files, plugin_files, compat, gates=gates, admits=True
+    )
+    if found.files:
         return found
     (profile,) = found.configuration.profiles.values()
     profiles = {name: msgspec.structs.replace(profile, scheduler_name=name) for name in NAMES}

@@ -14,7 +14,7 @@ from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.explanation import pending_form
 from stowplan.framework import Framework
 from stowplan.framework.deciders.tasks import group_of
-from stowplan.inputs.cluster_reader import Cluster, read_cluster, read_workload
+from stowplan.inputs.cluster_reader import Cluster, cluster_of, read_workload
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
@@ -78,7 +78,7 @@ def capacity(
     """
     if limit < 1:
         raise InputError("limit", "", str(limit), "a whole number from 1 up")
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins)
     wanted = pending_workload(workload, cluster, profile)
     given = cluster.nodes
@@ -263,7 +263,7 @@ def fit_nodes(
     places all pods, in order of arrival, on the nodes found. Raises InputError, ConfigError and
     ContractError.
     """
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins)
     if workload is None:
         own = [pod for pod in cluster.pods if not runs_on_every_node(pod)]
@@ -322,7 +322,7 @@ def compact(
     of each node are evicted one by one, within PodDisruptionBudgets, and decided again by the
     scheduler on the other nodes. Raises InputError, ConfigError and ContractError.
     """
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins)
     pools_of(cluster.nodes, (), prices or {})
     frameworks = trial_frameworks(deciders)

@@ -13,7 +13,7 @@ from stowplan.columns.nodetable import table_of
 from stowplan.cycle.explanation import pending_form
 from stowplan.forecast.capacity import Paths, trial_frameworks
 from stowplan.framework import Framework
-from stowplan.inputs.cluster_reader import Cluster, read_cluster, read_workload
+from stowplan.inputs.cluster_reader import Cluster, cluster_of, read_workload
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
@@ -80,7 +80,7 @@ def defragment(
         raise InputError("policy", "", repr(policy), f"one of {', '.join(known)}")
     if not 0 < ratio <= 1:
         raise InputError("ratio", "", f"{ratio:g}", "a number greater than 0, up to 1")
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins)
     if profile is not None:
         check_profile_of(profile, deciders.configuration)

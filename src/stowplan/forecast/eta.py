@@ -49,7 +49,7 @@ from stowplan.forecast.start_times.start_replay import (
     StartReplayOptions,
 )
 from stowplan.framework.deciders.tasks import group_of
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
@@ -122,7 +122,7 @@ def eta(
     for name, value in (("horizon_s", horizon_s), ("arrivals_s", arrivals_s)):
         if value is not None and not 0 < value < math.inf:
             raise InputError("eta", name, f"{value:g}", "a number of seconds above 0")
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins, compat)
     if pods is None:
         chosen = cluster.pending()

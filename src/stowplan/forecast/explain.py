@@ -18,7 +18,7 @@ from stowplan.cycle.explanation import Explanation, SimulationOutcome, StrandedC
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import ContractError, Framework, Nominations, Snapshot
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
@@ -70,7 +70,7 @@ def explain(
     that simulation. compare_max: simulate only up to this number of (earlier pods x nodes).
     changes: search the smallest changes that let a pending pod run; not with after_simulation.
     """
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod(pod, cluster)
     deciders = deciders_for(cluster, config, plugins)
     if after_simulation:
@@ -93,7 +93,7 @@ def explain_changes(
     profile: str | None = None,
 ) -> PodChanges:
     """The smallest changes that let a pending pod run, by `NAMESPACE/NAME`; see `explain`."""
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod(pod, cluster)
     deciders = deciders_for(cluster, config, plugins)
     snapshot = snapshot_for(found, cluster)

@@ -12,7 +12,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.feasibility import eviction_notes
 from stowplan.batch.fit_errors import NODES_NOT_READY
-from stowplan.batch.queue_models.queue_model import ModelJob, ModelReport
+from stowplan.batch.job_report import JobReport
+from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
@@ -24,7 +25,7 @@ from stowplan.forecast.unstartable_jobs import unstartable_reasons
 from stowplan.framework.deciders.session_decider import SessionResult
 from stowplan.framework.deciders.tasks import TaskStatus, group_of
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
@@ -39,7 +40,6 @@ from stowplan.simulation.scheduler_configuration import ConfigSource, read_decid
 from stowplan.simulation.session_runner import (
     AnyJob,
     AnySession,
-    JobReport,
     SessionRun,
     SessionRunner,
     tasks,
@@ -135,7 +135,7 @@ def explain_job(
     Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod(pod, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders), pod=found)
     run = inspection.runner.run_session()
@@ -179,7 +179,7 @@ def explain_pod_group(
     Raises InputError (also for an unknown PodGroup), ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = found_pod_group(group, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders), group=found.key)
     run = inspection.runner.run_session()
@@ -294,7 +294,7 @@ class _SessionInspection:
             self.evictions = eviction_notes(session, known)
 
 
-def _has(job: ModelJob, key: str) -> bool:
+def _has(job: JobReport, key: str) -> bool:
     return key in job.placed or key in job.promised or key in job.waiting
 
 

@@ -9,7 +9,7 @@ from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.change import Change
 from stowplan.framework import Nominations, Snapshot
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.changes.search import find_changes
 from stowplan.insight.group_members import know_groups
@@ -42,8 +42,7 @@ def explain_pending(
     PodScheduled conditions. changes: search those of the first pod of each group. Raises
     InputError, ConfigError and ContractError.
     """
-    if not isinstance(cluster, Cluster):
-        cluster = read_cluster(cluster, keep_manifests=from_events)
+    cluster = cluster_of(cluster, keep_manifests=from_events)
     deciders = deciders_for(cluster, config, plugins)
     frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
     if profile is not None and profile in frameworks:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.gang_notes import GATES_OFF
@@ -90,7 +90,7 @@ def explain_scheduling_group(
     ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     found = find_scheduling_group(group, cluster)
     if found is None:
         known = [one.key for one in cluster.objects if isinstance(one, SchedulingGroup)]

@@ -1,9 +1,7 @@
 """Queue shares: what each queue deserves, has and requests, and whose resources it borrows.
 
-The part of a queue is its weighted share of all resources. What it has beyond its part is borrowed
-from queues that use less than their part; several lenders lend in proportion to what they leave
-unused. A lender wants back what its pending pods could use of it and do not find idle: reclaim acts
-on that.
+The part of a queue is its weighted share of all resources; in a queue model it is what the model
+says that the queue owns. `queue_loans` has what is borrowed.
 """
 
 from __future__ import annotations
@@ -12,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.batch import Session
 from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueShare
 from stowplan.batch.state.capability import PODS, limits_of
+from stowplan.forecast.queue_loans import Loan, PartAndUse, loans_between, queue_model_loans
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.inputs.counts import count_of
@@ -37,7 +37,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
 
     deserved, allocated, pending: resource -> amount in cores, bytes or units. deserved and share
     are absent without the proportion plugin. capability: the queue's limits. guarantee: what it
-    has in any case, KAI-Scheduler's quota; only of queue models.
+    has in any case, KAI-Scheduler's quota. parent: the queue above it. Both only of queue models.
     """
 
     name: str
@@ -51,16 +51,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
     share: float | None
     capability: dict[str, float] = {}
     guarantee: dict[str, float] = {}
-
-
-class Loan(msgspec.Struct, frozen=True, rename="camel"):
-    """Resources of `lender` that `borrower` uses. wanted_back: the part that lender's pods need."""
-
-    borrower: str
-    lender: str
-    resource: str
-    amount: float
-    wanted_back: float
+    parent: str = ""
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
@@ -154,6 +145,7 @@ def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
                 share=one.share,
                 capability=one.capability,
                 guarantee=one.guarantee,
+                parent=one.parent,
             )
         )
     strays: dict[str, int] = {}
@@ -164,8 +156,9 @@ def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
             ungrouped[job.uid] = job.pods
         elif job.queue not in known:
             strays[job.queue] = strays.get(job.queue, 0) + job.pods
-    name = runner.batch.scheduler_name
-    return Shares(SCHEMA, name, {n: report.total[n] for n in names}, queues, [], strays, ungrouped)
+    name, total = runner.batch.scheduler_name, {n: report.total[n] for n in names}
+    loans = list(queue_model_loans(report, total))
+    return Shares(SCHEMA, name, total, queues, loans, strays, ungrouped)
 
 
 def _shares(runner: SessionRunner, session: AnySession) -> Shares:
@@ -273,23 +266,15 @@ def _loans(
     """Loans between queues. idle: resource -> idle amount."""
     nothing = _QueueTotals()
     for resource, free in idle.items():
-        left: dict[str, float] = {}
+        uses = {}
         for queue, part in parts.items():
-            has = counts.get(queue, nothing).allocated.get(resource)
-            left[queue] = part.get(resource) - has
-        lenders = {queue: amount for queue, amount in left.items() if amount > 0}
-        borrowed_sum = sum(lenders.values())
-        borrowed = -sum(amount for amount in left.values() if amount < 0)
-        for borrower in sorted(queue for queue, amount in left.items() if amount < -LOAN_MIN):
-            for lender in sorted(queue for queue, amount in lenders.items() if amount > LOAN_MIN):
-                part_of = left[lender] / borrowed_sum
-                amount = min(1.0, -left[borrower] / borrowed_sum) * left[lender]
-                # Its share of the idle amount is available without reclaim.
-                waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
-                back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)
-                yield Loan(
-                    borrower, lender, resource, _unit(resource, amount), _unit(resource, back)
-                )
+            count = counts.get(queue, nothing)
+            uses[queue] = PartAndUse(
+                part.get(resource), count.allocated.get(resource), count.pending.get(resource)
+            )
+        for one in loans_between(uses, resource, free, LOAN_MIN):
+            amount, back = _unit(resource, one.amount), _unit(resource, one.wanted_back)
+            yield replace(one, amount=amount, wanted_back=back)
 
 
 def _capability(session: AnySession, queue: str) -> dict[str, float]:

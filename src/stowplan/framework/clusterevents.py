@@ -38,6 +38,7 @@ VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
 RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
 RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
 DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
 POD_GROUP = "scheduling.k8s.io/PodGroup"
 SCV = "scvs.v1.core.run-linux.com"
 WILDCARD = "*"
@@ -57,6 +58,7 @@ RESOURCES = (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     POD_GROUP,
 )
 """Every resource that an event can name; custom resources are written `PLURAL.VERSION.GROUP`."""

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.pod import Pod
 
@@ -34,7 +35,8 @@ class CycleState:
     it is bound. binding_annotations: written by Reserve, Permit or PreBind; the binding carries
     them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
-    of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
+    of the node, taken before the binding is sent. binding_cards: of the node, reserved before it is
+    sent. Plugins that bind by `perform`, and extenders,
     send none of these. group_values: what the plugins keep for the cycle of a group; None for a pod
     that is attempted alone, and once the member is to be bound. row_signatures: plugin ->
     signature, written by PreFilter where the plugin's Filter reads nodes only for this pod; pods
@@ -44,6 +46,7 @@ class CycleState:
     __slots__ = (
         "_values",
         "binding_annotations",
+        "binding_cards",
         "binding_lock",
         "binding_times",
         "group_values",
@@ -63,6 +66,7 @@ class CycleState:
         self.binding_annotations: dict[str, str] = {}
         self.binding_times: Mapping[str, str] = NO_TIMES
         self.binding_lock: NodeLock | None = None
+        self.binding_cards: CardReservations | None = None
         self.group_values: dict[str, Any] | None = None
         self.row_signatures: dict[str, Hashable] = {}
 
@@ -108,6 +112,7 @@ class CycleState:
         copy.binding_annotations = dict(self.binding_annotations)
         copy.binding_times = self.binding_times
         copy.binding_lock = self.binding_lock
+        copy.binding_cards = self.binding_cards
         copy.group_values = self.group_values
         copy.row_signatures = self.row_signatures
         return copy

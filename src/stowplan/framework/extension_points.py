@@ -58,6 +58,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "claims_signature": ("pod", "object_store"),
     "explain": ("pod", "node", "state"),
     "node_updated": ("before", "after", "pods"),
+    "unused_pods": ("pods",),
     "explain_column": ("pod", "nodes", "rows", "state"),
 }
 """Method -> parameters, in the order in which the runtime passes them."""

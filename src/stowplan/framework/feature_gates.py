@@ -40,6 +40,8 @@ class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
     node_declared_features: bool = True
     dynamic_resource_allocation: bool = True
     dra_extended_resource: bool = msgspec.field(default=True, name="DRAExtendedResource")
+    dra_device_taint_rules: bool = msgspec.field(default=False, name="DRADeviceTaintRules")
+    dra_list_type_attributes: bool = msgspec.field(default=False, name="DRAListTypeAttributes")
     generic_workload: bool = False
     gang_scheduling: bool = False
     topology_aware_workload_scheduling: bool = False
@@ -57,6 +59,8 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
     "dra_extended_resource": ("dynamic_resource_allocation",),
+    "dra_device_taint_rules": ("dynamic_resource_allocation",),
+    "dra_list_type_attributes": ("dynamic_resource_allocation",),
     "dra_workload_resource_claims": ("dynamic_resource_allocation", "generic_workload"),
     "gang_scheduling": ("generic_workload",),
     "topology_aware_workload_scheduling": ("generic_workload",),

@@ -139,7 +139,7 @@ class HandleState:
     waiting: pods at Permit. preempting: uids of pods held back until their victims are gone.
     to_activate: pods to move to the active queue, by uid; emptied when the plugin returns.
     object_store: current objects, for gates and hints, which are called between attempts; during an
-    attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
+    attempt a plugin reads its snapshot's. now: time of day, None where plugins get none.
     pod_groups: members of groups; None where pods are scheduled one by one. has_group_defects: True
     where the defects of kube-scheduler with groups are reproduced. to_write: changes that
     PostFilter asks for; emptied after each attempt.

@@ -40,7 +40,6 @@ from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.meta import Object
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
 SCORE_MAX = 100
@@ -519,25 +518,6 @@ class KernelTermsPlugin(Protocol):
         other objects, not per attempt. Values in a term must not change; only `TopologyTerm.counts`
         is read again. Misuse: terms that differ from `filter` or `score` for some node.
         """
-
-
-class PodWarning(msgspec.Struct, frozen=True):
-    """An event of type Warning about a pod on a node. reason: in CamelCase, as `kubectl get events`
-    lists it."""
-
-    pod: Pod
-    reason: str
-    message: str
-
-
-@runtime_checkable
-class NodeUpdatePlugin(Protocol):
-    """Says what a change of a node means for the pods that run on it."""
-
-    def node_updated(self, before: Node, after: Node, pods: Sequence[Pod]) -> Sequence[PodWarning]:
-        """Called for each changed version of a known node, with the pods on it; none of them is
-        evicted. Misuse: an answer for changes that concern no pod, since it is asked at each
-        heartbeat of a node."""
 
 
 @runtime_checkable

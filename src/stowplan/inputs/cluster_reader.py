@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,20 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
 from stowplan.inputs.input_error import InputError, check_word
-from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
+from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
-from stowplan.inputs.scheduler_exports import export_of, unzipped
+from stowplan.inputs.scheduler_exports import (
+    SimulatorRecordings,
+    export_of,
+    unzipped,
+)
 from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
+from stowplan.inputs.workloads.next_run import NAME_SUFFIX, NextRun
 from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
 from stowplan.objects.encoding.html_summary import (
     html_bars,
@@ -40,7 +45,7 @@ from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.workload import DaemonSet
+from stowplan.objects.workload import DaemonSet, Job
 
 Tree = dict[str, Any]
 
@@ -58,7 +63,8 @@ class Cluster(msgspec.Struct):
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
-    them.
+    them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
+    label, the same.
     """
 
     nodes: list[Node]
@@ -72,6 +78,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
     origins: dict[str, Object | None] = {}
     as_read: dict[str, Pod] = {}
+    kueue_objects: list[Tree] = []
+    queued: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -141,6 +149,7 @@ def read_cluster(
     validate: str = "auto",
     keep_manifests: bool = False,
     trace_format: str = "",
+    next_run: str = "",
 ) -> Cluster:
     """Read a cluster from manifests, dumps, traces, and directories of them.
 
@@ -149,14 +158,24 @@ def read_cluster(
     strict for objects that no API server has stored. keep_manifests: fill
     `Cluster.manifests`, which take several times the memory. trace_format: one of
     `stowplan.inputs.traces.trace_formats.FORMATS` for all files but YAML; "" recognises traces by
-    their first line or name. Raises InputError.
+    their first line or name. next_run: a CronJob as NAMESPACE/NAME, or /NAME: where it has no pods
+    that are not finished, those of its next run are created. Raises InputError.
     """
     named = _as_list(paths)
     if not named:
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format, next_run)
     return reading.take_all(named).cluster(_names_of(named), orphans)
+
+
+def cluster_of(
+    source: Cluster | str | Path | Iterable[str | Path], *, keep_manifests: bool = False
+) -> Cluster:
+    """The cluster, read with the defaults of `read_cluster` if it was not. Raises InputError."""
+    if isinstance(source, Cluster):
+        return source
+    return read_cluster(source, keep_manifests=keep_manifests)
 
 
 def read_addition(
@@ -218,7 +237,11 @@ class _ClusterReader:
     """Collects the objects of files."""
 
     def __init__(
-        self, validation: ObjectValidator, keep_manifests: bool, trace_format: str = ""
+        self,
+        validation: ObjectValidator,
+        keep_manifests: bool,
+        trace_format: str = "",
+        next_run: str = "",
     ) -> None:
         self.inventory = ManifestInventory()
         self.validation = validation
@@ -227,7 +250,11 @@ class _ClusterReader:
         self.traces = TraceFiles(trace_format)
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
+        self.recordings = SimulatorRecordings()
+        self.next_run = NextRun(next_run)
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+        self.kueue_objects: list[Tree] = []
+        self.queued: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -240,7 +267,7 @@ class _ClusterReader:
         """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
         file = unzipped(file)
-        if self.traces.take(file):
+        if self.recordings.takes(file) or self.traces.take(file):
             return
         if _is_csv(file):
             self._take_csv(file)
@@ -276,9 +303,13 @@ class _ClusterReader:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
+            if group_of(item, path) == KUEUE_GROUP:
+                self.kueue_objects.append(item)
+            elif queue_name_of(item):
+                self.queued.append(item)
             if self.imports.takes(item, path):
                 self.imports.add(item, path, place, len(self.inventory.entries))
-            else:
+            elif not self.next_run.takes(item, path, place):
                 self.inventory.add_item(item, path, place)
                 if self.manifests is not None:
                     self.manifests.append(item)
@@ -297,7 +328,14 @@ class _ClusterReader:
                 raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
 
     def _add_traces(self) -> None:
-        """Add the objects of traces, once all files are read. Raises InputError."""
+        """Add the objects of traces and of recordings, once all files are read. Raises
+        InputError."""
+        for recorded in self.recordings.items():
+            try:
+                self._take_item(recorded.tree, "", recorded.place)
+            except DecodeError as problem:
+                raise InputError.at(recorded.place, problem.path, problem.what) from None
+        self.notes += self.recordings.notes()
         for place, found in self.traces.objects():
             try:
                 self.inventory.add(found, place)
@@ -319,74 +357,87 @@ class _ClusterReader:
     def cluster(self, named: str, orphans: str, beside: Cluster | None = None) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes. beside: whose nodes and
         objects the files refer to."""
-        known = {id(entry.value) for entry in self.inventory.entries}
-        try:
-            self.imports.expand(self.inventory)
-            if beside is not None:
-                self._look_up_in((*beside.nodes, *beside.objects))
-            self.validation.finish()
-            population = expand_workloads(self.inventory)
-        except DecodeError as problem:
-            raise InputError.at("", "", problem) from None
+        there = () if beside is None else (*beside.nodes, *beside.objects)
+        found = self._read(there)
         nodes = list(self.inventory.all(Node))
         if not nodes:
-            got = f"no nodes ({count_of(len(population.pods), 'pod')})"
+            got = f"no nodes ({count_of(len(found.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
-        admitted = self._admitted(population.pods)
-        found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)
-        notes = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
-        return Cluster(
+        placed = resolve_orphans(found.pods, {node.name for node in nodes}, orphans)
+        return msgspec.structs.replace(
+            found,
             nodes=nodes,
-            pods=found.pods,
-            objects=population.objects,
-            ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=[*self.notes, *chain.from_iterable(notes)],
-            inputs=self.inputs,
-            orphans=found.orphans,
-            not_created=admitted.refused,
+            pods=placed.pods,
+            notes=[*found.notes, *placed.notes],
+            orphans=placed.orphans,
             manifests=self.manifests or [],
-            origins=self._origins(population, known),
-            as_read=admitted.as_read,
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
         """See `read_workload`."""
-        known = {id(entry.value) for entry in self.inventory.entries}
+        found = self._read(cluster.objects)
+        if not found.pods:
+            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
         there = {id(one) for one in cluster.objects}
+        notes = list(found.notes)
+        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
+        if n_daemons:
+            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
+        objects = [one for one in found.objects if id(one) not in there]
+        return msgspec.structs.replace(found, objects=objects, notes=notes)
+
+    def _read(self, there: Iterable[Object]) -> Cluster:
+        """What was read, expanded and admitted, without its nodes; raises InputError for invalid
+        objects. there: objects that the files may refer to."""
+        known = {id(entry.value) for entry in self.inventory.entries}
         try:
             self.imports.expand(self.inventory)
-            self._look_up_in(cluster.objects)
+            known |= self._add_next_run()
+            self._look_up_in(there)
             self.validation.finish()
             population = expand_workloads(self.inventory)
         except DecodeError as problem:
             raise InputError.at("", "", problem) from None
         admitted = self._admitted(population.pods)
-        if not admitted.pods:
-            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
-        notes = [*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes]
-        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
-        if n_daemons:
-            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
         return Cluster(
             nodes=[],
             pods=admitted.pods,
-            objects=[one for one in population.objects if id(one) not in there],
+            objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=notes,
+            notes=[*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes],
             inputs=self.inputs,
             not_created=admitted.refused,
             origins=self._origins(population, known),
             as_read=admitted.as_read,
         )
 
+    def _add_next_run(self) -> set[int]:
+        """Add the Job of a CronJob's next run; its id."""
+        run, inventory = self.next_run, self.inventory
+        cron_job = run.cron_job
+        if cron_job is None or run.has_pods(inventory.all(Pod)):
+            return set()
+        inventory.add_item(run.job(), run.path, run.place)
+        self.notes.append(f"pods of the next run of CronJob {cron_job.key}, as if it were due now")
+        return {id(inventory.entries[-1].value)}
+
     def _origins(self, population: ExpandedCluster, known: set[int]) -> dict[str, Object | None]:
         """`Cluster.origins`. known: ids of the objects that were read."""
         made = population.origins.items()
-        origins = {key: one if id(one) in known else None for key, one in made}
+        origins = {key: self._origin(one) if id(one) in known else None for key, one in made}
         if len(known) < len(self.inventory.entries):
             pods = (e.value for e in self.inventory.entries if isinstance(e.value, Pod))
             origins.update((pod.key, None) for pod in pods if id(pod) not in known)
         return origins
+
+    def _origin(self, one: Object) -> Object:
+        """The object of the input that an object was made from."""
+        cron_job = self.next_run.cron_job
+        owner = one.controller if isinstance(one, Job) else None
+        is_run = owner is not None and owner.kind == "CronJob" and one.name.endswith(NAME_SUFFIX)
+        return cron_job if cron_job is not None and is_run else one
 
     def _admitted(self, pods: list[Pod]) -> AdmissionResult:
         """The pods after admission."""

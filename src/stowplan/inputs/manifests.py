@@ -119,6 +119,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "ResourceClaim": ManifestKind(_DEVICES, device_claim.ResourceClaim),
     "ResourceSlice": ManifestKind(_DEVICES, device.ResourceSlice),
     "DeviceClass": ManifestKind(_DEVICES, device.DeviceClass),
+    "DeviceTaintRule": ManifestKind(_DEVICES, device.DeviceTaintRule),
     "PriorityClass": ManifestKind(("scheduling.k8s.io",), workload.PriorityClass),
     "LimitRange": ManifestKind(("",), LimitRange),
     "ResourceQuota": ManifestKind(("",), ResourceQuota),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from stowplan.inputs.workloads.next_run import scheduling_cron_job
 from stowplan.inputs.workloads.workload_expansion import HASH_LABEL
 from stowplan.objects.pod import Pod
 
@@ -26,9 +26,6 @@ OWNER_KINDS: dict[str, str] = {
 }
 """Kubectl's names and short names of the kinds that own pods -> the kind."""
 
-_SCHEDULED = re.compile(r"(.+)-\d{8,}")
-"""A CronJob appends the scheduled minute to the names of its Jobs."""
-
 
 def owners_of(pod: Pod) -> list[tuple[str, str]]:
     """Kind and name of the pod's controllers, the direct one first.
@@ -43,9 +40,9 @@ def owners_of(pod: Pod) -> list[tuple[str, str]]:
     suffix = f"-{pod.labels.get(HASH_LABEL)}"
     if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
         found.append(("Deployment", owner.name.removesuffix(suffix)))
-    scheduled = _SCHEDULED.fullmatch(owner.name) if owner.kind == "Job" else None
-    if scheduled is not None:
-        found.append(("CronJob", scheduled[1]))
+    scheduled = scheduling_cron_job(pod)
+    if scheduled:
+        found.append(("CronJob", scheduled))
     return found
 
 

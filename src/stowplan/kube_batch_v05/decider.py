@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework import ConfigError, ContractError, Framework
+from stowplan.framework.deciders.attached_decider import AttachedDecider, with_phase
 from stowplan.framework.deciders.session_decider import (
     BindFailureResult,
     NodeAssignment,
@@ -28,11 +29,8 @@ from stowplan.framework.deciders.session_metrics import (
     SessionFigures,
     record_session,
 )
-from stowplan.framework.deciders.session_states import SessionCycleStates
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
-from stowplan.framework.snapshot import Snapshot
 from stowplan.kube_batch_v05.actions import ACTIONS
 from stowplan.kube_batch_v05.close import KubeBatchClose, close
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
@@ -91,12 +89,12 @@ class KubeBatchPlan(msgspec.Struct, frozen=True):
     options: KubeBatchOptions
 
 
-class KubeBatchDecider:
+class KubeBatchDecider(AttachedDecider[KubeBatchPlan]):
     """Cache, configuration and sessions of kube-batch v0.5.
 
-    reread: parses another text of the configuration, for `reload`. framework: runs plugins between
-    the choice of a node and the binding. rng: breaks ties between nodes; None takes the first.
-    on_run: called when a session's actions have run. on_closed: called when a session is closed.
+    reread: parses another text of the configuration, for `reload`. rng: breaks ties between nodes;
+    None takes the first. on_run: called when a session's actions have run. on_closed: called when
+    a session is closed.
     """
 
     def __init__(
@@ -107,51 +105,21 @@ class KubeBatchDecider:
         rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        self.plan = plan
-        self.framework = framework
-        self.metrics = metrics or Metrics()
+        super().__init__(plan, framework, metrics)
         self.cache = KubeBatchCache(plan.scheduler_names, plan.default_queue)
         self.on_run: Callable[[KubeBatchSession], None] = lambda session: None
         self.on_closed: Callable[[KubeBatchSession, SessionResult], None] = lambda *_: None
         self._reread = reread
         self._rng = rng
         self._groups: dict[str, PodGroup] = {}
-        self._failures: dict[str, int] = {}
-        self._states = SessionCycleStates(framework)
-        self._snapshot: Callable[[], Snapshot] | None = None
-
-    @property
-    def scheduler_name(self) -> str:
-        """The first scheduler name, used for events."""
-        return self.plan.scheduler_names[0]
-
-    @property
-    def scheduler_names(self) -> tuple[str, ...]:
-        """Scheduler names of the pods that sessions decide."""
-        return self.plan.scheduler_names
-
-    @property
-    def period_s(self) -> float:
-        """Period between the end of a session and the next one, in seconds."""
-        return self.plan.period_s
-
-    def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
-        """Connect to a scheduler: handle state of its plugins, and the current snapshot."""
-        if self.framework.shared is not shared:
-            raise ContractError("session plugins and profile plugins must share their handle state")
-        self._snapshot = snapshot
 
     # Watch events.
 
     def pod_updated(self, pod: Pod) -> None:
         """A pod was added or updated; includes finished pods."""
-        if not pod.status.phase:
-            phase = "Running" if pod.node_name else "Pending"
-            status = msgspec.structs.replace(pod.status, phase=phase)
-            pod = msgspec.structs.replace(pod, status=status)
         if pod.node_name:
             self._failures.pop(pod.uid, None)
-        self.cache.pod_updated(pod)
+        self.cache.pod_updated(with_phase(pod))
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
@@ -273,13 +241,6 @@ class KubeBatchDecider:
                     group.uid, group.namespace, group.name, group.api_version, notes=(note,)
                 )
 
-    def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
-        all."""
-        if self._snapshot is None:
-            raise ContractError("`attach` must be called before the first session")
-        return self._states.state_for(place, self._snapshot)
-
     # Outcomes.
 
     def assumed(self, pod: Pod, node: str) -> None:
@@ -296,10 +257,6 @@ class KubeBatchDecider:
         if counts:
             self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
         return BindFailureResult()
-
-    def failures(self, uid: str) -> int:
-        """Number of consecutive failed binds of a pod."""
-        return self._failures.get(uid, 0)
 
     def group_status_not_written(self, namespace: str, name: str) -> None:
         """A group's status was not written; it is as the watch has last shown it."""

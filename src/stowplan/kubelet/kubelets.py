@@ -226,7 +226,8 @@ class Kubelets(Controller):
         notes = {} if self._devices is None else self._devices.answers(typed, is_served=is_served)
         if self._devices is None or not notes:
             return
-        pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], **notes}
+        before = pod["metadata"].get("annotations") or {}
+        pod["metadata"]["annotations"] = {**before, **notes}
         stored = self.api.update(PODS, pod)
         pod["metadata"] = stored["metadata"]
         node = self.api.get(NODES, "", host)

@@ -11,6 +11,7 @@ from typing import Any
 
 from stowplan.messages.events import Message
 from stowplan.messages.extender_api import ExtenderRequest, ExtenderVerb
+from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroupStatus
@@ -36,13 +37,14 @@ class Bind(OnObject, frozen=True):
 
     annotations: to be added to those of the pod. times: annotations that get the time at which the
     request is sent, with its unit, `s` or `ns`. lock: of the node, to be taken before; where
-    another pod has it the binding fails.
+    another pod has it the binding fails. cards: of the node, to be reserved before.
     """
 
     node: str
     annotations: dict[str, str] = {}
     times: dict[str, str] = {}
     lock: NodeLock | None = None
+    cards: CardReservations | None = None
 
 
 class ReadPod(OnObject, frozen=True):

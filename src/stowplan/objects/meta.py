@@ -72,9 +72,13 @@ class NamespacedObject(Object, frozen=True):
     @property
     def key(self) -> str:
         """`NAMESPACE/NAME`."""
-        return f"{self.namespace}/{self.metadata.name}"
+        meta = self.metadata
+        return f"{meta.namespace or 'default'}/{meta.name}"
 
     @property
     def controller(self) -> OwnerReference | None:
         """The controlling owner, if any."""
-        return next((o for o in self.metadata.owner_references if o.controller), None)
+        for owner in self.metadata.owner_references:
+            if owner.controller:
+                return owner
+        return None

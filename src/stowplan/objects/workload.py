@@ -80,6 +80,24 @@ class Job(NamespacedObject, frozen=True):
     spec: JobSpec = JobSpec()
 
 
+class JobTemplate(Value, frozen=True):
+    """`spec.jobTemplate` of a CronJob."""
+
+    spec: JobSpec = JobSpec()
+
+
+class CronJobSpec(Value, frozen=True):
+    """`spec` of a CronJob."""
+
+    job_template: JobTemplate = JobTemplate()
+
+
+class CronJob(NamespacedObject, frozen=True):
+    """A CronJob."""
+
+    spec: CronJobSpec = CronJobSpec()
+
+
 class ServiceSpec(Value, frozen=True):
     """`spec` of a Service; a service without a selector selects nothing."""
 

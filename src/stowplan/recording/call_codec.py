@@ -19,7 +19,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Bind, Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
-from stowplan.recording.frames import COMPRESSION_LEVEL, RecordingError
+from stowplan.recording.frames import RecordingError, compress
 from stowplan.recording.message_codec import (
     RecordedEffect,
     RecordedEvent,
@@ -148,7 +148,7 @@ def encode_calls(calls: Sequence[Call]) -> bytes:
     codes, pods, others = _divide(list(chain.from_iterable(call.events for call in calls)))
     heads, effects = _effect_columns(calls, pods)
     body = (heads, codes, columns_of(pods), recorded_forms(others), effects)
-    return zlib.compress(_ENCODER.encode(body), COMPRESSION_LEVEL)
+    return compress(_ENCODER.encode(body))
 
 
 def decode_calls(payload: bytes) -> list[RecordedCall]:

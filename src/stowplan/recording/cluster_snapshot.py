@@ -15,7 +15,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.recording.frames import COMPRESSION_LEVEL, RecordingError
+from stowplan.recording.frames import RecordingError, compress
 from stowplan.recording.message_codec import ObjectRecord
 from stowplan.scheduler import Scheduler
 
@@ -68,7 +68,7 @@ def take_snapshot(scheduler: Scheduler, now: int) -> ClusterSnapshot:
 
 def encode_snapshot(snapshot: ClusterSnapshot) -> bytes:
     """The payload of a snapshot frame."""
-    return zlib.compress(msgspec.msgpack.encode(snapshot), COMPRESSION_LEVEL)
+    return compress(msgspec.msgpack.encode(snapshot))
 
 
 def decode_snapshot(payload: bytes, source: str) -> ClusterSnapshot:

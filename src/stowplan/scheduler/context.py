@@ -126,7 +126,7 @@ class SchedulerContext:
             requested.clear()
 
     def requested_write_ended(self, event: WriteDone | WriteFailed) -> None:
-        """The outcome of a write that PostFilter asked for, or of one that nobody waits for."""
+        """The outcome of a write that PostFilter asked for, or of one without a waiter."""
         change = self._requested.pop(event.effect, None)
         if change is None:
             return

@@ -18,7 +18,7 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
-from stowplan.scheduler.node_warnings import warn_of_node_update
+from stowplan.scheduler.node_warnings import delete_unused_pods, warn_of_node_update
 from stowplan.scheduler.pod_groups.group_changes import may_wake_others, member_deleted
 from stowplan.scheduler.pods.transitions import (
     BOUND,
@@ -129,6 +129,7 @@ class EventHandlers:
             member_deleted(self._context, before)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
+            delete_unused_pods(self._context, before.node_name)
         elif held is not None or self._lanes.is_ours(before):
             queue.nominator.drop(uid)
             if held is not None:
@@ -223,6 +224,7 @@ class EventHandlers:
         before = self._cache.put_node(node)
         if before is not None and before is not node:
             warn_of_node_update(self._context, before, node)
+            delete_unused_pods(self._context, node.name)
         self._notify_lanes(before, node)
 
     def node_deleted(self, node: Node) -> None:

@@ -1,7 +1,9 @@
-"""Events about pods whose node has changed under them, as plugins see it."""
+"""What plugins say about the pods of a node that has changed, or that a pod has left: events, and
+pods that serve no other pod any more."""
 
 from __future__ import annotations
 
+from stowplan.framework import ObjectChange
 from stowplan.objects.node import Node
 from stowplan.scheduler.context import SchedulerContext
 
@@ -29,3 +31,17 @@ def warn_of_node_update(context: SchedulerContext, before: Node, after: Node) ->
     for key in sorted(found):
         warning = found[key]
         context.outbox.record(warning.pod, "Warning", warning.reason, ACTION, warning.message)
+
+
+def delete_unused_pods(context: SchedulerContext, node: str) -> None:
+    """Delete the pods of a node that serve no other pod any more, as the plugins of all profiles
+    and sessions see it; one that changes meanwhile stays."""
+    frameworks = dict.fromkeys((*context.frameworks.values(), *context.session_frameworks.values()))
+    calls = [call for framework in frameworks for call in framework.unused_pods_calls]
+    row = context.cache.nodes.row(node) if calls else -1
+    if row < 0:
+        return
+    pods = tuple(info.pod for info in context.cache.nodes.pods[row])
+    unused = {pod.uid: pod for call in calls for pod in call(pods)}
+    for uid, pod in sorted(unused.items()):
+        context.outbox.write(uid, ObjectChange(pod, {}))

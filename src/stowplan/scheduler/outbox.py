@@ -28,6 +28,7 @@ from stowplan.messages.effects import (
     Write,
 )
 from stowplan.messages.extender_api import ExtenderRequest
+from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.gpu_cards import ASSUME_TIMES, INDEX_KEY
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.pod import Pod
@@ -115,13 +116,16 @@ class Outbox:
         annotations: dict[str, str] = NO_ANNOTATIONS,
         times: Mapping[str, str] = NO_TIMES,
         lock: NodeLock | None = None,
+        cards: CardReservations | None = None,
     ) -> int:
         """Bind a pod through the API server, which adds the annotations to it. times: annotations
-        whose value is the time of the request, with its unit. lock: of the node, taken before."""
+        whose value is the time of the request, with its unit. lock, cards: of the node, taken or
+        reserved before."""
         self._last = number = self._last + 1
         own = NO_ANNOTATIONS if times is NO_TIMES else dict(times)
+        name, namespace = pod.name, pod.namespace
         self._effects.append(
-            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations, own, lock)
+            Bind(number, self.term, uid, namespace, name, node, annotations, own, lock, cards)
         )
         return number
 

@@ -8,7 +8,7 @@ controllers, and run from the start.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -38,6 +38,7 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster, run_
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
+from stowplan.simulation.kueue.replayed_workloads import ReplayedWorkload
 from stowplan.simulation.node_autoscaler import NodeAutoscaler
 from stowplan.simulation.placement_run import load_cluster
 
@@ -359,6 +360,11 @@ class Replay:
             self.node_churn.is_active = False
             return not len(self.node_churn)
         return True
+
+    @property
+    def workloads(self) -> Sequence[ReplayedWorkload] | None:
+        """Kueue's Workloads; None where nothing is admitted."""
+        return None
 
     @property
     def failure_notes(self) -> list[str]:

@@ -58,8 +58,12 @@ def read_deciders(
     plugins: Iterable[PluginSource] | str | Path = (),
     compat: str | Iterable[str] = "",
     feature_gates: FeatureGateSettings | None = None,
+    *,
+    admits: bool = False,
 ) -> Deciders:
     """The deciders of files and plugins; raises InputError, ConfigError and ContractError.
+
+    admits: whether Kueue may be chosen, which admits jobs before the deciders see their pods.
 
     compat: one name, "" for none, or several. With kube-batch's compat a missing file of actions
     and tiers means its default configuration; a missing file of profiles is an error.
@@ -81,7 +85,7 @@ def read_deciders(
         if KUBE_BATCH_0_5 not in compats or has_sessions or len(missing) > 1:
             raise missing[0]
         texts.append(ConfigText(DEFAULT_TEXT, "default configuration"))
-    return deciders_of(texts, plugin_classes(plugins), compats, gates)
+    return deciders_of(texts, plugin_classes(plugins), compats, gates, admits=admits)
 
 
 def deciders_for(

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
-from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND, missing
+from stowplan.batch.job_report import JobReport
+from stowplan.batch.missing_objects import missing
 from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.batch.queue_models.queue_model import ModelReport
-from stowplan.batch.session import INVALID_GROUP
 from stowplan.batch.state.capability import REACHED
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.columns import NodeTable
@@ -52,40 +52,6 @@ AnyDecider = BatchDecider | KubeBatchDecider | ModelDecider
 OVERUSED = "QueueOverused"
 AT_CAPABILITY = "QueueCapabilityReached"
 ROOM_BEING_FREED = "RoomBeingFreed"
-
-
-class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """State of a job after a session.
-
-    uid: job id of sessions. name: its PodGroup, its only pod, or the controller of its pods. kind:
-    PodGroup, Pods or PodDisruptionBudget. pods: number of pods. ready: pods that have a node or
-    have succeeded. placed: pod -> node, placed by this session. promised: pod -> node of
-    allocated and pipelined pods. waiting: other pods without a node. reason, message: why the job
-    cannot start, "" when it can or has.
-    """
-
-    uid: str
-    name: str
-    kind: str
-    queue: str
-    priority: int
-    min_member: int
-    pods: int
-    ready: int
-    phase: str = ""
-    placed: dict[str, str] = {}
-    promised: dict[str, str] = {}
-    waiting: tuple[str, ...] = ()
-    reason: str = ""
-    message: str = ""
-
-    @property
-    def is_ready(self) -> bool:
-        """True when at least minMember pods have a node and its PodGroup is valid."""
-        return (
-            self.reason not in (POD_GROUP_NOT_FOUND, INVALID_GROUP)
-            and self.ready >= self.min_member
-        )
 
 
 class SessionRun(msgspec.Struct, frozen=True):
@@ -261,8 +227,7 @@ class SessionRunner:
     def _model_closed(self, result: SessionResult, report: ModelReport) -> None:
         """The same for a queue model, which reports on its jobs itself."""
         self.on_report(result, report)
-        jobs = [JobReport(*msgspec.structs.astuple(job)) for job in report.jobs]
-        jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
+        jobs = sorted(report.jobs, key=lambda job: self._rank.get(job.uid, len(self._rank)))
         self._held = SessionRun(
             {place.pod.key: place.node for place in result.binds},
             {victim.pod.key: victim.why for victim in result.victims},

@@ -26,7 +26,7 @@ from stowplan.cycle.explanation import Explanation
 from stowplan.framework import FeatureGates, Framework, Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.cluster_resize import resized
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
@@ -65,6 +65,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.kueue.job_admission import admission_of
 from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.plugin_watch import PluginWatch
@@ -224,11 +225,7 @@ def simulate(
     result explains its attempt (in a replay: why it is pending at the end). recorder: records the
     scheduler. Raises InputError, ConfigError and ContractError.
     """
-    given: object = config
-    if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
-        raise InputError("config", "", f"a {type(given).__name__}", "file names or a Configuration")
-    if seed < 0:
-        raise InputError("seed", "", str(seed), "a whole number from 0 up")
+    _check_arguments(config, seed)
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
     deciders = _deciders(config, sources, compat, feature_gates)
     configuration = deciders.configuration
@@ -243,19 +240,22 @@ def simulate(
         cluster = resized(cluster, node_count)
     deciders, cluster = with_cards(config, deciders, cluster)
     digest = configuration_files.digest(deciders.configuration)
+    whole = cluster
+    admitted = admission_of(cluster, deciders.kueue, replays=replay is not None)
+    cluster = admitted.cluster
     if profile is not None:
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
-    how = ReplayRequest(replay or ReplayOptions(), seed, explain, profile or "", recorder, sources)
+    options, held = replay or ReplayOptions(), admitted.held
+    how = ReplayRequest(options, seed, explain, profile or "", recorder, sources, held)
     if replay is None:
         result = _filled(cluster, deciders, rng, extender_factory, on_progress, how)
+        result.failures = failures_of(result.placements, whole.pods)
     else:
         result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
-    if replay is None:
-        result.failures = failures_of(result.placements, cluster.pods)
-    result.summary |= {"seed": seed, "configuration": digest}
+    result.summary |= {"seed": seed, "configuration": digest, **admitted.figures()}
     result.summary["notes"] += [*extender_factory.notes, *request_notes(cluster, deciders)]
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
@@ -266,9 +266,17 @@ def simulate(
     return result
 
 
+def _check_arguments(config: object, seed: int) -> None:
+    if not isinstance(config, Deciders | Configuration | str | Path | list | tuple | None):
+        name = type(config).__name__
+        raise InputError("config", "", f"a {name}", "file names or a Configuration")
+    if seed < 0:
+        raise InputError("seed", "", str(seed), "a whole number from 0 up")
+
+
 class ReplayRequest(NamedTuple):
     """A replay as `simulate` is asked for it; explain, profile: "" for none. recorder: None for no
-    recording. plugins: for its header."""
+    recording. plugins: for its header. held: pods that the scheduler does not get."""
 
     options: ReplayOptions
     seed: int
@@ -276,6 +284,7 @@ class ReplayRequest(NamedTuple):
     profile: str
     recorder: SchedulerRecorder | None = None
     plugins: Sequence[PluginSource] = ()
+    held: Sequence[Placement] = ()
 
     def record(self, deciders: Deciders, scheduler: Scheduler, command: str, engine: str) -> None:
         """Record a new scheduler, if asked for."""
@@ -308,6 +317,7 @@ def _filled(
         placements, explanation = place_and_explain(fill, cluster.pending(), explain, on_progress)
     else:
         placements = fill.place_all(cluster.pending(), on_progress)
+    tried, placements = placements, [*placements, *how.held]
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
     summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
@@ -319,7 +329,7 @@ def _filled(
     found.plugin_failure = watch.failure or next(iter(answering.warnings), "")
     found.objects = _objects_of(cluster, cluster.pending())
     pods = pod_table(cluster.pending(), cluster.objects)
-    found.node_use = use_of_fill(placements, pods, scheduler.cache.nodes)
+    found.node_use = use_of_fill(tried, pods, scheduler.cache.nodes)
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -481,7 +491,7 @@ def replay_of(
 def _replay_without_autoscaler(
     cluster: Cluster, deciders: Deciders, scheduler: Scheduler, how: ReplayRequest
 ) -> Replay:
-    if not has_workloads(cluster.manifests):
+    if not has_workloads(cluster.manifests) and deciders.kueue is None:
         return Replay(cluster, scheduler, how.options, how.seed)
     # Imported here: the API server's tables load slower than most inputs are read.
     from stowplan.simulation.workload_replay import WorkloadReplay
@@ -537,11 +547,9 @@ def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
 def _cluster(
     cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int, *, keep_manifests: bool
 ) -> Cluster:
-    if isinstance(cluster, Cluster):
-        return cluster
     if cluster is None:
         return generate_workload(seed=seed)
-    return read_cluster(cluster, keep_manifests=keep_manifests)
+    return cluster_of(cluster, keep_manifests=keep_manifests)
 
 
 def assign_profile(profile: str, cluster: Cluster) -> Cluster:
@@ -569,7 +577,7 @@ def _deciders(
         return config
     if isinstance(config, Configuration):
         return replace(read_deciders(None, plugins, compat, feature_gates), configuration=config)
-    return read_deciders(config, plugins, compat, feature_gates)
+    return read_deciders(config, plugins, compat, feature_gates, admits=True)
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:

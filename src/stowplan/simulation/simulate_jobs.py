@@ -11,7 +11,8 @@ import numpy as np
 
 from stowplan import config as configuration_files
 from stowplan.assembly.deciders import Deciders
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.batch.job_report import JobReport
+from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_placement import Placement, frame_of
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
@@ -24,7 +25,7 @@ from stowplan.recording.recording_header import (
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.results.summary import run_summary
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
-from stowplan.simulation.session_runner import JobReport, SessionRun, SessionRunner
+from stowplan.simulation.session_runner import SessionRun, SessionRunner
 from stowplan.simulation.simulate import PLACEMENTS, SUMMARY, as_json
 
 JOBS = "jobs.jsonl"
@@ -100,7 +101,7 @@ def simulate_jobs(
     ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    cluster = cluster_of(cluster)
     files = plugin_records(plugins if isinstance(plugins, list | tuple) else ())
 
     def record(deciding: Deciders, scheduler: Scheduler) -> None:

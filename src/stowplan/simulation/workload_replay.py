@@ -18,6 +18,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.resources import resource_of, resources_of
+from stowplan.controllers.kueue.kueue_kinds import WORKLOADS
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
@@ -42,6 +43,12 @@ from stowplan.simulation.api_cluster.workload_documents import (
 )
 from stowplan.simulation.cluster.cluster_api import ClusterApi
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.kueue.replayed_workloads import (
+    ReplayedWorkload,
+    queued_documents,
+    replay_notes,
+    replayed_workloads,
+)
 from stowplan.simulation.replay import IDLE_TIMEOUT, PodHistory, Replay, ReplayOptions
 
 _FIRST = ("Namespace", "PriorityClass", "StorageClass", "RuntimeClass", "Node")
@@ -68,6 +75,8 @@ class WorkloadReplay(Replay):
         """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
         Raises InputError."""
         documents = self._documents_of(cluster)
+        if deciders.kueue is not None:
+            documents = list(queued_documents(documents, cluster))
         self._documents = WorkloadDocuments(documents, options.speedup, profile)
         if options.until_s is None:
             trees = [arrival.tree for arrival in self._documents.arrivals]
@@ -103,6 +112,7 @@ class WorkloadReplay(Replay):
             options.pace,
             lifecycle,
             options.node_lifecycle,
+            self._deciders.kueue,
         )
         self._api.on_created = self._created
         return self._api
@@ -163,6 +173,14 @@ class WorkloadReplay(Replay):
             return
         self._api.server.modify(resource, place, name, change.apply, self._api.now_s)
 
+    @property
+    def workloads(self) -> list[ReplayedWorkload] | None:
+        """Kueue's Workloads; None where nothing is admitted."""
+        resource = self._api.server.registry.by_path(WORKLOADS)
+        if self._deciders.kueue is None or resource is None:
+            return None
+        return replayed_workloads(self._api.server.list(resource, ""), self._start_s)
+
     # Pod lifecycle.
 
     def _created(self, pod: Pod) -> None:
@@ -199,13 +217,15 @@ class WorkloadReplay(Replay):
     @property
     def failure_notes(self) -> list[str]:
         """What controllers or kubelets could not process, if anything, and why."""
+        admitted = self.workloads
+        notes = [] if admitted is None else replay_notes(admitted)
         n_failing = sum(self._api.cluster.controller_manager.failing().values())
         errors = self._api.cluster.faults.take()
         if not n_failing or not errors:
-            return []
+            return notes
         last = errors[-1]
         text = f"{count_of(n_failing, 'object')} could not be processed by controllers"
-        return [f"{text}; {last.component}, {last.about}: {last.error!r}"]
+        return [*notes, f"{text}; {last.component}, {last.about}: {last.error!r}"]
 
     def _is_over(self) -> bool:
         if self.options.until_s is not None:

@@ -1,7 +1,7 @@
 """What a report shows, as values: charts, tables, sections.
 
 The scripts in `static/` draw them in a browser, `svg` draws the charts without a script, and `page`
-writes the tables. Texts are plain; whoever writes markup escapes them.
+writes the tables. Texts are plain; markup is escaped where it is written.
 """
 
 from __future__ import annotations

@@ -482,7 +482,7 @@ def _given(cluster: Cluster, name: str) -> tuple[tuple[DeviceShare, ...], ...]:
 
 def test_shares_that_are_not_counted_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong variant: without what pods have, cards are over their amounts."""
-    monkeypatch.setattr(NodeDevices, "add", lambda self, shares, group="": None)
+    monkeypatch.setattr(NodeDevices, "add", lambda self, shares, group="", tenant="": None)
     cluster = Cluster(volcano_node("n", ("GPU-0", 16000)))
     assert cluster.place(vgpu_pod("a", 1, 9000), vgpu_pod("b", 1, 9000)) == ["n", "n"]
     assert sum(share.memory for name in "ab" for (share,) in _given(cluster, name)) > 16000

@@ -44,8 +44,8 @@ from stowplan.plugins.gpu_share.descheduling import (
     victims,
 )
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
-from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs, settle_ties
-from stowplan.plugins.gpu_share.policies import GpuPolicy
+from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs
+from stowplan.plugins.gpu_share.policies import GpuPolicy, settle_ties
 from stowplan.testing import check_plugin, pod
 from tests.plugins.gpu_share.gpu_cases import WORKLOAD, configuration, gpu_node, gpu_pod
 

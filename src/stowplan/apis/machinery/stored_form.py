@@ -2,7 +2,7 @@
 
 kind, apiVersion and metadata come first, and resourceVersion within the scalars that begin the
 metadata. So the head can be replaced, and the version set, without decoding: a
-quote inside a JSON text is escaped, hence the first `"metadata":` and `"resourceVersion":"` of the
+quote inside a JSON text is escaped, so the first `"metadata":` and `"resourceVersion":"` of the
 bytes are the keys themselves.
 """
 

@@ -8,35 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.core import pod_scheduling
 from stowplan.apis.kind.printing import NAME_AND_AGE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import (
-    METADATA_RESET_FIELDS,
     BuiltinStrategy,
-    StatusStrategy,
     immutable_fields,
 )
 from stowplan.apis.machinery.errors import (
     Cause,
-    forbidden_field,
     invalid,
     not_supported,
     required,
-    too_many,
 )
 from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.resource.claim_status import ClaimStatusStrategy, admin_access_causes
+from stowplan.apis.resource.claim_status_validation import (
+    REQUESTS_MAX,
+    request_names,
+    validate_claim_status,
+    validate_request_names,
+)
 from stowplan.apis.resource.device_validation import (
     CONFIG_MAX,
     validate_device_config,
     validate_device_selectors,
-    validate_driver_name,
     validate_full_attribute_name,
     validate_list,
     validate_set,
     validate_toleration,
 )
-from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -158,10 +158,8 @@ NetworkDeviceData
   ips [string]
   hardwareAddress string
 """
-_REQUESTS_MAX = 32
 _ALLOCATION_MODES = ("All", "ExactCount")
 _ALTERNATIVES_MAX, _TOLERATIONS_MAX = 8, 16
-ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 
 def _set_request_defaults(one: Tree) -> None:
@@ -176,26 +174,19 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 def _validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     wanted, here = spec["devices"], f"{path}.devices"
     requests = wanted["requests"] or []
-    names = _request_names(requests)
+    names = request_names(requests)
 
     def constraint(one: Tree, there: str) -> Iterator[Cause]:
-        yield from _validate_request_names(one.get("requests", []), names, f"{there}.requests")
+        yield from validate_request_names(one.get("requests", []), names, f"{there}.requests")
         yield from _validate_constraint(one, there)
 
     def config(one: Tree, there: str) -> Iterator[Cause]:
-        yield from _validate_request_names(one.get("requests", []), names, f"{there}.requests")
+        yield from validate_request_names(one.get("requests", []), names, f"{there}.requests")
         yield from validate_device_config(one, there)
 
-    yield from validate_set(requests, _REQUESTS_MAX, _validate_request, f"{here}.requests")
+    yield from validate_set(requests, REQUESTS_MAX, _validate_request, f"{here}.requests")
     for name, check in (("constraints", constraint), ("config", config)):
         yield from validate_list(wanted.get(name, []), CONFIG_MAX, check, f"{here}.{name}")
-
-
-def _request_names(requests: list[Tree]) -> set[str]:
-    names = {one["name"] for one in requests}
-    return names | {
-        f"{one['name']}/{sub['name']}" for one in requests for sub in one.get("firstAvailable", ())
-    }
 
 
 def _validate_request(one: Tree, path: str) -> Iterator[Cause]:
@@ -247,60 +238,6 @@ def _validate_constraint(one: Tree, path: str) -> Iterator[Cause]:
     yield required(path, f"{text}, but multiple fields are set")
 
 
-def _validate_request_names(given: list[str], names: set[str], path: str) -> Iterator[Cause]:
-    def check(name: str, here: str) -> Iterator[Cause]:
-        yield from _validate_request_name(name, names, here)
-
-    return validate_set(given, _REQUESTS_MAX, check, path)
-
-
-def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The allocation is immutable; a claim is reserved only while it is allocated."""
-    status, before = new["status"], old["status"]
-    reserved, allocation = status.get("reservedFor", []), status.get("allocation")
-    was = before.get("allocation")
-    if len(reserved) > 256:
-        yield too_many("status.reservedFor", len(reserved), 256)
-    seen: set[str] = set()
-    for at, one in enumerate(reserved):
-        here = f"status.reservedFor[{at}]"
-        for name in ("resource", "name", "uid"):
-            if not one[name]:
-                yield required(f"{here}.{name}")
-        yield from field_checks.unique(one["uid"], seen, f"{here}.uid")
-    if reserved and allocation is None:
-        text = "may not be specified when `allocated` is not set"
-        yield forbidden_field("status.reservedFor", text)
-    if was is not None and allocation is not None and allocation != was:
-        printed = internal_form("resource/v1.AllocationResult", allocation)
-        yield invalid("status.allocation", printed, field_checks.IMMUTABLE)
-    if allocation is not None:
-        yield from _validate_allocation(allocation, new["spec"])
-
-
-def _validate_allocation(allocation: Tree, spec: Tree) -> Iterator[Cause]:
-    names = _request_names(spec["devices"]["requests"] or [])
-    path = "status.allocation.devices.results"
-    for at, one in enumerate(allocation["devices"].get("results", ())):
-        yield from _validate_request_name(one["request"], names, f"{path}[{at}].request")
-        yield from validate_driver_name(one["driver"], f"{path}[{at}].driver")
-        yield from field_checks.dns_label(one["device"], f"{path}[{at}].device")
-    selector = allocation.get("nodeSelector")
-    if selector is not None:
-        yield from pod_scheduling.node_selector(selector, "status.allocation.nodeSelector")
-
-
-def _validate_request_name(name: str, names: set[str], path: str) -> Iterator[Cause]:
-    parts = name.split("/")
-    for part in parts if len(parts) <= 2 else ():
-        yield from field_checks.dns_label(part, path)
-    if name not in names:
-        text = (
-            "must be the name of a request in the claim or the name of a request and a subrequest"
-        )
-        yield invalid(path, name, f"{text} separated by '/'")
-
-
 class ResourceClaimStrategy(BuiltinStrategy):
     """Claims and templates: an empty list of requests is stored as null."""
 
@@ -323,14 +260,7 @@ def _admin_access_causes(obj: Tree, call: ApiCall) -> Iterator[Cause]:
     )
     if at is None:
         return
-    kind = call.objects.registry.find("", "v1", "namespaces")
-    if kind is None:
-        return
-    namespace = call.objects.peek(kind, "", call.namespace) or {"metadata": {}}
-    if namespace["metadata"].get("labels", {}).get(ADMIN_ACCESS_LABEL) != "true":
-        text = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label"
-        path = f"spec.devices.requests[{at}].adminAccess"
-        yield forbidden_field(path, f"{text} on the containing namespace")
+    yield from admin_access_causes(f"spec.devices.requests[{at}].adminAccess", call)
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -363,7 +293,7 @@ KIND = KindRegistration(
         status={},
         returns_deleted=True,
     ),
-    status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
+    status=ClaimStatusStrategy(validate_claim_status),
     table=PrintedTable("Name, State, Age", _cells),
 )
 TEMPLATE_KIND = KindRegistration(

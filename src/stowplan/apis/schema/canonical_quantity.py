@@ -1,7 +1,7 @@
 """The canonical form of quantities, as the API server returns them.
 
 A text is kept if it is canonical by the original's heuristic (an integer
-whose exponent is a multiple of three and which does not end in three zeros); hence `+1` and `01`
+whose exponent is a multiple of three and which does not end in three zeros); so `+1` and `01`
 stay. Everything else is formatted: the fewest digits with the largest suffix that fits.
 
 Source: apimachinery v0.36, pkg/api/resource: quantity.go, amount.go, suffix.go.

@@ -171,7 +171,7 @@ class FieldManager:
     # Applies
 
     def begin_apply(self, live: Tree, managers: Managers) -> Managers:
-        """The managers before an apply: what nobody owns belongs to `before-first-apply`."""
+        """The managers before an apply: what no manager owns belongs to `before-first-apply`."""
         return managers or self.update(None, live, managers, BEFORE_FIRST_APPLY)
 
     def apply(
@@ -208,7 +208,7 @@ class FieldManager:
         return (None if unchanged else new), left
 
     def _pruned(self, new: Tree, managers: Managers, last: ManagerFields) -> Tree:
-        """The merged object without what the manager applied before and nobody has now."""
+        """The merged object without what the manager applied before and no manager has now."""
         resource = self.forms.find(last.api_version)
         if resource is None:
             return new

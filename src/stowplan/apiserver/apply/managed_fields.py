@@ -66,7 +66,7 @@ _MAIN_RESETS: dict[str, FieldSet] = {
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
-    """The fields that an endpoint does not take, and nobody owns by writing through it."""
+    """The fields that an endpoint ignores; writing through it makes no manager own them."""
     if subresource == "status":
         default = _SPEC_AND_METADATA if resource.custom else _SPEC
         return _STATUS_RESETS.get(resource.path, default)
@@ -159,7 +159,7 @@ class ManagedFields:
 
 @lru_cache(maxsize=512)
 def _rules_of_new(resource: Resource) -> tuple[Tree, FieldType, FieldSet]:
-    """What new objects are compared with, their type, and the fields that nobody owns."""
+    """What new objects are compared with, their type, and the fields without an owner."""
     skipped = {**STRIPPED, **reset_fields(resource, "")}
     return empty_object(resource), field_type(resource), skipped
 

@@ -214,6 +214,7 @@ _SCHEDULER_OF_GROUPS = """\
 read | scheduling.k8s.io | podgroups
 patch update | scheduling.k8s.io | podgroups/status
 """
+_SCHEDULER_OF_TAINT_RULES = "read | resource.k8s.io | devicetaintrules\n"
 _BINDINGS = """
 cluster-admin: Group system:masters
 system:basic-user: Group system:authenticated
@@ -238,11 +239,13 @@ kube-system/system::leader-locking-kube-scheduler:
 """
 
 
-def default_roles(*, workloads: bool = False) -> Iterator[Tree]:
-    """ClusterRoles and Roles; the namespace of a Role must exist first. workloads: with the rules
-    of the gate GenericWorkload."""
+def default_roles(*, workloads: bool = False, device_taint_rules: bool = False) -> Iterator[Tree]:
+    """ClusterRoles and Roles; the namespace of a Role must exist first. workloads,
+    device_taint_rules: with the rules of the gates GenericWorkload and DRADeviceTaintRules."""
     role: Tree = {}
     text = _ROLES
+    if device_taint_rules:
+        text = text.replace(_END_OF_SCHEDULER, _SCHEDULER_OF_TAINT_RULES + _END_OF_SCHEDULER)
     if workloads:
         text = text.replace(_END_OF_SCHEDULER, _END_OF_SCHEDULER + _SCHEDULER_OF_GROUPS)
     for line in _joined_lines(text):

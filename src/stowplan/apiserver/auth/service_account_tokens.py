@@ -2,8 +2,8 @@
 
 Source: kubernetes v1.36, pkg/serviceaccount (claims.go, jwt.go).
 
-Differs: tokens are signed with a secret of the server (HS256), so that nobody else can check them;
-the original has a key pair and publishes one half.
+Differs: tokens are signed with a secret of the server (HS256), so that no other server can
+check them; the original has a key pair and publishes one half.
 """
 
 from __future__ import annotations

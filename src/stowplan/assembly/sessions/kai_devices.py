@@ -8,11 +8,11 @@ from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import AllocationResult, ResourceClaim
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.allocation_search import InvalidPools, SearchInput, search_devices
 from stowplan.plugins.devices.claim_allocation import allocation_results
-from stowplan.plugins.devices.device_pools import AllocationError, SliceIndex
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import AllocationError, SliceIndex
 
 
 def device_allocation(slices: Iterable[ResourceSlice], classes: Iterable[DeviceClass]) -> Allocate:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.assembly.in_tree import registry
+from stowplan.assembly.sessions.volcano_scores import KindScores
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
@@ -83,11 +84,13 @@ def _defined(names: Sequence[str], method: str) -> tuple[PluginUse, ...]:
 class FrameworkPodRules:
     """Filters and scores over the table of a snapshot, which an overlay changes.
 
-    n_affine: number of placed or removed pods so far that may keep others away.
+    n_affine: number of placed or removed pods so far that may keep others away. keeps_scores: False
+    computes every score anew.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, keeps_scores: bool = True) -> None:
         self.snapshot = snapshot
+        self.keeps_scores = keeps_scores
         self.n_affine = 0
         self._overlay = Overlay(snapshot.nodes)
 
@@ -260,12 +263,19 @@ class FrameworkScores:
         )
         points = {"preScore": before, "score": tuple(scoring)}
         self._framework = _framework(points, args, aliases) if scoring else None
+        # By kind of pod, and by what their scores depend on, until a pod with affinity is placed.
+        self._kinds: dict[Hashable, KindScores] = {}
+        self._alike: dict[Hashable, KindScores] = {}
+        self._kinds_at = -1
 
     def totals(self, task: VolcanoTask, rows: Ints) -> Floats | None:
         """float64 (n_rows,): weighted sums; None if a plugin fails."""
         totals: Floats = np.zeros(rows.shape[0], dtype=np.float64)
         if self._framework is None or rows.shape[0] == 0:
             return totals
+        kept = self._kept(self._framework, task) if self._rules.keeps_scores else None
+        if kept is not None:
+            return kept.totals(rows)
         state, snapshot = CycleState(), self._rules.snapshot
         order = np.argsort(rows, kind="stable")
         status = self._framework.run_pre_score(task.pod, snapshot, rows[order], state)
@@ -275,11 +285,31 @@ class FrameworkScores:
         totals[order] = scores.total
         return totals
 
+    def _kept(self, framework: Framework, task: VolcanoTask) -> KindScores | None:
+        """Scores of the task's kind; None where they are computed anew each time."""
+        if self._kinds_at != self._rules.n_affine:
+            self._kinds.clear()
+            self._alike.clear()
+            self._kinds_at = self._rules.n_affine
+        kind = _kind_of(task)
+        found = self._kinds.get(kind)
+        if found is None:
+            found = KindScores(framework, task.pod, self._rules.snapshot, FILTERS)
+            if found.is_kept:
+                if found.key not in self._alike:
+                    found.fill()
+                    self._alike[found.key] = found
+                found = self._alike[found.key]
+            self._kinds[kind] = found
+        return found if found.is_kept else None
+
 
 def _kind_of(task: VolcanoTask) -> Hashable:
     """Pods of which filters on nodes read the same."""
-    pod = task.pod
-    return id(pod.spec), pod.namespace, tuple(pod.labels.items())
+    if task.kind is None:
+        pod = task.pod
+        task.kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
+    return task.kind
 
 
 def _codes(verdicts: PluginVerdicts) -> Ints:

@@ -21,7 +21,8 @@ from stowplan.batch.queue_models.queue_model import (
 )
 from stowplan.batch.state.inventory import is_nomination_new
 from stowplan.columns.invariants import InvariantBroken
-from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework import ConfigError, ContractError, Framework
+from stowplan.framework.deciders.attached_decider import AttachedDecider, with_phase
 from stowplan.framework.deciders.session_decider import (
     BindFailureResult,
     NodeAssignment,
@@ -30,14 +31,10 @@ from stowplan.framework.deciders.session_decider import (
     SessionVictim,
 )
 from stowplan.framework.deciders.session_metrics import SessionFigures, record_session
-from stowplan.framework.deciders.session_states import SessionCycleStates
 from stowplan.framework.deciders.tasks import group_of
-from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
-from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.meta import Object
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 
@@ -53,12 +50,11 @@ class ModelPlan(msgspec.Struct, frozen=True):
     settings: Any
 
 
-class ModelDecider:
+class ModelDecider(AttachedDecider[ModelPlan]):
     """The cluster as a queue model sees it, and its sessions.
 
-    reread: parses another text of the configuration, for `reload`. framework: runs plugins between
-    the choice of a node and the binding. on_closed: called after each session, with what the model
-    reports of it. decides: False for sessions that only look.
+    reread: parses another text of the configuration, for `reload`. on_closed: called after each
+    session, with what the model reports of it. decides: False for sessions that only look.
     """
 
     def __init__(
@@ -69,15 +65,11 @@ class ModelDecider:
         reread: Callable[[str, str], ModelPlan],
         metrics: Metrics | None = None,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, framework, metrics)
         self.model = model
-        self.framework = framework
-        self.metrics = metrics or Metrics()
         self.on_closed: Callable[[SessionResult, ModelReport], None] = lambda *_: None
         self.decides = True
         self._reread = reread
-        self._states = SessionCycleStates(framework)
-        self._snapshot: Callable[[], Snapshot] | None = None
         # As the watch shows them; and as the decisions so far leave them.
         self._observed: dict[str, Pod] = {}
         self._pods: dict[str, Pod] = {}
@@ -90,42 +82,12 @@ class ModelDecider:
         self._binding: dict[str, str] = {}
         self._evicting: dict[str, datetime] = {}
         self._nominations: dict[str, str] = {}
-        self._failures: dict[str, int] = {}
-
-    @property
-    def scheduler_name(self) -> str:
-        """The first scheduler name, used for events."""
-        return self.plan.scheduler_names[0]
-
-    @property
-    def scheduler_names(self) -> tuple[str, ...]:
-        """Scheduler names of the pods that sessions decide."""
-        return self.plan.scheduler_names
-
-    @property
-    def period_s(self) -> float:
-        """Period between the end of a session and the next one, in seconds."""
-        return self.plan.period_s
-
-    def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
-        """Connect to a scheduler: handle state of its plugins, and the current snapshot."""
-        if self.framework.shared is not shared:
-            raise ContractError("session plugins and profile plugins must share their handle state")
-        self._snapshot = snapshot
-
-    def _current(self) -> Snapshot:
-        if self._snapshot is None:
-            raise ContractError("`attach` must be called before the first session")
-        return self._snapshot()
 
     # Watch events.
 
     def pod_updated(self, pod: Pod) -> None:
         """A pod was added or updated; includes finished pods."""
-        if not pod.status.phase:
-            phase = "Running" if pod.node_name else "Pending"
-            pod = replace(pod, status=replace(pod.status, phase=phase))
-        uid = pod.uid
+        pod, uid = with_phase(pod), pod.uid
         if pod.node_name:
             self._failures.pop(uid, None)
         if pod.node_name or pod.status.phase != "Pending":
@@ -172,12 +134,6 @@ class ModelDecider:
             pod = replace(pod, status=replace(pod.status, nominated_node_name=kept))
         return pod
 
-    def node_updated(self, node: Node) -> None:
-        """A node was added or updated; sessions read it in the scheduler's node table."""
-
-    def node_deleted(self, name: str) -> None:
-        """A node was deleted; its pods may remain."""
-
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
         if isinstance(value, PodGroup):
@@ -206,7 +162,7 @@ class ModelDecider:
     ) -> ModelCluster:
         """What a session would read now."""
         return ModelCluster(
-            self._current(),
+            self.snapshot(),
             self._pods,
             tuple(self._changed),
             self._objects,
@@ -295,11 +251,6 @@ class ModelDecider:
         if report.status is not None and isinstance(group, PodGroup):
             self._put(replace(group, status=report.status))
 
-    def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
-        all."""
-        return self._states.state_for(place, self._current)
-
     # Outcomes.
 
     def assumed(self, pod: Pod, node: str) -> None:
@@ -319,10 +270,6 @@ class ModelDecider:
         if counts:
             self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
         return BindFailureResult()
-
-    def failures(self, uid: str) -> int:
-        """Number of consecutive failed binds of a pod."""
-        return self._failures.get(uid, 0)
 
     def group_status_not_written(self, namespace: str, name: str) -> None:
         """A group's status was not written; it is as the watch has last shown it."""

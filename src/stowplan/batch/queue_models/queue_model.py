@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stowplan.batch.job_report import JobReport
 from stowplan.framework.deciders.session_decider import NodeAssignment, PodGroupReport, PodReport
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
@@ -54,36 +55,14 @@ class ModelVictim(msgspec.Struct, frozen=True):
     decided_by: str = ""
 
 
-class ModelJob(msgspec.Struct, frozen=True):
-    """A job as a session leaves it, for people.
-
-    kind: PodGroup or Pods. ready: pods that have a node or have succeeded. placed: pod -> node, by
-    this session. promised: pod -> node where it waits for resources, or for the rest of its job.
-    waiting: other pods without a node. reason, message: what keeps the job from starting, ""
-    for nothing.
-    """
-
-    uid: str
-    name: str
-    kind: str
-    queue: str
-    priority: int
-    min_member: int
-    pods: int
-    ready: int
-    phase: str = ""
-    placed: dict[str, str] = {}
-    promised: dict[str, str] = {}
-    waiting: tuple[str, ...] = ()
-    reason: str = ""
-    message: str = ""
-
-
 class ModelQueue(msgspec.Struct, frozen=True):
     """A queue in a session, for people. Amounts: resource -> cores, bytes or units.
 
     deserved, share: None where the model does not divide. capability: its limits. inqueue: what
-    admitted jobs may still take. state: Open, Closed or Closing, "" where queues have none.
+    admitted jobs may still take. parent: the queue above it, whose amounts and pods have its own;
+    "" for none, and where the model has no tree. state: Open, Closed or Closing, "" where queues
+    have none. owned: what it has without borrowing, all of a resource that is not named; None: what
+    it deserves, or its weighted share where the model does not divide.
     """
 
     name: str
@@ -99,6 +78,7 @@ class ModelQueue(msgspec.Struct, frozen=True):
     inqueue: dict[str, float] = {}
     parent: str = ""
     state: str = ""
+    owned: dict[str, float] | None = None
 
 
 class ModelReport(msgspec.Struct, frozen=True):
@@ -108,7 +88,7 @@ class ModelReport(msgspec.Struct, frozen=True):
     reasons: it fits. evictions: what evictions would do for that pod's job, and why not.
     """
 
-    jobs: Sequence[ModelJob] = ()
+    jobs: Sequence[JobReport] = ()
     queues: Sequence[ModelQueue] = ()
     total: dict[str, float] = {}
     idle: dict[str, float] = {}

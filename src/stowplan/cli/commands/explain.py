@@ -89,6 +89,9 @@ def command(**given: Any) -> None:
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
     its configuration. Without any it is that of `stowplan up` in this directory.
 
+    With a configuration of `scheduler: kueue`, job/NAME says whether Kueue admits the job, and
+    which quota in which cohort is short.
+
     POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc select one of
     the owner's pods: the last pending one. podgroup/NAME (or pg/NAME) explains a gang.
 
@@ -109,7 +112,6 @@ def command(**given: Any) -> None:
     config_files, output = given.pop("config_files"), given.pop("output")
     gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
-    deciders = read_asked_deciders(
-        source.record_file, config_files, request.plugin_files, request.compat, gates
-    )
+    files = source.record_file, config_files, request.plugin_files
+    deciders = read_asked_deciders(*files, request.compat, gates, admits=True)
     sys.exit(run_explain(request, deciders, output))

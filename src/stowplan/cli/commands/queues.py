@@ -32,8 +32,11 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context);
     without either it is that of `stowplan up` in this directory.
-    No pod is scheduled: the figures are those at the opening of a session. Without --config queues
-    share by weight, as in kube-batch's default configuration.
+
+    With a configuration of `scheduler: kueue` the figures are nominal, borrowed and used quota by
+    flavor, once Kueue has admitted what it can. Otherwise no pod is scheduled: the figures are
+    those at the opening of a session. Without --config queues share by weight, as in kube-batch's
+    default configuration.
 
     Amounts are in cores, in bytes with a suffix, or in units of an extended resource. `-o wide`
     adds each queue's part of the cluster by weight.
@@ -45,7 +48,7 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given["config_files"], given["plugin_files"]
     if config_files:
-        deciders = read_command_deciders(config_files, plugin_files, given["compat"])
+        deciders = read_command_deciders(config_files, plugin_files, given["compat"], admits=True)
     else:
         deciders = default_session_deciders(plugin_files, given["compat"] or "")
     run_queues(source, deciders, given["output"])

@@ -224,6 +224,8 @@ def command(
         devices=devices,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         serves_workloads=feature_gates is not None and feature_gates.generic_workload,
+        serves_device_taint_rules=feature_gates is not None
+        and feature_gates.dra_device_taint_rules,
         **_server_settings(given),
     )
     scheduler = (

@@ -97,14 +97,15 @@ def read_cluster_source(
     partial: bool = False,
     with_finished: bool = False,
     with_workloads: bool = False,
+    next_run: str = "",
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
     keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
     note, except nodes and pods. with_finished: list finished pods too. with_workloads: list what
-    owns pods, too. Raises InputError, usage errors, and CommandError where the API server does not
-    answer.
+    owns pods, too. next_run: as for `read_cluster`; files only. Raises InputError, usage errors,
+    and CommandError where the API server does not answer.
     """
     if source.is_live:
         return _list_cluster(
@@ -121,7 +122,13 @@ def read_cluster_source(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(source, notes=notes, keep_manifests=keep_manifests)
+    return _read_files(
+        source,
+        notes=notes,
+        keep_manifests=keep_manifests,
+        next_run=next_run,
+        admits=deciders.kueue is not None,
+    )
 
 
 def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:
@@ -151,10 +158,13 @@ def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Clu
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
 
 
-def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
+def _read_files(
+    source: ClusterSource, *, notes: bool, keep_manifests: bool, next_run: str, admits: bool
+) -> Cluster:
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
+    from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -165,8 +175,11 @@ def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> 
             validate=validate,
             keep_manifests=keep_manifests,
             trace_format=source.trace_format,
+            next_run=next_run,
         )
     ignored = cluster.ignored
+    if admits:
+        ignored = {kind: count for kind, count in ignored.items() if kind not in KUEUE_KINDS}
     if keep_manifests:
         ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}
     for line in describe_ignored(ignored):

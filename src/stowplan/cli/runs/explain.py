@@ -14,6 +14,7 @@ from stowplan.cli.runs.explain_pod_group import (
     pod_group_key,
     run_explain_pod_group,
 )
+from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.changes import print_causes, print_changes
@@ -27,6 +28,7 @@ from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.explain_pending import explain_pending
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import OWNER_KINDS
 from stowplan.objects.pod import Pod
 
 
@@ -50,11 +52,16 @@ class ExplainRequest(NamedTuple):
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
     """Print the explanation; the exit code."""
     if request.all_pending or request.from_events:
+        if deciders.kueue is not None:
+            raise click.UsageError("with Kueue: name a job, as in job/NAME")
         return _run_pending(request, deciders, output)
     if request.pod is None:
         raise click.UsageError("POD is required")
     if request.changes and request.after_simulation:
         raise click.UsageError("--changes cannot be used with --after-simulation")
+    if deciders.kueue is not None:
+        namespace = request.namespace
+        return run_kueue_explain(request.pod, namespace, request.source, deciders, output)
     return _run_pod(request, request.pod, deciders, output)
 
 
@@ -108,7 +115,10 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
         # Of a live cluster only the kinds that these read are listed.
         reads = default_session_deciders(request.plugin_files, request.compat)
     namespace = request.namespace or request.source.namespace
-    cluster = read_cluster_source(request.source, reads, notes=True)
+    resource, slash, name = argument.partition("/")
+    is_cron_job = slash and OWNER_KINDS.get(resource) == "CronJob"
+    next_run = f"{'' if request.all_namespaces else namespace}/{name}" if is_cron_job else ""
+    cluster = read_cluster_source(request.source, reads, notes=True, next_run=next_run)
     group = pod_group_key(argument, namespace, cluster)
     if group:
         return run_explain_pod_group(

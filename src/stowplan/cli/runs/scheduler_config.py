@@ -18,13 +18,15 @@ def read_command_deciders(
     plugin_files: tuple[str, ...],
     compat: str | tuple[str, ...] | None,
     feature_gates: FeatureGates | None = None,
+    *,
+    admits: bool = False,
 ) -> Deciders:
     """What --config, --plugin, --compat and --feature-gates amount to; settings without effect are
-    warned about.
+    warned about. admits: see `read_deciders`.
 
     Raises InputError, ConfigError and ContractError.
     """
-    deciders = read_deciders(config_files, plugin_files, compat or "", feature_gates)
+    deciders = read_deciders(config_files, plugin_files, compat or "", feature_gates, admits=admits)
     batch = deciders.batch
     if batch is not None:
         for warning in batch.warnings:
@@ -38,11 +40,13 @@ def read_asked_deciders(
     plugin_files: tuple[str, ...],
     compat: str | tuple[str, ...] | None = None,
     gates: FeatureGates | None = None,
+    *,
+    admits: bool = False,
 ) -> Deciders:
     """The scheduler that answers about a cluster: --config, else that of the recording, else the
     default one. Raises as `read_command_deciders`, and CommandError."""
     if record_file is None or config_files:
-        return read_command_deciders(config_files, plugin_files, compat, gates)
+        return read_command_deciders(config_files, plugin_files, compat, gates, admits=admits)
     # Imported here: only questions about recordings need it.
     from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
 

@@ -89,7 +89,11 @@ def _run_simulate(
     results = OutputRequest(request.out, request.output, namespace)
     given = _check(request, results)
     deciders = read_command_deciders(
-        request.config_files, request.plugin_files, request.compat, request.feature_gates
+        request.config_files,
+        request.plugin_files,
+        request.compat,
+        request.feature_gates,
+        admits=True,
     )
     keeps = replay is not None
     cluster = read_cluster_source(request.source, deciders, keep_manifests=keeps) if given else None

@@ -81,6 +81,7 @@ def _run_with_scheduler(
     batch = deciders.batch
     if batch is not None and batch.queue_model is not None and batch.queue_model.model == VOLCANO:
         settings = msgspec.structs.replace(settings, serves_volcano=True)
+    settings = msgspec.structs.replace(settings, kueue=deciders.kueue)
     with maybe_recording(record, "up", scheduler.plugin_files) as recorder:
         if web is None:
             service = _scheduler_service(deciders, recorder)

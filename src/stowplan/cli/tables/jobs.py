@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
+from stowplan.batch.job_report import JobReport
 from stowplan.cli.tables.changes import print_change_table
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.forecast.explain_job import JobExplanation
 from stowplan.inputs.counts import count_of
-from stowplan.simulation.session_runner import JobReport
 
 NODES_LISTED = 20
 EXAMPLES_LISTED = 3

@@ -38,7 +38,9 @@ call."""
 N_BLOCKS, INNER = 24, 25
 """Number of blocks of its layout, 0 for a class whose groups are rated one by one; the slot of the
 key whose values are single rows."""
-WANTED = 26
+N_CARDS, CARD_MILLI, CARD_ORDER = 26, 27, 28
+"""GPU cards that the pod gets, 0 for none, the thousandths of each, and which of those it gets."""
+WANTED = 29
 """(item, amount) for each of N_WANTED: amounts that must be free."""
 USED = WANTED + 2 * AMOUNTS_MAX
 """(item, weight, source, amount) for each of N_USED: resources scored by utilisation."""
@@ -64,6 +66,9 @@ LEAST, MOST, RATIO = 1, 2, 3
 
 # Values of a source: the requested amounts, or cpu or memory with defaults.
 REQUESTED, NONZERO_CPU, NONZERO_MEMORY = 0, 1, 2
+
+# Values of CARD_ORDER: the first cards that have enough left, or those with the least or the most.
+FIRST_CARDS, LEAST_LEFT, MOST_LEFT = 0, 1, 2
 
 # Columns of `terms`.
 KIND, KEY, FIRST_COUNT, N_VALUES, SLOT = 0, 1, 2, 3, 4

@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "60698d706aa7572f935fab0640ae9382ddb87da143a0a3a31604d4f939668769"
+ARRAYS = "1da7e70114d272f4850e4f476f07eb71b17544a34728a6eff6293044cbc4bbbe"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1

@@ -28,7 +28,7 @@ ARRAY_TYPES = (
     *("int64/3", "int32/3", "int32/3", "int32/2", "int32/2", "int32/1"),
     *("int32/3", "int64/2", "int64/2", "float64/1", "int64/1", "int64/1", "float64/1"),
     *("int32/1", "int64/1"),
-    *("int64/1", "uint64/1", "int64/1", "int64/1"),
+    *("int64/1", "uint64/1", "int64/1", "int64/1", "int64/2", "int64/2"),
 )
 """Type and number of axes of each array of `kernels.run`, in the order of its parameters."""
 
@@ -122,7 +122,10 @@ def _run_at() -> Any:
         )
         heads, draws = carray(at[33], (n[99],), i8), carray(at[34], (n[102],), np.uint64)
         rows, totals = carray(at[35], (n[105],), i8), carray(at[36], (n[108],), i8)
-        return run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log)
+        left, given = carray(at[37], (n[111], n[112]), i8), carray(at[38], (n[114], n[115]), i8)
+        return run(
+            columns, rules, grouping, scratch, heads, draws, rows, totals, left, given, n_log
+        )
 
     return run_at
 
@@ -175,7 +178,7 @@ class ExportedKernels:
         scratch: tuple[NDArray[Any], ...],
         *rest: Any,
     ) -> int:
-        """See `kernels.run`; rest: heads, draws, rows, totals and n_log."""
+        """See `kernels.run`; rest: heads, draws, rows, totals, left, given, n_log."""
         *outer, n_log = rest
         known = self._arrays
         for i, array in enumerate((*columns, *rules, *grouping, *scratch, *outer)):

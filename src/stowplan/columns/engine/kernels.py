@@ -43,7 +43,7 @@ def jit(function):
 
 
 # The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "60698d706aa7572f935fab0640ae9382ddb87da143a0a3a31604d4f939668769"
+ARRAYS = "1da7e70114d272f4850e4f476f07eb71b17544a34728a6eff6293044cbc4bbbe"
 
 NOWHERE = -1
 
@@ -75,7 +75,17 @@ def percentage(part, whole):
 
 
 @jit
-def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes):
+def has_cards(c, row, classes, left):
+    """True where as many GPU cards as class `c` requests have enough left."""
+    n_suiting = np.int64(0)
+    for card in range(left.shape[1]):
+        if left[row, card] >= classes[c, at.CARD_MILLI]:
+            n_suiting += 1
+    return n_suiting >= classes[c, at.N_CARDS]
+
+
+@jit
+def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes, left):
     """True where a pod of class `c` passes every filter that depends on the row alone."""
     if passes[classes[c, at.STATIC], row] == 0:
         return False
@@ -87,6 +97,8 @@ def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, coun
             amount = classes[c, at.WANTED + 2 * i + 1]
             if amount > allocatable[item, row] - requested[item, row]:
                 return False
+    if classes[c, at.N_CARDS] > 0 and not has_cards(c, row, classes, left):
+        return False
     first = classes[c, at.FIRST_TERM]
     for t in range(first, first + classes[c, at.N_HOST_TERMS]):
         value = codes[terms[t, at.KEY], row]
@@ -260,7 +272,7 @@ def clear(c, tree, classes, groups, trees):
 @jit
 def build(
     c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms, counts,
-    codes, groups, places, trees, cells, even, leaves,
+    codes, groups, places, trees, cells, even, leaves, left,
 ):  # fmt: skip
     """Evaluate every row for class `c`."""
     layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
@@ -270,8 +282,9 @@ def build(
     if asks_plainly(c, classes):
         note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         if fill_plain(
-            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
-        ):
+            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves,
+            left,
+        ):  # fmt: skip
             for row in range(leaves.shape[0]):
                 trees[tree, places[layout, at.LEAF, row]] = leaves[row]
             mend_all(c, tree, classes, groups, trees)
@@ -287,8 +300,9 @@ def build(
                 if trees[tree, leaf] < 0:
                     continue
             elif not fits(
-                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes
-            ):
+                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes,
+                left,
+            ):  # fmt: skip
                 continue
             if is_last:
                 trees[tree, leaf] = points_of(
@@ -303,7 +317,7 @@ def build(
 
 @jit
 def fill_plain(
-    c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
+    c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves, left
 ):  # fmt: skip
     """Write the points of every row, NOWHERE where the pod does not fit, into `leaves`: int32
     (n_nodes,). For a class of `asks_plainly`. False, with `leaves` undefined, where the shortcuts
@@ -317,6 +331,10 @@ def fill_plain(
         classes[c, at.STATIC], classes[c, at.PODS], cpu, memory, classes[c, at.EVEN + 1],
         classes[c, at.EVEN + 3], allocatable, requested, pod_count, passes, leaves,
     )  # fmt: skip
+    if classes[c, at.N_CARDS] > 0:
+        for row in range(leaves.shape[0]):
+            if leaves[row] >= 0 and not has_cards(c, row, classes, left):
+                leaves[row] = NOWHERE
     is_exact = add_use(
         cpu, memory, classes[c, at.USED + 3], classes[c, at.USED + 7], classes[c, at.USE_WEIGHT],
         allocatable, nonzero, leaves,
@@ -476,7 +494,7 @@ def set_leaf(c, row, value, classes, groups, places, trees):
 @jit
 def catch_up(
     c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-    counts, codes, groups, places, trees, cells, even, leaves, log,
+    counts, codes, groups, places, trees, cells, even, leaves, log, left,
 ):  # fmt: skip
     """Bring the tree of class `c` up to date with the log."""
     seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
@@ -488,8 +506,9 @@ def catch_up(
             row = log[i]
             before = trees[tree, places[layout, at.LEAF, row]]
             fitting = fits(
-                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes
-            )
+                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes,
+                left,
+            )  # fmt: skip
             is_true = bounded or note_change(c, row, before >= 0, fitting, classes, raw)
             if not is_true:
                 break
@@ -504,7 +523,7 @@ def catch_up(
     if not is_true:
         build(
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-            counts, codes, groups, places, trees, cells, even, leaves,
+            counts, codes, groups, places, trees, cells, even, leaves, left,
         )  # fmt: skip
 
 
@@ -975,6 +994,30 @@ def place(
 
 
 @jit
+def take_cards(c, row, i, classes, left, given):
+    """Take GPU cards of a row for the pod `i`, of class `c`, for which there are enough; writes
+    which into `given`. Of cards alike the first."""
+    milli, order = classes[c, at.CARD_MILLI], classes[c, at.CARD_ORDER]
+    for n_given in range(classes[c, at.N_CARDS]):
+        best = np.int64(NOWHERE)
+        for card in range(left.shape[1]):
+            value = left[row, card]
+            is_free = value >= milli
+            for k in range(n_given):
+                is_free &= given[i, k + 1] != card
+            if is_free and (
+                best < 0
+                or (order == at.LEAST_LEFT and value < left[row, best])
+                or (order == at.MOST_LEFT and value > left[row, best])
+            ):
+                best = np.int64(card)
+        given[i, n_given + 1] = best
+    for k in range(classes[c, at.N_CARDS]):
+        left[row, given[i, k + 1]] -= milli
+    given[i, 0] = classes[c, at.N_CARDS]
+
+
+@jit
 def tree_row(
     c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms, counts,
     present, groups, values, places, rows_of, rank, trees, cells, by_group, by_term, weights,
@@ -1009,14 +1052,16 @@ def tree_row(
 
 
 @jit
-def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
+def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, given, n_log):
     """Place pods in order until one fits nowhere, or one was placed on a row that is behind;
     returns the number of placed pods.
 
     columns, rules, grouping, scratch: see `arrays`. heads: int64 (n_heads,), classes. draws: uint64
     (n_heads,), or (0,) for the first of ties. rows: int64 (n_heads,), output: the row of each.
-    totals: int64 (n_heads,), output: its total score. n_log: entries in the log; placements are
-    added to it.
+    totals: int64 (n_heads,), output: its total score. left: int64 (n_nodes, n_cards), what is left
+    of GPU cards, in which placements are counted; none where no class requests any. given: int64
+    (n_heads, n_cards + 1), output, zeros before: how many cards, and which; only with `left`.
+    n_log: entries in the log; placements are added to it.
     """
     allocatable, requested, nonzero, pod_count, rank = columns
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
@@ -1032,14 +1077,15 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
             note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         draw = draws[i] if has_draw else np.uint64(0)
         if is_plainly_asked and fill_plain(
-            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
-        ):
+            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves,
+            left,
+        ):  # fmt: skip
             row = flat_row(has_draw, draw, rank, leaves)
             total = np.int64(leaves[max(row, 0)])
         else:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
-                terms, counts, codes, groups, places, trees, cells, even, leaves, log,
+                terms, counts, codes, groups, places, trees, cells, even, leaves, log, left,
             )  # fmt: skip
             row = tree_row(
                 c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms,
@@ -1055,6 +1101,8 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
             c, row, classes, requested, nonzero, pod_count, terms, counts, present, codes, masks,
             first_effect, effects,
         )  # fmt: skip
+        if classes[c, at.N_CARDS] > 0:
+            take_cards(c, row, i, classes, left, given)
         if noted >= 0:
             note_evenness(noted, row, row + 1, classes, allocatable, requested, even)
         log[n_log] = row

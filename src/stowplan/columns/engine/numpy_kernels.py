@@ -12,7 +12,7 @@ Source: kube-scheduler v1.36, for the arithmetic: see the plugins' own files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,8 @@ class RunRules:
         self.line = rules.classes[number, at.LINE : at.LINE + 101]
         self.taken = _pairs(cells, at.TAKEN, cells[at.N_TAKEN])
         self.cpu, self.memory = cells[at.CPU], cells[at.MEMORY]
+        self.n_cards, self.card_milli = cells[at.N_CARDS], cells[at.CARD_MILLI]
+        self.card_order = cells[at.CARD_ORDER]
         self.normalised = _pairs(cells, at.NORMALISED, cells[at.N_NORMALISED])
         first, last = cells[at.FIRST_TERM], cells[at.FIRST_TERM] + cells[at.N_TERMS]
         by_domain = first + cells[at.N_HOST_TERMS]
@@ -118,10 +120,12 @@ class NumpyRun:
         columns: at.NodeColumns,
         rules: at.ClassRules,
         grouping: at.DomainGrouping,
+        left: at.Ints,
     ) -> None:
         self._columns = columns
         self._rules = rules
         self._grouping = grouping
+        self._left = left
         self.log = grouping.log
         self._n_nodes = grouping.places.shape[2]
         self._parsed: dict[int, RunRules] = {}
@@ -141,22 +145,14 @@ class NumpyRun:
         classes = self._rules.classes
         seen = int(classes[one.number, at.SEEN])
         classes[one.number, at.SEEN] = n_log
-        kept = self.kept_points(one)
-        if kept is None:
+        if one.tree == at.SHARED:
             return self.evaluated(one, None)
+        kept: at.Codes = self._grouping.trees[one.tree, : self._n_nodes]
         if seen < 0 or (n_log - seen) * 4 > self._n_nodes + 64:
             kept[:] = self.evaluated(one, None)
         elif seen < n_log:
             rows = self._grouping.log[seen:n_log]
             kept[rows] = self.evaluated(one, rows)
-        return kept
-
-    def kept_points(self, one: RunRules) -> at.Codes | None:
-        """int32 (n_nodes,), writable: the points of rows from one use of a class to the next; None
-        where they are not kept."""
-        if one.tree == at.SHARED:
-            return None
-        kept: at.Codes = self._grouping.trees[one.tree, : self._n_nodes]
         return kept
 
     def evaluated(self, one: RunRules, rows: at.Codes | at.Ints | None) -> at.Ints:
@@ -171,6 +167,8 @@ class NumpyRun:
         fits: Bools = self._rules.passes[one.static][those] != 0
         if one.has_room:
             fits &= has_room(one, amounts)
+        if one.n_cards:
+            fits &= (self._left[those] >= one.card_milli).sum(axis=1) >= one.n_cards
         for term in one.host_terms:
             fits &= self._is_apart(term, those)
         total[~fits] = NOWHERE
@@ -252,6 +250,23 @@ class NumpyRun:
                 cells[at.TOTAL] += count
                 cells[at.N_LOWEST] = 0
         return bool(rules.behind[row])
+
+    def take_cards(self, one: RunRules, row: int) -> list[int]:
+        """Take GPU cards of a row for a pod; returns their indices."""
+        left = self._left[row]
+        chosen = chosen_cards(left.tolist(), one.n_cards, one.card_milli, one.card_order)
+        left[chosen] -= one.card_milli
+        return chosen
+
+
+def chosen_cards(left: Sequence[int], num: int, milli: int, order: int) -> list[int]:
+    """Indices of the cards that a pod gets; of cards alike the first. left: milli of each card.
+    order: see `arrays`."""
+    suiting = [card for card, value in enumerate(left) if value >= milli]
+    if order != at.FIRST_CARDS:
+        sign = -1 if order == at.MOST_LEFT else 1
+        suiting.sort(key=lambda card: sign * left[card])
+    return suiting[:num]
 
 
 # Scores of rows.
@@ -456,11 +471,13 @@ def run(
     draws: NDArray[np.uint64],
     rows: at.Ints,
     totals: at.Ints,
+    left: at.Ints,
+    given: at.Ints,
     n_log: int,
 ) -> int:
     """See `kernels.run`. scratch is not used."""
     placing = NumpyRun(
-        at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping)
+        at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping), left
     )
     log = placing.log
     tie_breaks: list[int] | None = draws.tolist() if draws.shape[0] else None
@@ -470,6 +487,9 @@ def run(
         if row < 0:
             return i
         rows[i], totals[i] = row, total
+        if one.n_cards:
+            given[i, 0] = one.n_cards
+            given[i, 1 : one.n_cards + 1] = placing.take_cards(one, row)
         log[n_log] = row
         n_log += 1
         if placing.place(one, row):

@@ -23,7 +23,10 @@ class PodPlaces:
             return n_pods - 1
         if n_pods < LONG:
             self._places.pop(row, None)
-            return next((place for place, info in enumerate(pods) if info.uid == uid), -1)
+            for place, info in enumerate(pods):
+                if info.uid == uid:
+                    return place
+            return -1
         place = self._places.get(row, {}).get(uid, n_pods)
         if place >= n_pods or pods[place].uid != uid:
             places = self._places[row] = {info.uid: place for place, info in enumerate(pods)}

@@ -50,7 +50,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
     @property
     def uid(self) -> str:
         """The pod's uid."""
-        return self.pod.uid
+        pod = self.pod
+        return pod.metadata.uid or pod.key
 
 
 def is_same_to_rules(before: Pod, after: Pod) -> bool:

@@ -26,12 +26,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Workload,
     seconds,
 )
-from stowplan.batch.queue_models.kueue.kueue_options import (
-    STRATEGIES,
-    KueueOptions,
-    ResourceTransformation,
-    enabled_gates,
-)
+from stowplan.batch.queue_models.kueue.kueue_options import kueue_options_of
 from stowplan.batch.queue_models.kueue.quota.dominant_share import dominant_share
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import UNLIMITED
 from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
@@ -83,7 +78,7 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
         now=seconds(cluster.now),
     )
     config = case.config if isinstance(case.config, dict) else {}
-    admission = KueueAdmission(objects, _options(config, compat))
+    admission = KueueAdmission(objects, kueue_options_of(config, is_fixed=compat != KUEUE))
     result: Answer = {"open": _quota_facts(admission), "steps": []}
     result["steps"].append(_run(admission, case.max_cycles, is_first=True))
     for tree in case.steps or ():
@@ -94,26 +89,6 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
         admission.add(step.workloads)
         result["steps"].append(_run(admission, case.max_cycles, is_first=False))
     return result
-
-
-def _options(config: Mapping[str, Any], compat: str) -> KueueOptions:
-    strategies: tuple[str, ...] = ()
-    if "fairSharing" in config:
-        strategies = tuple((config["fairSharing"] or {}).get("preemptionStrategies") or STRATEGIES)
-    return KueueOptions(
-        strategies=strategies,
-        gates=enabled_gates(config.get("featureGates") or {}),
-        ignores_undeclared=config.get("quotaCheckStrategy") == "IgnoreUndeclared",
-        transformations=tuple(
-            ResourceTransformation(
-                one["input"],
-                one.get("strategy") == "Replace",
-                {name: float(factor) for name, factor in (one.get("outputs") or {}).items()},
-            )
-            for one in config.get("resourceTransformations") or ()
-        ),
-        is_fixed=compat != KUEUE,
-    )
 
 
 def _run(admission: KueueAdmission, cycles_max: int | None, *, is_first: bool) -> Answer:
@@ -181,16 +156,13 @@ def _pod_set(demand: PodSetDemand) -> Answer:
 
 def _pending(admission: KueueAdmission) -> Answer:
     found: Answer = {}
+    active = {key for pending in admission.pending.values() for key in pending.active}
+    waiting = {key for pending in admission.pending.values() for key in pending.inadmissible}
     for key, one in admission.workloads.items():
         if one.holds_quota:
             continue
-        queue = "none"
-        for pending in admission.pending.values():
-            if key in pending.active:
-                queue = "active"
-            elif key in pending.inadmissible:
-                queue = "inadmissible"
-        found[key] = {"queue": queue}
+        queue = "inadmissible" if key in waiting else "none"
+        found[key] = {"queue": "active" if key in active else queue}
         if QUOTA_RESERVED in one.conditions:
             found[key]["reason"] = one.conditions[QUOTA_RESERVED].reason
     return found

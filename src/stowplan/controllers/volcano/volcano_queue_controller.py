@@ -1,5 +1,8 @@
 """Volcano queue controller: the queues `root` and `default`, parents, and the status of queues.
 
+`status.allocated` is written here, so that it is there under any scheduler; in Volcano the
+scheduler writes it when a session closes.
+
 Source: volcano master of 2026-08-20, pkg/controllers/queue, pkg/scheduler/cache/cache.go
 (newDefaultAndRootQueue).
 """
@@ -7,11 +10,13 @@ Source: volcano master of 2026-08-20, pkg/controllers/queue, pkg/scheduler/cache
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controller_runtime.resource_paths import CUSTOM_RESOURCE_DEFINITIONS
+from stowplan.controller_runtime.resource_paths import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from stowplan.controllers.volcano.queue_allocations import QueueAllocations
 from stowplan.controllers.volcano.volcano_kinds import (
     SCHEDULING_VERSION,
     VOLCANO_POD_GROUPS,
@@ -36,27 +41,53 @@ class VolcanoQueueController(Controller):
         super().__init__(api, index, recorder)
         # PodGroup -> its phase, by queue.
         self._phases: dict[str, dict[Key, str]] = {}
+        self._queue_of: dict[Key, str] = {}
+        self._parents: dict[str, str] = {}
+        self._allocations = QueueAllocations()
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
-        """Queue a changed Queue, that of a changed PodGroup, and those that always exist."""
-        if change.path == VOLCANO_QUEUES:
-            self.queue.add(split_key(change))
-        elif change.path == VOLCANO_POD_GROUPS:
-            group = self.decoded(change.value) or {}
-            name = (group.get("spec") or {}).get("queue") or DEFAULT
-            phases = self._phases.setdefault(name, {})
+        """Queue a changed Queue, that of a changed PodGroup or pod, and those that always exist."""
+        if change.path == PODS:
+            key = split_key(change)
+            group = self._allocations.pod_changed(key, self.index.pods.get(key), change.value)
+            if group in self._queue_of:
+                self._add_with_ancestors(self._queue_of[group])
+        elif change.path == VOLCANO_QUEUES:
+            name = split_key(change)[1]
+            self._add_with_ancestors(name)
             if change.type == "DELETED":
-                phases.pop(split_key(change), None)
+                self._parents.pop(name, None)
             else:
-                phase = (group.get("status") or {}).get("phase")
-                phases[split_key(change)] = phase or "Pending"
-            self.queue.add(("", name))
+                spec = (self.decoded(change.value) or {}).get("spec") or {}
+                self._parents[name] = spec.get("parent") or ROOT
+            self._add_with_ancestors(name)
+        elif change.path == VOLCANO_POD_GROUPS:
+            self._group_changed(split_key(change), self.decoded(change.value) or {}, change.type)
         elif (
             change.path == CUSTOM_RESOURCE_DEFINITIONS
             and change.name == "queues.scheduling.volcano.sh"
         ):
             for name in _MADE:
                 self.queue.add(("", name))
+
+    def _group_changed(self, key: Key, group: Tree, type_: str) -> None:
+        name = (group.get("spec") or {}).get("queue") or DEFAULT
+        before = self._queue_of.pop(key, name)
+        self._phases.get(before, {}).pop(key, None)
+        if type_ != "DELETED":
+            phase = (group.get("status") or {}).get("phase")
+            self._phases.setdefault(name, {})[key] = phase or "Pending"
+            self._queue_of[key] = name
+        for one in {before, name}:
+            self._add_with_ancestors(one)
+
+    def _add_with_ancestors(self, name: str) -> None:
+        """Queue a Queue and those above it."""
+        seen: set[str] = set()
+        while name and name not in seen:
+            seen.add(name)
+            self.queue.add(("", name))
+            name = "" if name == ROOT else self._parents.get(name, ROOT)
 
     def sync(self, key: Key) -> None:
         """Create a queue that always exists; write parent and status of any other."""
@@ -71,7 +102,11 @@ class VolcanoQueueController(Controller):
             spec["parent"] = ROOT
             queue = self.api.update(VOLCANO_QUEUES, queue)
         status = dict(queue.get("status") or {})
-        after: Tree = {**status, "state": status.get("state") or "Open", **self._counts(name)}
+        state = status.get("state") or "Open"
+        if state == "Closing" and not self._phases.get(name):
+            state = "Closed"
+        allocated = self._allocations.total(self._groups_below(name))
+        after: Tree = {**status, "state": state, **self._counts(name), "allocated": allocated}
         if after != status:
             queue["status"] = after
             self.api.update_status(VOLCANO_QUEUES, queue)
@@ -91,3 +126,16 @@ class VolcanoQueueController(Controller):
         """PodGroups of a queue by phase."""
         counts = Counter(self._phases.get(name, {}).values())
         return {phase.lower(): counts[phase] for phase in _PHASES}
+
+    def _groups_below(self, name: str) -> Iterator[Key]:
+        """PodGroups of a queue and of those below it."""
+        for queue, groups in self._phases.items():
+            if groups and (queue == name or name in self._ancestors(queue)):
+                yield from groups
+
+    def _ancestors(self, name: str) -> set[str]:
+        found: set[str] = set()
+        while name != ROOT and name not in found:
+            found.add(name)
+            name = self._parents.get(name, ROOT)
+        return found | {ROOT}

@@ -7,7 +7,7 @@ and `NodeTable.shape` and `ObjectStore.version` show when all plans must be rebu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import ModuleType
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
+from stowplan.cycle.engine.card_groups import reserved
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
@@ -24,12 +25,16 @@ from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
+from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
 CARD_COST = 30
 """Evaluating a row by its cards costs so many times as much as by amounts."""
+
+NO_CARDS: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
+"""Where no GPU cards filter."""
 
 
 class PodRun:
@@ -58,6 +63,10 @@ class PodRun:
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """See `Run.place`."""
         return self._engine.place(self, start, snapshot)
+
+    def note(self, start: int, annotations: Iterable[dict[str, str]]) -> None:
+        """Keep the annotations of pods from `start` on."""
+        self.annotations.update((i, one) for i, one in enumerate(annotations, start) if one)
 
 
 class Engine:
@@ -191,7 +200,13 @@ class Engine:
         class_arrays, nodes = self._class_arrays, snapshot.nodes
         group, n_same = self._planner.card_groups.first(run.heads[start : start + n_fast])
         card_kernels = self.card_kernels
-        if group is not None and group.is_scored and card_kernels is None:
+        inventory: CardInventory | None = None
+        if group is None:
+            inventory, n_same = self._planner.card_groups.filtering(
+                run.heads[start : start + n_same],
+                has_nominations=not snapshot.nominations.is_empty,
+            )
+        elif card_kernels is None:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
@@ -212,30 +227,23 @@ class Engine:
                 return [], False
             end = start + nominated.n_pods
         self._catch_up(run.classes[start:end], nodes, has_trees=group is None)
-        heads, draws = run.heads[start:end], run.draws[start:end]
         if group is not None:
-            needed = card_kernels() if card_kernels is not None and group.is_scored else None
+            assert card_kernels is not None
             placed, notes = group.run(
-                needed, run.pods[start:end], heads, draws, run.scores[start:end]
+                card_kernels(),
+                run.pods[start:end],
+                run.heads[start:end],
+                run.draws[start:end],
+                run.scores[start:end],
             )
-            run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
+            run.note(start, notes)
         else:
-            rows = np.empty(end - start, dtype=np.int64)
             with (
                 nullcontext() if nominated is None else nominated.are_closed(snapshot, class_arrays)
             ):
-                n_placed = self.kernels.run(
-                    *class_arrays.arguments(),
-                    heads,
-                    draws,
-                    rows,
-                    run.scores[start:end],
-                    class_arrays.n_log,
-                )
-                class_arrays.n_log += n_placed
-            placed = rows[:n_placed].tolist()
-            if nominated is not None and n_placed < end - start:
-                run.walked_beside_nominated.add(run.classes[start + n_placed])
+                placed = self._run_kernel(run, start, end, inventory)
+            if nominated is not None and len(placed) < end - start:
+                run.walked_beside_nominated.add(run.classes[start + len(placed)])
         self.n_evaluated += len(placed) * nodes.n_nodes
         those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
@@ -243,6 +251,34 @@ class Engine:
         if placed and run.classes[start + len(placed) - 1] in self._planner.device_rows:
             self._reserve(run, start + len(placed) - 1, placed[-1])
         return placed, len(placed) == end - start
+
+    def _run_kernel(
+        self, run: PodRun, start: int, end: int, inventory: CardInventory | None
+    ) -> list[int]:
+        """Place pods with the kernel for all that scores no cards; returns their rows. inventory:
+        the cards that filter."""
+        assert self._class_arrays is not None
+        class_arrays = self._class_arrays
+        rows = np.empty(end - start, dtype=np.int64)
+        left = given = NO_CARDS
+        if inventory is not None:
+            left = inventory.columns().left
+            given = np.zeros((end - start, left.shape[1] + 1), dtype=np.int64)
+        n_placed = self.kernels.run(
+            *class_arrays.arguments(),
+            run.heads[start:end],
+            run.draws[start:end],
+            rows,
+            run.scores[start:end],
+            left,
+            given,
+            class_arrays.n_log,
+        )
+        class_arrays.n_log += n_placed
+        placed: list[int] = rows[:n_placed].tolist()
+        if inventory is not None:
+            run.note(start, reserved(inventory, run.pods[start:end], placed, given))
+        return placed
 
     def _n_with_devices(
         self, run: PodRun, start: int, n_most: int, snapshot: Snapshot, is_first: bool

@@ -266,9 +266,9 @@ class Planner:
         is_bounded = bool(static.normalised) and any(t.kind.filters for t in class_terms.terms)
         layout, placed = self._placed(class_terms, by_block=not is_bounded)
         one.number = self._class_arrays.add_class()
+        self._class_arrays.classes[one.number, at.STATIC] = number
         self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
-        params[at.STATIC] = number
         self._class_arrays.group(params, layout, by_block=not is_bounded)
         normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
         params[at.N_NORMALISED] = _write_groups(

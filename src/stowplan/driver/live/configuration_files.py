@@ -24,7 +24,7 @@ from stowplan.framework import ConfigError, Problem
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
-from stowplan.plugins.gpu_share.conventions import kai_fractions
+from stowplan.plugins.gpu_share.conventions import kai_fractions, kai_reservations
 from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 SCHEDULER_NAME = "stowplan"
@@ -57,12 +57,14 @@ def read_configuration_files(
     compat: str | Iterable[str] = "",
     name: str = SCHEDULER_NAME,
     gates: FeatureGates | None = None,
+    *,
+    admits: bool = False,
 ) -> tuple[Deciders, FileSettings]:
-    """Read the files; without any the default profile under the given name. Raises
-    ConfigurationFileError, ConfigError and ContractError."""
+    """Read the files; without any the default profile under the given name. admits: see
+    `deciders_of`. Raises ConfigurationFileError, ConfigError and ContractError."""
     texts = [ConfigText(_text(file), file) for file in config_files]
     plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
-    found = deciders_of(texts, plugins, compat, gates)
+    found = deciders_of(texts, plugins, compat, gates, admits=admits)
     if not texts:
         found = _named(found, name)
     if found.batch is not None:
@@ -122,8 +124,8 @@ def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
 def live_problems(configuration: Configuration, source: str) -> ConfigError | None:
     """What a configuration asks for that works in simulations only; None for nothing.
 
-    KAI's fractions need the pods by which its binder reserves a card of the kubelet; nothing here
-    creates them, so that pods would be bound without a GPU. That holds for its sessions, too.
+    KAI's fractions need pods that reserve a card of the kubelet, else pods would be bound without a
+    GPU. Only the convention with such pods creates them, and KAI's sessions do not.
     """
     problems = []
     model = configuration.batch.queue_model if configuration.batch is not None else None
@@ -138,8 +140,9 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
             if isinstance(args, GpuShareArgs) and KAI in args.conventions:
                 path = f"profiles[{number}].pluginConfig[{name}].args.conventions"
                 wanted = (
-                    "others on a live cluster, where the kubelet chooses the card and no "
-                    "reservation pod finds out which one; allowed in simulate, up and dry runs"
+                    f"{kai_reservations.NAME!r} on a live cluster, where the kubelet chooses the "
+                    "card and a reservation pod finds out which one; allowed in simulate, up and "
+                    "dry runs"
                 )
                 problems.append(Problem(path, f'"{KAI}"', wanted))
     return ConfigError(source, problems) if problems else None

@@ -32,7 +32,7 @@ FILL, REPLAY, GPU_SHARING = "fill", "replay", "gpu-sharing"
 DEFAULT_POLICY = "default"
 """kube-scheduler's default profile."""
 SEED_MAX = 2**32 - 1
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".conf")
 """Of scheduler configuration files that are policies by themselves."""
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.+]*[A-Za-z0-9+])?")
 _NAME_WANTED = "letters, digits, '-', '_', '.' and '+', without blanks"

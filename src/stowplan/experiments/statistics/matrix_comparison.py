@@ -166,7 +166,22 @@ def compare_runs(
             found.results.append(_result(table, setting, base, policy, chosen, confidence))
     if not others:
         found.notes.append(f"one policy only, {base}: nothing to compare")
+    found.notes += _without_pods(table)
     return found
+
+
+def _without_pods(table: RunTable) -> list[str]:
+    """Policies that placed no pod with any seed, most often as they decide pods of another
+    scheduler name: their waits and shares compare nothing."""
+    idle = {
+        policy: None
+        for setting in table.settings
+        for policy in table.policies
+        if (placed := table.of_policy(setting, policy).get("placed")) and not any(placed.values())
+    }
+    return [
+        f"{policy} placed no pods: the notes in runs/KEY/summary.json say why" for policy in idle
+    ]
 
 
 class RunTable:

@@ -40,6 +40,10 @@ POOLS_MAX = 8
 """Kinds of new nodes that are tried."""
 ADDED_MAX = 64
 """New nodes of one kind."""
+PAIRS_LEFT_OUT = (
+    "pairs with a lower request, with pods to free, with several new nodes, "
+    "or with the PodGroup or the Queue"
+)
 PERCENT = 100
 
 
@@ -120,6 +124,7 @@ class _GangSearch:
         freed = self._freed()
         if not any(found) and freed is None:
             found.append(self._first_that_helps("combined", self._pairs(candidates)))
+            self.not_searched.append(PAIRS_LEFT_OUT)
             if not found[-1]:
                 self.not_searched.append("three or more changes together")
         changes = [self._change(edits) for edits in found if edits]

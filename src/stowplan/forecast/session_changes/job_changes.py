@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.job_report import JobReport
 from stowplan.cycle.change import Change, ChangedObject, Operation
 from stowplan.forecast.session_changes.gang_changes import find_gang_changes
 from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome, smallest
@@ -12,7 +13,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.quantity import amount, format_quantity
-from stowplan.simulation.session_runner import JobReport, SessionRunner
+from stowplan.simulation.session_runner import SessionRunner
 
 WEIGHT_MAX = 10_000
 RAISED_MAX = 900

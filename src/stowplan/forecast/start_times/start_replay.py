@@ -108,8 +108,11 @@ class StartReplay(Replay):
             self.event_queue.at(self._begins, self._arrive, pod)
 
     def _run_of(self, pod: Pod) -> int | None:
-        uid, _, restarts = pod.uid.partition("#")
-        run = self._runs[uid]
+        run, restarts = self._runs.get(pod.uid), ""
+        if run is None:
+            # A pod of a recorded simulation may have been restarted before: `UID#1`.
+            uid, _, restarts = pod.uid.rpartition("#")
+            run = self._runs[uid]
         history = self.pod_histories.get(pod.key)
         is_first = history is None or history.bound_at_start
         seconds = run.left_s if is_first and not restarts else run.total_s

@@ -25,7 +25,7 @@ from stowplan.forecast.what_if.outcome import (
 from stowplan.forecast.what_if.over_time import Timing, decide_over_time
 from stowplan.forecast.what_if.preemption_chain import ChainResult, PreemptionChain
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
-from stowplan.inputs.cluster_reader import Cluster, read_addition, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, cluster_of, read_addition
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
@@ -135,8 +135,7 @@ def question_of(
     """A question about a cluster, for `answer`; raises as `what_if`. config: Deciders have their
     plugins already; changes of the kinds `config` and `plugin` are not possible then."""
     options = options or WhatIfOptions()
-    if not isinstance(cluster, Cluster):
-        cluster = read_cluster(cluster)
+    cluster = cluster_of(cluster)
     sources = (plugins,) if isinstance(plugins, str | Path) else tuple(plugins)
     files: tuple[str | Path, ...] = ()
     if isinstance(config, Deciders):

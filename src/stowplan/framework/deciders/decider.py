@@ -166,15 +166,16 @@ class FitCheck(Protocol):
         """True while nothing relevant changed but pods and allocatable amounts."""
 
     def may_fit(self, rows: Sequence[int] | None) -> Bools:
-        """bool (n_classes,): classes that may fit on one of these rows; None: on any row."""
+        """bool (n_classes,): classes that may fit on some row. rows: those that have changed since
+        the last call; None for all."""
 
     def refusers_of(self, number: int) -> frozenset[str] | None:
         """The plugins that refuse a class after the last `may_fit` where no row fits; None where an
         attempt has to find out."""
 
     def other_refusers(self) -> Bools:
-        """bool (n_classes,): classes whose pods are now refused by other plugins, as far as the
-        rows were looked at."""
+        """bool (n_classes,): classes whose pods were refused by other plugins at the last
+        `may_fit`."""
 
 
 class KernelRun(Protocol):

@@ -64,8 +64,8 @@ class PodGroupState:
 
 
 class PodGroupStates:
-    """The states of all groups by `NAMESPACE/NAME`. keeps_bound: a pod that somebody else has bound
-    stays among the unscheduled ones, too.
+    """The states of all groups by `NAMESPACE/NAME`. keeps_bound: a pod that another client has
+    bound stays among the unscheduled ones, too.
 
     Differs: in the original it does so always; here with `compat` only.
     """

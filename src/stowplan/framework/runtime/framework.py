@@ -46,7 +46,7 @@ from stowplan.framework.runtime.outcomes import (
     checked_status,
     no_nodes_left,
 )
-from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin, calls_of
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.runtime.row_verdicts import RowVerdicts
 from stowplan.framework.snapshot import Snapshot
@@ -122,6 +122,7 @@ class Framework:
                 f"profile {profile.scheduler_name!r}: queueSort is {have}; expected one"
             )
         self._check_points()
+        self.unused_pods_calls = calls_of(self.members.values(), "unused_pods")
         self._pre_bind_with_progress = tuple(
             m
             for m in self.at("preBind")

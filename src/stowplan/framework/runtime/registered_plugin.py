@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,11 @@ class RegisteredPlugin:
             f"expected an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
             f"{self.place(method)}"
         )
+
+
+def calls_of(members: Iterable[RegisteredPlugin], method: str) -> tuple[Callable[..., Any], ...]:
+    """The method of the plugins that have it."""
+    return tuple(call for one in members if (call := one.calls[method]) is not None)
 
 
 def _numbers(rows: Rows) -> Any:

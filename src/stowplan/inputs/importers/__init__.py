@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stowplan.inputs.importers.imported_objects import QUEUE_LABEL, ImportLookup, list_names, used
+from stowplan.inputs.importers.imported_objects import (
+    ImportLookup,
+    list_names,
+    queue_name_of,
+    used,
+)
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import ManifestInventory, full_kind, group_of, untyped_title
 from stowplan.inputs.validation.object_validation import ObjectValidator, ValidationResult
@@ -63,7 +68,9 @@ class ImportedJobs:
     def takes(self, tree: Tree, path: str) -> bool:
         """True for an object that is imported or looked up."""
         key = group_of(tree, path), tree["kind"]
-        return key in IMPORTERS or key in LOOKED_UP or (key in LABELLED and _is_labelled(tree))
+        return (
+            key in IMPORTERS or key in LOOKED_UP or (key in LABELLED and bool(queue_name_of(tree)))
+        )
 
     def add(self, tree: Tree, path: str, place: str, position: int) -> None:
         """Add an object, to be expanded later; raises DecodeError for a duplicate."""
@@ -136,12 +143,6 @@ class ImportedJobs:
             more = f"; not modelled: {unmodelled}" if unmodelled else ""
             found.append(f"{kind} read as pods and gangs: {list_names(titles)}{more}")
         return found + self._remarks
-
-
-def _is_labelled(tree: Tree) -> bool:
-    meta = tree.get("metadata")
-    labels = meta.get("labels") if isinstance(meta, dict) else None
-    return isinstance(labels, dict) and bool(labels.get(QUEUE_LABEL))
 
 
 def _move(inventory: ManifestInventory, made: list[tuple[int, int]]) -> None:

@@ -18,7 +18,10 @@ Tree = dict[str, Any]
 
 GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
 LOCAL_QUEUE, CLUSTER_QUEUE = "LocalQueue.kueue.x-k8s.io", "ClusterQueue.kueue.x-k8s.io"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+KUEUE_GROUP = "kueue.x-k8s.io"
+QUEUE_LABEL = f"{KUEUE_GROUP}/queue-name"
+KUEUE_NOTE = "Kueue: workloads with a queue-name count as admitted"
+"""How the note begins where Kueue does not decide."""
 REPLICAS_MAX = 100_000
 
 
@@ -78,7 +81,7 @@ class ImportLookup:
         if not name:
             return "", []
         self.remark(
-            "Kueue: workloads with a queue-name count as admitted (suspend is ignored);"
+            f"{KUEUE_NOTE} (suspend is ignored);"
             " flavors, borrowing, preemption and topologies of ClusterQueues are not modelled"
         )
         local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
@@ -207,6 +210,14 @@ def namespace_of(tree: Tree) -> str:
 def key_of(tree: Tree) -> str:
     """`NAMESPACE/NAME` of an object."""
     return f"{namespace_of(tree)}/{tree['metadata']['name']}"
+
+
+def queue_name_of(tree: Tree) -> str:
+    """The LocalQueue that an object's label names, "" for none."""
+    meta = tree.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    name = labels.get(QUEUE_LABEL) if isinstance(labels, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def is_over(conditions: Iterable[Condition], *types: str) -> bool:

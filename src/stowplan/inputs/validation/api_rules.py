@@ -31,7 +31,7 @@ class ApiServerRules:
     """Validates objects by the API server's rules."""
 
     def __init__(self) -> None:
-        self._resources = built_in_registry(workloads=True)
+        self._resources = built_in_registry(workloads=True, device_taint_rules=True)
         self._imported = structs()
         # For addresses and ports that are given out.
         self._rng = np.random.default_rng(0)

@@ -19,6 +19,7 @@ from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.workload import (
+    CronJob,
     DaemonSet,
     Deployment,
     Job,
@@ -64,6 +65,10 @@ def source_of(pod: Pod, origins: Mapping[str, Object | None]) -> PodSource | Non
     origin = origins[pod.key]
     if isinstance(origin, Pod):
         return PodSource("v1", "Pod", pod.namespace, pod.name, "/spec", origin.spec)
+    if isinstance(origin, CronJob):
+        path = "/spec/jobTemplate/spec/template/spec"
+        own = origin.spec.job_template.spec.template.spec
+        return PodSource("batch/v1", "CronJob", origin.namespace, origin.name, path, own)
     version = _API_VERSIONS.get(type(origin)) if origin is not None else None
     if version is None or not isinstance(origin, NamespacedObject):
         return None

@@ -43,6 +43,8 @@ KINDS = (
     "uncordon", "label", "taint", "free", "add-node", "combined",
 )  # fmt: skip
 """In the order of equally expensive changes."""
+PAIRS_LEFT_OUT = "pairs of changes that solve one problem together, or that change two nodes"
+"""Each of two edits solves problems of its own, of one node."""
 TRIALS_MAX = 24
 """Candidates of one kind that are tried."""
 POOLS_MAX = 48
@@ -113,6 +115,7 @@ class _ChangeSearch:
         self._new_node()
         if not self.found:
             self._two_edits()
+            self.not_searched.append(PAIRS_LEFT_OUT)
         if not self.found:
             self.not_searched.append("three or more changes together")
         self._note_the_rest()

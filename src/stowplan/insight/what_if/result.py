@@ -120,7 +120,7 @@ class Victim(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A pod that preemption evicts.
 
     ran_s: how long it has run, None where that is not known. again: where it goes: a node, "" for
-    pending, None for nowhere: nobody creates it again. is_loop: it was evicted before in this
+    pending, None if no controller creates it again. is_loop: it was evicted before in this
     chain.
     """
 

@@ -33,6 +33,8 @@ BINDING_ANNOTATIONS = frozenset(
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME",
         "stowplan.dev/gpu-cards",
         "received-resource-type",
+        "stowplan.dev/scv-cards",
+        "stowplan.dev/gpu-devices",
     )
 )
 """Of all conventions."""
@@ -40,7 +42,7 @@ BINDING_ANNOTATIONS = frozenset(
 
 def without_binding_annotations(pod: Pod) -> Pod:
     """The pod as its template has it. An index of cards that the template prescribes is lost: it
-    cannot be told from one that a binding has added."""
+    cannot be distinguished from one that a binding has added."""
     notes = pod.metadata.annotations
     if not BINDING_ANNOTATIONS & notes.keys():
         return pod

@@ -1,4 +1,4 @@
-"""Dynamic resources: device classes, resource slices and their devices.
+"""Dynamic resources: device classes, resource slices with their devices, rules that taint devices.
 
 Source: Kubernetes resource.k8s.io/v1 API, v1.36; v1beta2 has the same fields.
 """
@@ -166,3 +166,24 @@ class ResourceSlice(Object, frozen=True):
     """A ResourceSlice: devices of a driver, on one node or several."""
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceTaintSelector(Value, frozen=True):
+    """Devices of a driver, a pool, a name; None: any."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Value, frozen=True):
+    """`spec` of a DeviceTaintRule. device_selector: all devices where it is absent."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(Object, frozen=True):
+    """A DeviceTaintRule (resource.k8s.io/v1beta2): a taint for devices, by an administrator."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

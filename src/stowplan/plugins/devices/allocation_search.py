@@ -25,21 +25,21 @@ from stowplan.objects.devices.device_claim import (
 )
 from stowplan.objects.node import Node
 from stowplan.objects.quantity import Quantity
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.device_amounts import (
     consumed_amount,
     fits_capacity,
     requested_of,
 )
 from stowplan.plugins.devices.device_constraints import ActiveConstraint
-from stowplan.plugins.devices.device_pools import (
+from stowplan.plugins.devices.device_selectors import DeviceSelectors, SelectorFault
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import (
     AllocationError,
     DeviceId,
     DevicePool,
     PoolDevice,
     node_matches,
 )
-from stowplan.plugins.devices.device_selectors import DeviceSelectors, SelectorFault
 
 _NO_USE: Mapping[str, int] = {}
 # Deeper recursion than this is refused, since Python ends it at a thousand calls.
@@ -214,7 +214,7 @@ class _Search:
                     f"claim {claim.key}, constraint #{number}: empty constraint "
                     "(unsupported constraint type?)"
                 )
-            active.append(ActiveConstraint(constraint))
+            active.append(ActiveConstraint(constraint, with_lists=self._given.selectors.with_lists))
         self._constraints.append(active)
 
     def _plan(

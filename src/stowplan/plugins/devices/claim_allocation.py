@@ -26,7 +26,7 @@ from stowplan.plugins.devices.allocation_search import (
     RequestPlan,
     SearchInput,
 )
-from stowplan.plugins.devices.device_pools import AllocationError
+from stowplan.plugins.devices.pools.device_pools import AllocationError
 
 GENERATED_SHARE_ID = "<generated>"
 """Share ID until the allocation is reserved."""

@@ -264,7 +264,7 @@ def _is_reserved(claim: ResourceClaim, pod: Pod, group: str) -> bool:
 def assume_again(
     pod: Pod, reserved: AssumedClaims, object_store: ObjectStore, *, repeats: bool = False
 ) -> AssumedClaims | Status:
-    """The claims on the versions that the watch shows, after somebody else has changed one; an
+    """The claims on the versions that the watch shows, after another client has changed one; an
     error where that leaves nothing to write. repeats: a reservation is added even where it stands
     already.
 

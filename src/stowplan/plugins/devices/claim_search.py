@@ -35,8 +35,6 @@ from stowplan.plugins.devices.binding_conditions import (
     is_ready_for_binding,
 )
 from stowplan.plugins.devices.claim_allocation import allocation_results
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
-from stowplan.plugins.devices.device_pools import AllocationError
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
 from stowplan.plugins.devices.explanation.claim_explanation import ClaimExplanation
 from stowplan.plugins.devices.extended_resources import (
@@ -45,6 +43,8 @@ from stowplan.plugins.devices.extended_resources import (
     RequestMapping,
     is_device_resource,
 )
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
+from stowplan.plugins.devices.pools.device_pools import AllocationError
 from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE, REFUSED, UNKNOWN
 
 # Unresolvable: evicting pods releases no claim at once.

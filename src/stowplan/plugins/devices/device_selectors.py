@@ -101,7 +101,7 @@ class DeviceSelectors:
     def __init__(self, *, with_lists: bool = False) -> None:
         """with_lists: attributes may be lists."""
         self._environment = device_environment(with_lists=with_lists)
-        self._with_lists = with_lists
+        self.with_lists = with_lists
         self._answers: dict[tuple[str, Hashable], bool | str] = {}
 
     def matches(self, expression: str, shape: Hashable, driver: str, device: Device) -> bool:
@@ -122,7 +122,7 @@ class DeviceSelectors:
         except DeviceSelectorError as fault:
             return f"CEL compile error: {fault}"
         try:
-            variable = device_value(driver, device, with_lists=self._with_lists)
+            variable = device_value(driver, device, with_lists=self.with_lists)
             value, _ = program.evaluate({"device": variable}, COST_LIMIT)
         except (EvaluationError, CostLimitError) as fault:
             return f"CEL runtime error: {fault}"

@@ -9,7 +9,6 @@ Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocat
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from datetime import timedelta
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from stowplan.framework import (
     ObjectStore,
     PostFilterResult,
     PreBindWait,
-    Problem,
     Rows,
     Snapshot,
     Status,
@@ -35,6 +33,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import (
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     NODE,
     POD,
     QUEUE_POD,
@@ -52,7 +51,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.placements import N_ASSUMED
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
-from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, DeviceTaintRule, ResourceSlice
 from stowplan.objects.devices.device_claim import (
     AllocationResult,
     ResourceClaim,
@@ -60,7 +59,6 @@ from stowplan.objects.devices.device_claim import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.scheduling_group import SchedulingGroup
-from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.claim_binding import (
     AssumedClaims,
@@ -81,8 +79,8 @@ from stowplan.plugins.devices.claim_search import (
     NodeAllocation,
     SearchSettings,
 )
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.dynamic_resources_args import DynamicResourcesArgs
 from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
@@ -96,28 +94,10 @@ from stowplan.plugins.devices.pod_claims import (
     resource_claims_of,
     usable_anywhere,
 )
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.states.class_claims import ClassClaims, content_of
 from stowplan.plugins.devices.states.device_states import PER_NODE, REFUSED
 from stowplan.plugins.pod_hints import queueing_hint
-
-
-class DynamicResourcesArgs(PluginArgs, frozen=True):
-    """filter_timeout: limit of the device search per node, 0 for none; it counts steps of the
-    search, not time. binding_timeout: limit until devices are ready."""
-
-    filter_timeout: timedelta = timedelta(seconds=10)
-    binding_timeout: timedelta = timedelta(seconds=600)
-
-    def problems(self, path: str) -> Iterator[Problem]:
-        """Timeouts that are too short."""
-        for name, length, least_s in (
-            ("filterTimeout", self.filter_timeout, 0),
-            ("bindingTimeout", self.binding_timeout, 1),
-        ):
-            if length.total_seconds() < least_s:
-                got = f"{length.total_seconds():g}s"
-                yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
-
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
@@ -137,7 +117,7 @@ class DynamicResources:
     declaration = Plugin(
         name=name,
         weight=2,
-        reads=(ResourceClaim, DeviceClass, ResourceSlice),
+        reads=(ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule),
         repeatable=True,
         rests_when_skipped=True,
     )
@@ -160,7 +140,7 @@ class DynamicResources:
         self.handle = handle
         self._is_enabled = handle.gates.dynamic_resource_allocation
         self._shares = handle.gates.dra_workload_resource_claims
-        self._selectors = DeviceSelectors()
+        self._selectors = DeviceSelectors(with_lists=handle.gates.dra_list_type_attributes)
         self._pending = PendingAllocations()
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -174,6 +154,12 @@ class DynamicResources:
         """Claims, classes, slices or nodes are added or changed."""
         if not self._is_enabled:
             return ()
+        # As a change of the slices with their devices, which the original makes of it.
+        of_rules = (
+            (on(DEVICE_TAINT_RULE, Action.ADD | Action.UPDATE | Action.DELETE),)
+            if self.handle.gates.dra_device_taint_rules
+            else ()
+        )
         of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             on(NODE, of_nodes),
@@ -181,6 +167,7 @@ class DynamicResources:
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
+            *of_rules,
         )
 
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | Status:
@@ -215,8 +202,11 @@ class DynamicResources:
         amounts = self._amounts(pod)
         if not amounts:
             return False
-        provided = ClusterDevices.of(self.handle.shared.object_store).by_resource
+        provided = self._devices(self.handle.shared.object_store).by_resource
         return any(name in provided for name in amounts)
+
+    def _devices(self, object_store: ObjectStore) -> ClusterDevices:
+        return ClusterDevices.of(object_store, self.handle.gates)
 
     def _amounts(self, pod: Pod) -> dict[str, int]:
         """What the pod requests of resources that a class may provide; {} where that is off."""
@@ -251,7 +241,7 @@ class DynamicResources:
         amounts = self._amounts(pod)
         if not claims and not amounts:
             return SKIP
-        devices = ClusterDevices.of(object_store)
+        devices = self._devices(object_store)
         extended = None
         if any(name in devices.by_resource for name in amounts):
             extended = left_over_claim(pod, object_store.all(ResourceClaim))
@@ -453,7 +443,7 @@ class DynamicResources:
             tried.apply(self._pending, object_store)
             state.write(self.RESERVED, tried)
             return OK
-        if search.version == ClusterDevices.of(object_store).version:
+        if search.version == self._devices(object_store).version:
             answer = search.known(node_name)
         else:
             # Pods of a session are decided together and reserved one after the other.
@@ -573,7 +563,7 @@ class DynamicResources:
         """What the claims ask for, where each is the pod's own and not allocated yet."""
         if not self._is_enabled or not pod.spec.resource_claims or self._amounts(pod):
             return None
-        return content_of(pod, object_store)
+        return content_of(pod, object_store, self.handle.gates)
 
     def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The devices of nodes; None where claims have to be looked at by name."""
@@ -581,9 +571,14 @@ class DynamicResources:
         content = self.claims_signature(pod, store)
         if not isinstance(content, bytes):
             return None
-        settings = self._settings()
-        claims = ClassClaims(content, pod, store, settings, self._pending, self.RESERVED)
-        return (DeviceTerms(claims),)
+        return (
+            DeviceTerms(
+                ClassClaims(
+                    content, pod, store, self._devices(store), self._settings(), self._pending,
+                    self.RESERVED,
+                )
+            ),
+        )  # fmt: skip
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""

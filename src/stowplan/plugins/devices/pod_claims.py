@@ -12,7 +12,7 @@ from stowplan.objects.devices.device_claim import ConsumerReference, ResourceCla
 from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.objects.scheduling_group import SchedulingGroup
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 
 
 def claim_fault(

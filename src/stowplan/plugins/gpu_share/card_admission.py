@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from stowplan.framework import NodeInfo, PodInfo
+from stowplan.objects.devices.card_reservation import DEVICE_ID_KEY, reserved_card
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, MILLI_KEY
 from stowplan.objects.devices.node_lock import is_released_by, lock_texts
 from stowplan.objects.node import Node
@@ -21,6 +22,7 @@ from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import gpu_node_of, gpu_request_of
 from stowplan.plugins.gpu_share.conventions import (
     CONVENTIONS,
+    KAI_NAMES,
     aliyun_gpu_mem,
     hami,
     kai_fractions,
@@ -106,6 +108,10 @@ class CardAdmission:
         """
         notes = pod.metadata.annotations
         answer = SERVED if is_served else FAILED
+        card = reserved_card(pod)
+        if card is not None:
+            # What the program in the reservation pod does.
+            return {DEVICE_ID_KEY: f"GPU-{pod.node_name}-{card}"} if is_served else {}
         return {
             key: answer[waiting]
             for key, waiting in WAITING.items()
@@ -159,7 +165,7 @@ class CardAdmission:
         is_for = pod.metadata.annotations.get(wanted, "") if wanted is not None else node
         count = 0 if request is None else request.count
         has_devices = shares is not None and is_for == node and sum(map(len, shares)) == count
-        if not has_devices and convention.name == kai_fractions.CONVENTION.name:
+        if not has_devices and convention.name in KAI_NAMES:
             # KAI's whole devices are a count for the kubelet.
             return ""
         if report.problem:

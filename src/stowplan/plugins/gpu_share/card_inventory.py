@@ -21,7 +21,7 @@ from stowplan.objects.devices.gpu_cards import (
 )
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions, CardSelection
 from stowplan.plugins.gpu_share.card_ledger import CardLedger
-from stowplan.plugins.gpu_share.conventions.mixed_nodes import mixed_column, unknown_cards_column
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import mixed_column
 from stowplan.plugins.gpu_share.fragmentation import TypicalColumns
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
@@ -132,8 +132,7 @@ class GpuCardInventory:
 
     def is_mixed(self) -> bool:
         """See `CardInventory.is_mixed`."""
-        nodes = self._nodes
-        return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
+        return bool(mixed_column(self._nodes).any() or self._ledger.unknown_cards().any())
 
     def _by_name(self) -> tuple[Ints, Ints]:
         """int64 (n_nodes,), int64 (n_nodes,): position in the order of names, and key of the

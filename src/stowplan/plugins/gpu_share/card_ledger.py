@@ -11,6 +11,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from stowplan.columns.array_types import Bools
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
@@ -30,21 +33,30 @@ from stowplan.objects.devices.gpu_cards import (
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_table import CardTable
+from stowplan.plugins.gpu_share.conventions.mixed_nodes import is_by_milli, is_on_unknown_card
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 from stowplan.plugins.gpu_share.scores.fgd import cards_by_left
 
 
 class PodOnCards(NamedTuple):
-    """A pod on a node. cards: None where they are assumed."""
+    """A pod on a node. cards: None where they are assumed. is_unknown: see
+    `is_on_unknown_card`."""
 
     info: PodInfo
     request: GpuShareRequest
     cards: tuple[int, ...] | None
+    is_unknown: bool = False
 
     @property
     def cpu_milli(self) -> int:
         """CPU that the node counts for the pod."""
         return self.info.footprint.requested.get("cpu", 0)
+
+    @property
+    def uses(self) -> tuple[object, ...]:
+        """Equal for versions of a pod that take the same of a node."""
+        request = self.request
+        return self.cpu_milli, request.num, request.milli, self.cards, self.is_unknown
 
 
 def gpu_request_of(info: PodInfo) -> GpuShareRequest:
@@ -130,6 +142,7 @@ class CardLedger(TableWatcher):
         self._pods: list[dict[str, PodOnCards]] = []
         self._nodes: list[Node | None] = []
         self._assumed_rows: dict[int, int] = {}
+        self._unknown_rows: dict[int, int] = {}
         self._reserved: dict[str, tuple[int, ...]] = {}
         self.chosen: dict[str, tuple[int, ...]] = {}
         self._marks = -1, -1
@@ -180,6 +193,14 @@ class CardLedger(TableWatcher):
             columns.left[row, : columns.n_cards[row]] = left
         return columns
 
+    def unknown_cards(self) -> Bools:
+        """bool (n_nodes,): `holds_unknown_cards` of each row."""
+        nodes = self._table.nodes
+        found = np.zeros(len(nodes), dtype=np.bool_)
+        for row in self._unknown_rows:
+            found[row] = is_by_milli(nodes[row])
+        return found
+
     def state(self, node: NodeInfo, without: str = "") -> CardState:
         """A node by its own pods, which a dry run may have changed. without: uid of a pod that does
         not count."""
@@ -226,28 +247,45 @@ class CardLedger(TableWatcher):
             self._reserved.pop(info.uid, None)
         self._take(row, info)
 
-    def _take(self, row: int, info: PodInfo) -> None:
+    def _on_cards(self, info: PodInfo) -> PodOnCards:
         request = gpu_request_of(info)
         if request.prescribed is not None:
             # The pod was created with its cards.
             self._reserved.pop(info.uid, None)
-        pod = PodOnCards(info, request, self.cards_of(info.pod, request))
+        is_unknown = request.milli <= 0 and is_on_unknown_card(info.pod, info.footprint.requested)
+        return PodOnCards(info, request, self.cards_of(info.pod, request), is_unknown)
+
+    def _take(self, row: int, info: PodInfo) -> None:
+        pod = self._on_cards(info)
         self._pods[row][info.uid] = pod
-        if request.milli > 0:
+        if pod.request.milli > 0:
             # The table does not count a change of annotations, or of reservations, as one.
             self._table.journal.touch(row)
-        self._cards.add_pod(row, pod.cpu_milli, request, pod.cards or ())
+        self._cards.add_pod(row, pod.cpu_milli, pod.request, pod.cards or ())
         if pod.cards is None:
             self._assumed_rows[row] = self._assumed_rows.get(row, 0) + 1
+        if pod.is_unknown:
+            self._unknown_rows[row] = self._unknown_rows.get(row, 0) + 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """Give the pod's cards back."""
         pod = self._pods[row].pop(info.uid)
         self._cards.remove_pod(row, pod.cpu_milli, pod.request, pod.cards or ())
         if pod.cards is None:
-            self._assumed_rows[row] -= 1
-            if not self._assumed_rows[row]:
-                del self._assumed_rows[row]
+            _count_down(self._assumed_rows, row)
+        if pod.is_unknown:
+            _count_down(self._unknown_rows, row)
+
+    def pod_replaced(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        """Nothing else than the new version where it has the cards that the pod had."""
+        if after.pod.node_name:
+            self._reserved.pop(after.uid, None)
+        pod = self._on_cards(after)
+        if pod.uses == self._pods[row][after.uid].uses:
+            self._pods[row][after.uid] = pod
+        else:
+            self.pod_removed(row, before)
+            self._take(row, after)
 
     def row_added(self, row: int) -> None:
         """Add a row; its node is read when columns are."""
@@ -260,11 +298,18 @@ class CardLedger(TableWatcher):
         self._cards.move_row(source, target)
         self._pods[target], self._pods[source] = self._pods[source], {}
         self._nodes[target] = self._nodes[source]
-        if source in self._assumed_rows:
-            self._assumed_rows[target] = self._assumed_rows.pop(source)
+        for counts in (self._assumed_rows, self._unknown_rows):
+            if source in counts:
+                counts[target] = counts.pop(source)
 
     def row_dropped(self, row: int) -> None:
         """Remove the last row."""
         self._cards.drop_row()
         self._pods.pop()
         self._nodes.pop()
+
+
+def _count_down(counts: dict[int, int], row: int) -> None:
+    counts[row] -= 1
+    if not counts[row]:
+        del counts[row]

@@ -45,7 +45,8 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.deciders.kernel_terms import KernelTerm
-from stowplan.framework.plugin import Plugin, PodWarning
+from stowplan.framework.deciders.node_plugins import PodWarning
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.gpu_cards import (
     ASSUME_TIMES,
     COUNT_KEY,
@@ -81,7 +82,12 @@ from stowplan.plugins.gpu_share.card_ledger import (
     gpu_request_of,
     request_problem,
 )
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
+from stowplan.plugins.gpu_share.conventions import (
+    CONVENTIONS,
+    KAI_NAMES,
+    REQUEST_ANNOTATIONS,
+    kai_reservations,
+)
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
@@ -93,7 +99,8 @@ from stowplan.plugins.gpu_share.conventions.device_sharing import (
     refusal,
     requests_of,
 )
-from stowplan.plugins.gpu_share.conventions.gpu_links import LINKS_KEY
+from stowplan.plugins.gpu_share.conventions.gpu_links import has_links
+from stowplan.plugins.gpu_share.conventions.kai_reservations import unused_reservations
 from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
     has_nodes_by_milli,
     holds_unknown_cards,
@@ -101,7 +108,6 @@ from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
     mixed_column,
     mixed_problem,
     requests_counted_gpus,
-    unknown_cards_column,
 )
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.missing_cards import missing_cards
@@ -110,6 +116,7 @@ from stowplan.plugins.gpu_share.policies import (
     gpu_score,
     gpu_score_column,
     normalize_gpu_scores,
+    settle_ties,
 )
 from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.scores.gpu_topology import closest_whole_cards, is_several_whole
@@ -145,6 +152,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     ties: which of the nodes with the highest score is to win. seed: of Random. conventions: ways
     of registering and requesting GPUs that count beside the annotations of open-gpu-share.
     node_locks: take the lock of the node by which Volcano's or HAMi's device plugin knows the pod.
+    reservation_image, reservation_service_account: of the pods that reserve cards for KAI's parts.
     """
 
     policy: GpuPolicy = GpuPolicy.BEST_FIT
@@ -160,6 +168,8 @@ class GpuShareArgs(PluginArgs, frozen=True):
     seed: int = 0
     conventions: tuple[str, ...] = ("volcano", "hami", "aliyun-gpu-mem")
     node_locks: bool = False
+    reservation_image: str = ""
+    reservation_service_account: str = "default"
 
     def problems(self, path: str) -> Iterator[Problem]:
         """FGD without workload, and figures out of range."""
@@ -176,6 +186,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
             if name not in CONVENTIONS:
                 wanted = f"one of {', '.join(CONVENTIONS)}"
                 yield Problem(f"{path}.conventions[{index}]", repr(name), wanted)
+        yield from self._kai_problems(path)
         for index, pod in enumerate(self.workload):
             if min(pod.cpu_milli, pod.num, pod.milli) < 0 or pod.count < 1:
                 yield Problem(f"{path}.workload[{index}]", str(pod), "amounts of 0 or more")
@@ -183,6 +194,14 @@ class GpuShareArgs(PluginArgs, frozen=True):
             yield Problem(
                 f"{path}.gpuSel", self.gpu_sel.value, "another one, as dimExt merge has no cards"
             )
+
+    def _kai_problems(self, path: str) -> Iterator[Problem]:
+        """KAI's parts in two ways, and reservation pods without a program."""
+        if set(KAI_NAMES) <= set(self.conventions):
+            yield Problem(f"{path}.conventions", " and ".join(KAI_NAMES), "one of them")
+        if kai_reservations.NAME in self.conventions and not self.reservation_image:
+            wanted = f"the image of reservation pods, for {kai_reservations.NAME}"
+            yield Problem(f"{path}.reservationImage", "none", wanted)
 
     @property
     def typical_pods(self) -> tuple[TypicalPod, ...]:
@@ -236,6 +255,7 @@ class GpuShare:
     def __init__(self, args: GpuShareArgs) -> None:
         self.args = args
         self._conventions = [CONVENTIONS[name] for name in args.conventions]
+        self._reserves = kai_reservations.NAME in args.conventions
         self._choice = CardChoiceOptions(args.gpu_sel, args.dim_ext, args.norm, args.typical_pods)
 
     def _state(self, pod: Pod, snapshot: Snapshot) -> GpuShareState:
@@ -308,7 +328,7 @@ class GpuShare:
             has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
             codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
             fits = fits_distinct_cards_column(cards, request)
-            unknown_cards = unknown_cards_column(nodes)[some]
+            unknown_cards = CardLedger.of(nodes).unknown_cards()[some]
             found = np.where(unknown_cards, UNKNOWN_CARDS, np.where(fits, FITS, codes))
             return np.where(mixed_column(nodes)[some], SEVERAL, found)
 
@@ -412,7 +432,7 @@ class GpuShare:
         request = attempt.request
         if request.prescribed is not None:
             return None
-        if is_several_whole(request) and _has_links(snapshot.nodes):
+        if is_several_whole(request) and has_links(snapshot.nodes):
             return None
         inventory = attempt.ledger.inventories.get(self)
         if inventory is None:
@@ -465,6 +485,12 @@ class GpuShare:
             state.binding_times = {**state.binding_times, **notes.times}
             if self.args.node_locks:
                 state.binding_lock = notes.lock
+            if notes.reservations is not None:
+                state.binding_cards = msgspec.structs.replace(
+                    notes.reservations,
+                    image=self.args.reservation_image,
+                    service_account=self.args.reservation_service_account,
+                )
         return OK
 
     def _chosen(
@@ -548,6 +574,10 @@ class GpuShare:
         """Cards that are missing under the pods."""
         return tuple(missing_cards(before, after, pods, self._conventions))
 
+    def unused_pods(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """Reservation pods whose card no pod has."""
+        return unused_reservations(pods) if self._reserves else ()
+
 
 def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
     # Of every convention: a pod that frees what no one counts wakes others for nothing.
@@ -563,29 +593,4 @@ def _may_mix(pod: Pod, nodes: NodeTable) -> bool:
         return False
     if requests_counted_gpus(pod):
         return True
-    return bool(mixed_column(nodes).any() or unknown_cards_column(nodes).any())
-
-
-def _has_links(nodes: NodeTable) -> bool:
-    """True where a node is annotated with the links between its cards."""
-
-    def evaluate(rows: Rows) -> Bools:
-        numbers = np.arange(nodes.n_nodes)[rows].tolist()
-        found = [LINKS_KEY in nodes.nodes[row].metadata.annotations for row in numbers]
-        return np.array(found, dtype=np.bool_)
-
-    return bool(ColumnCache.of(nodes).column("has gpu links", nodes, evaluate).any())
-
-
-def settle_ties(scores: Ints, names: Sequence[str]) -> None:
-    """Leave one node with the highest score, the one with the smallest name, in place.
-
-    scores: int64 (n_rows,), from 0 to 100, at least one. names: of the nodes.
-    """
-    highest = int(scores.max())
-    tied = np.flatnonzero(scores == highest).tolist()
-    if len(tied) < 2:
-        return
-    first = min(tied, key=names.__getitem__)
-    scores[tied] = max(highest - 1, 0)
-    scores[first] = max(highest, 1)
+    return bool(mixed_column(nodes).any() or CardLedger.of(nodes).unknown_cards().any())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from stowplan.framework import NodeInfo, PodInfo
-from stowplan.framework.plugin import PodWarning
+from stowplan.framework.deciders.node_plugins import PodWarning
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import gpu_node_of, gpu_request_of

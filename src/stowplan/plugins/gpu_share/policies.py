@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -83,3 +84,17 @@ def gpu_score_column(
 def normalize_gpu_scores(policy: GpuPolicy, scores: Ints) -> Ints:
     """int64 (n_rows,): what the policy makes of the scores of all feasible nodes."""
     return normalize_best_fit(scores) if policy is GpuPolicy.BEST_FIT else scores
+
+
+def settle_ties(scores: Ints, names: Sequence[str]) -> None:
+    """Leave one node with the highest score, the one with the smallest name, in place.
+
+    scores: int64 (n_rows,), from 0 to 100, at least one. names: of the nodes.
+    """
+    highest = int(scores.max())
+    tied = np.flatnonzero(scores == highest).tolist()
+    if len(tied) < 2:
+        return
+    first = min(tied, key=names.__getitem__)
+    scores[tied] = max(highest - 1, 0)
+    scores[first] = max(highest, 1)

@@ -60,8 +60,8 @@ from stowplan.objects.pod_requests import (
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import label_key_errors
 from stowplan.plugins.args_base import PluginArgs
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.extended_resources import is_device_resource
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.resources.resource_allocation import (
     NONZERO_RESOURCES,
@@ -334,7 +334,10 @@ class NodeResourcesFit:
         """True for a resource that DynamicResources provides where a node has none."""
         if not self.handle.gates.dra_extended_resource or not is_device_resource(resource):
             return False
-        return resource in ClusterDevices.of(self.handle.shared.object_store).by_resource
+        return (
+            resource
+            in ClusterDevices.of(self.handle.shared.object_store, self.handle.gates).by_resource
+        )
 
     def _is_delegated(self, resource: str) -> bool:
         """True for an extended resource that a device class may provide."""

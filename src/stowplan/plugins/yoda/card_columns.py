@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
+from stowplan.columns.nodetable import PodWatcher
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.devices.scv import Scv
-from stowplan.plugins.yoda.gpu_ledger import GpuLedger, GpuReport, available_cards, gpu_report_of
+from stowplan.plugins.yoda.gpu_ledger import GpuLedger
 from stowplan.plugins.yoda.gpu_request import MEMORY_LABEL, parse_uint
+from stowplan.plugins.yoda.scv_devices import GpuReport, ReportedCards, gpu_report_of
 
 UInts = NDArray[np.uint64]
 Numbers = TypeVar("Numbers", Ints, UInts)
@@ -64,9 +66,11 @@ class CardColumns:
         self._marks = table.marks
         if rows is None or touched is None:
             self._report_of = self._map_all_rows(table)
+            for row, name in enumerate(table.names):
+                ledger.read_pods(name, table.pods[row])
             names = {*ledger.nodes(), *self._index} if touched is None else set(ledger.nodes())
         else:
-            names = self._follow_rows(table, rows)
+            names = self._follow_rows(table, rows, ledger)
         names |= touched or set()
         names.update(ledger.changed_since(self._held))
         for name in names:
@@ -178,7 +182,7 @@ class CardColumns:
             self.left[cards], self.open[cards] = self.free[cards], True
             self.left_sum[index] = report.free
             return
-        cards_left = available_cards(report.gpus, ledger.on(name))
+        cards_left = ReportedCards(report, ledger.shares_on(name)).left()
         self.left[cards] = [left.memory for left in cards_left]
         self.open[cards] = [left.is_open for left in cards_left]
         held = sum(left.gpu.free - left.memory for left in cards_left)
@@ -187,8 +191,9 @@ class CardColumns:
     def _map_all_rows(self, table: NodeTable) -> Ints:
         return np.array([self._index.get(name, -1) for name in table.names], dtype=np.int64)
 
-    def _follow_rows(self, table: NodeTable, rows: Iterable[int]) -> set[str]:
-        """Look up the reports of changed rows; returns the names of their nodes."""
+    def _follow_rows(self, table: NodeTable, rows: Iterable[int], ledger: GpuLedger) -> set[str]:
+        """Look up the reports of changed rows, and what their pods hold; returns the names of their
+        nodes."""
         n_nodes = table.n_nodes
         if self._report_of.shape[0] != n_nodes:
             kept = self._report_of[:n_nodes]
@@ -199,6 +204,7 @@ class CardColumns:
             if row < n_nodes:
                 name = table.names[row]
                 names.add(name)
+                ledger.read_pods(name, table.pods[row])
                 self._report_of[row] = self._index.get(name, -1)
         return names
 
@@ -208,7 +214,7 @@ _COLUMNS: WeakKeyDictionary[GpuLedger, WeakKeyDictionary[NodeTable, dict[int, Ca
 )
 
 
-class RequestedGpuMemory:
+class RequestedGpuMemory(PodWatcher):
     """GPU memory that the pods of each row request by their labels. A watcher of one table."""
 
     def __init__(self, bound: int) -> None:

@@ -18,8 +18,8 @@ from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.objects.quantity import INT64_MAX
 from stowplan.plugins.yoda.card_columns import CardColumns
-from stowplan.plugins.yoda.gpu_ledger import Gpu
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX
+from stowplan.plugins.yoda.scv_devices import Gpu
 
 UInts = NDArray[np.uint64]
 Amount = TypeVar("Amount", int, UInts)

@@ -2,139 +2,38 @@
 
 A report has the free memory of a card. A pod that was placed a moment ago uses none yet, so its
 memory is reserved: the requested amount, on each of its cards, or the whole card where it requests
-none. The reservation ends when the pod is unreserved, when it is deleted, or when a report includes
-its use: one that is later than the start of its containers, or, where that start is unknown, the
-next one after the pod was seen running.
+none. The binding writes the cards on the pod, so that a scheduler that is started again has the
+same reservations. A reservation ends when the pod is unreserved, when it is deleted, or when a
+report includes its use: one that is later than the start of its containers, or, where that start is
+unknown, the next one after the pod was seen running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from stowplan.framework import NodeTable
+from stowplan.framework import NodeTable, PodInfo
 from stowplan.framework.handle_state import HandleState
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.pod import Pod
-from stowplan.plugins.yoda.gpu_request import GpuRequest
-
-AMOUNT_MAX = 2**50
-"""Larger amounts of a report count as this, so that no sum wraps."""
-
-
-class Gpu(NamedTuple):
-    """A card of a report, every amount from 0 to the bound; units as in `objects.devices.scv`."""
-
-    id: int
-    is_healthy: bool
-    power: int
-    total_memory: int
-    clock: int
-    free: int
-    core: int
-    bandwidth: int
-
-
-class GpuReport(NamedTuple):
-    """The content of a node's Scv. n_cards: the number that it states. total, free: MiB of all
-    cards."""
-
-    gpus: tuple[Gpu, ...]
-    n_cards: int
-    total: int
-    free: int
-
-
-def gpu_report_of(scv: Scv, bound: int) -> GpuReport:
-    """The report with every amount from 0 to `bound`, at most 2^64 - 1."""
-
-    def bounded(amount: int) -> int:
-        return min(max(amount, 0), bound)
-
-    status = scv.status
-    gpus = tuple(
-        Gpu(
-            card.id,
-            card.is_healthy,
-            bounded(card.power),
-            bounded(card.total_memory),
-            bounded(card.clock),
-            bounded(card.free_memory),
-            bounded(card.core),
-            bounded(card.bandwidth),
-        )
-        for card in status.card_list
-    )
-    total, free = bounded(status.total_memory_sum), bounded(status.free_memory_sum)
-    return GpuReport(gpus, bounded(status.card_number), total, free)
-
-
-class AvailableCard(NamedTuple):
-    """A card and its remaining free memory. is_open: False where a pod reserves all of it."""
-
-    gpu: Gpu
-    memory: int
-    is_open: bool
-
-    def suits(self, demand: GpuRequest) -> bool:
-        """True for a card that satisfies this request."""
-        return (
-            self.is_open
-            and self.gpu.is_healthy
-            and self.memory >= (demand.memory or 0)
-            and demand.clock in (None, self.gpu.clock)
-        )
+from stowplan.plugins.yoda.scv_devices import CARDS_KEY, CardShares, parse_shares
 
 
 class GpuReservation(msgspec.Struct):
     """The reservation of a pod.
 
-    cards: by id. memory: MiB of each, None for all. is_seen: the pod has been on its node.
-    report_when_running: the report of the time when it was seen running, None until then.
+    is_seen: the pod has been on its node. report_when_running: the report of the time when it was
+    seen running, None until then.
     """
 
     uid: str
-    cards: tuple[int, ...]
-    memory: int | None
+    shares: CardShares
     is_seen: bool = False
     is_running: bool = False
     report_when_running: Scv | None = None
-
-
-def choose_cards(cards_left: Sequence[AvailableCard], demand: GpuRequest) -> tuple[int, ...] | None:
-    """The ids of the cards that a pod reserves: those that satisfy it with the least left, so that
-    the others remain whole; None where there are too few."""
-    if demand.n_cards > len(cards_left):
-        return None
-    suiting = sorted(
-        (left.memory, place) for place, left in enumerate(cards_left) if left.suits(demand)
-    )
-    if len(suiting) < demand.n_cards:
-        return None
-    return tuple(cards_left[place].gpu.id for _, place in suiting[: demand.n_cards])
-
-
-def available_cards(
-    gpus: Sequence[Gpu], reservations: Collection[GpuReservation]
-) -> list[AvailableCard]:
-    """Every card with what the reservations leave of it."""
-    if not reservations:
-        return [AvailableCard(gpu, gpu.free, True) for gpu in gpus]
-    return [
-        _available_card(gpu, [hold for hold in reservations if gpu.id in hold.cards])
-        for gpu in gpus
-    ]
-
-
-def _available_card(gpu: Gpu, reservations: Sequence[GpuReservation]) -> AvailableCard:
-    if any(hold.memory is None for hold in reservations):
-        return AvailableCard(gpu, 0, False)
-    return AvailableCard(
-        gpu, max(0, gpu.free - sum(hold.memory or 0 for hold in reservations)), True
-    )
 
 
 class GpuLedger:
@@ -143,6 +42,8 @@ class GpuLedger:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, GpuReservation]] = {}
         self._node_of: dict[str, str] = {}
+        # Node -> uids of pods on it whose reservation has ended.
+        self._included: dict[str, set[str]] = {}
         # Node -> when its reservations changed last; the latest comes last.
         self._changed: dict[str, int] = {}
         self.version = 0
@@ -159,12 +60,29 @@ class GpuLedger:
         """The reservations on a node, in order of creation. but: uids to leave out."""
         return [hold for uid, hold in self._by_node.get(node, {}).items() if uid not in but]
 
-    def hold(self, pod: Pod, node: str, cards: tuple[int, ...], memory: int | None) -> None:
+    def shares_on(self, node: str, but: Collection[str] = ()) -> list[CardShares]:
+        """What the pods on a node hold. but: uids to leave out."""
+        return [hold.shares for hold in self.on(node, but)]
+
+    def hold(self, pod: Pod, node: str, shares: CardShares) -> None:
         """Reserve cards of a node for a pod, in place of its earlier reservation."""
         self.drop(pod.uid)
         self._node_of[pod.uid] = node
-        self._by_node.setdefault(node, {})[pod.uid] = GpuReservation(pod.uid, cards, memory)
+        self._by_node.setdefault(node, {})[pod.uid] = GpuReservation(pod.uid, shares)
         self._note(node)
+
+    def read_pods(self, node: str, pods: Iterable[PodInfo]) -> None:
+        """Reserve the cards that the binding has written on the pods of a node, unless a report
+        includes them already: after a restart nothing else knows them."""
+        bound = {info.uid: info.pod for info in pods if CARDS_KEY in info.pod.metadata.annotations}
+        included = self._included.pop(node, set()) & bound.keys()
+        if included:
+            self._included[node] = included
+        for uid, pod in bound.items():
+            if uid not in included and uid not in self._node_of:
+                shares = parse_shares(pod.metadata.annotations[CARDS_KEY])
+                if shares:
+                    self.hold(pod, node, shares)
 
     def drop(self, uid: str) -> None:
         """End the reservation of a pod, if it has one."""
@@ -200,6 +118,7 @@ class GpuLedger:
         """End the reservations on a node that are over. scv: the node's current report."""
         for hold in self.on(node):
             if _is_reservation_expired(hold, table, scv):
+                self._included.setdefault(node, set()).add(hold.uid)
                 self.drop(hold.uid)
 
 

@@ -58,22 +58,22 @@ from stowplan.plugins.yoda.card_scores import (
     scores_by_column,
     wrap_uint64,
 )
-from stowplan.plugins.yoda.gpu_ledger import (
-    AMOUNT_MAX,
-    AvailableCard,
-    GpuLedger,
-    GpuReport,
-    GpuReservation,
-    available_cards,
-    choose_cards,
-    gpu_report_of,
-)
+from stowplan.plugins.yoda.gpu_ledger import GpuLedger
 from stowplan.plugins.yoda.gpu_request import (
     MEMORY_LABEL,
     UINT64_MAX,
     GpuRequest,
     parse_uint,
     queue_priority,
+)
+from stowplan.plugins.yoda.scv_devices import (
+    AMOUNT_MAX,
+    CARDS_KEY,
+    AvailableCard,
+    GpuReport,
+    ReportedCards,
+    format_shares,
+    gpu_report_of,
 )
 
 NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
@@ -158,22 +158,18 @@ class Yoda:
 
     # The rule, over the cards of one node.
 
-    def verdict(
-        self, demand: GpuRequest, report: GpuReport, cards_left: list[AvailableCard]
-    ) -> int:
+    def verdict(self, demand: GpuRequest, cards: ReportedCards) -> int:
         """PASSES, or why the cards of a node do not satisfy a request."""
         if self.compat:
-            return self._original_verdict(demand, report)
+            return self._original_verdict(demand, cards.report)
         # Differs: the original counts cards of enough memory and cards of the right clock apart,
         # and where only a number is asked for the unhealthy ones as well.
-        healthy = [left for left in cards_left if left.gpu.is_healthy]
+        healthy = cards.healthy()
         if len(healthy) < demand.n_cards:
             return TOO_FEW_CARDS
-        clocked = [left for left in healthy if demand.clock in (None, left.gpu.clock)]
-        if len(clocked) < demand.n_cards:
+        if sum(demand.clock in (None, one.clock) for one in healthy) < demand.n_cards:
             return NO_MATCHING_CLOCK
-        n_suiting = sum(left.suits(demand) for left in clocked)
-        return FITS if n_suiting >= demand.n_cards else INSUFFICIENT_GPU_MEMORY
+        return FITS if cards.n_suiting(demand) >= demand.n_cards else INSUFFICIENT_GPU_MEMORY
 
     def _original_verdict(self, demand: GpuRequest, report: GpuReport) -> int:
         healthy = [gpu for gpu in report.gpus if gpu.is_healthy]
@@ -237,22 +233,17 @@ class Yoda:
         if not self.compat and gpu_sources(node.node):
             return self.SHARED_OTHERWISE
         report = gpu_report_of(scv, self._bound)
-        code = self.verdict(attempt.demand, report, self._cards_left(report, node.name, attempt))
+        code = self.verdict(attempt.demand, self._cards(report, node.name, attempt))
         return OK if code == FITS else self.REFUSALS[code]
 
-    def _cards_left(
-        self, report: GpuReport, name: str, attempt: YodaPreFilterState
-    ) -> list[AvailableCard]:
-        """The cards of a node with what remains of them, for this attempt."""
-        reservations = self._ledger.on(name, attempt.gone)
-        cards_left = available_cards(report.gpus, reservations)
+    def _cards(self, report: GpuReport, name: str, attempt: YodaPreFilterState) -> ReportedCards:
+        """The cards of a node with what is held of them, for this attempt."""
+        cards = ReportedCards(report, self._ledger.shares_on(name, attempt.gone))
         for pod in attempt.came.get(name, ()):
             demand = GpuRequest.of(pod.labels)
-            cards = None if demand.is_none else choose_cards(cards_left, demand)
-            if cards:
-                reservations.append(GpuReservation(pod.uid, cards, demand.memory))
-                cards_left = available_cards(report.gpus, reservations)
-        return cards_left
+            if not demand.is_none:
+                cards.choose(demand)
+        return cards
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
         """Strength of the cards that satisfy the pod, and the share of free memory."""
@@ -261,10 +252,9 @@ class Yoda:
         if scv is None:
             return 0
         report, demand = gpu_report_of(scv, self._bound), known.demand
-        reservations = [] if self.compat else self._ledger.on(node.name)
-        cards_left = available_cards(report.gpus, reservations)
-        cards = 0
-        if self.verdict(demand, report, cards_left) == FITS:
+        reported = ReportedCards(report, () if self.compat else self._ledger.shares_on(node.name))
+        cards_left, cards = reported.left(), 0
+        if self.verdict(demand, reported) == FITS:
             counting = (left for left in cards_left if self._counts(left, demand))
             cards = sum(self._card_score(left, known.maxima) for left in counting)
         asked = sum(
@@ -365,7 +355,7 @@ class Yoda:
     # After the node is chosen.
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Reserve the cards until a report includes them.
+        """Reserve the cards until a report includes them. The binding writes them on the pod.
 
         Differs: the original reserves nothing, so that pods which are decided between two reports
         are given the same memory.
@@ -375,14 +365,15 @@ class Yoda:
         if self.compat or attempt is None or scv is None:
             return OK
         demand = attempt.demand
-        cards = choose_cards(
-            available_cards(gpu_report_of(scv, self._bound).gpus, self._ledger.on(node_name)),
-            demand,
-        )
-        if cards is None:
+        report = gpu_report_of(scv, self._bound)
+        # What it holds already, if it is tried again, is not in its way.
+        held = self._ledger.shares_on(node_name, (pod.uid,))
+        shares = ReportedCards(report, held).choose(demand)
+        if shares is None:
             return self.REFUSALS[INSUFFICIENT_GPU_MEMORY]
-        if cards and demand.memory != 0:
-            self._ledger.hold(pod, node_name, cards, demand.memory)
+        if shares and demand.memory != 0:
+            self._ledger.hold(pod, node_name, shares)
+            state.binding_annotations[CARDS_KEY] = format_shares(shares)
         return OK
 
     def unreserve(self, pod: Pod) -> None:
@@ -414,7 +405,7 @@ class Yoda:
     def _report_fits(self, demand: GpuRequest, scv: Scv) -> bool:
         """True when the cards of a report would satisfy the pod without reservations."""
         report = gpu_report_of(scv, self._bound)
-        return self.verdict(demand, report, available_cards(report.gpus, ())) == FITS
+        return self.verdict(demand, ReportedCards(report)) == FITS
 
     def signature(self, pod: Pod) -> object:
         """The request of the pod."""
@@ -435,11 +426,9 @@ class Yoda:
             needs.append(f"{demand.memory} MiB free on each")
         if demand.clock is not None:
             needs.append(f"clock {demand.clock} MHz")
-        cards_left = (
-            available_cards(report.gpus, ())
-            if self.compat
-            else self._cards_left(report, node.name, attempt)
-        )
+        is_exact = not self.compat
+        held = self._cards(report, node.name, attempt) if is_exact else ReportedCards(report)
+        cards_left = held.left()
         cards = "; ".join(_format_card(left) for left in cards_left)
         return [
             f"gpus: needs {', '.join(needs)}, there {'is' if len(cards_left) == 1 else 'are'} "

@@ -265,7 +265,7 @@ class PreBindRunner:
         return have == base
 
     def _try_again(self, wait: PreBindInProgress) -> Status:
-        """Somebody else has changed an object: ask the plugin for changes of the new version."""
+        """After a conflict, ask the plugin for changes of the object's new version."""
         state = wait.record.binding.attempt[1]
         node = wait.record.binding.node
         answer = wait.member.call("pre_bind_conflict", wait.record.pod, node, state)

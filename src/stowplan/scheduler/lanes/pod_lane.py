@@ -19,7 +19,7 @@ from stowplan.framework.clusterevents import (
     ClusterEvent,
     node_update_events,
 )
-from stowplan.framework.deciders.decider import Consultation, Decider, Decision
+from stowplan.framework.deciders.decider import Consultation, Decider, Decision, PodClass
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.status import error
 from stowplan.messages.events import ConfigurationChanged
@@ -91,7 +91,7 @@ class PodLane:
         counts_repeats = context.options.counts_repeats and context.pod_groups is None
         if counts_repeats and context.queue.options.pops_from_backoff:
             self.unschedulable_classes = UnschedulableClasses(
-                context, decider, self._attempt_single, lambda e: tie_break_of(e, rng)
+                context, decider, self._attempt_of_class
             )
         self._has_more = False
         self._idle_forgotten_at = 0
@@ -236,6 +236,16 @@ class PodLane:
     def _attempt_single(self, entry: PodRecord, rng: TieBreakSource) -> None:
         self._attempt(entry, rng)
         self._bindings.apply_plugin_requests()
+
+    def _attempt_of_class(self, entry: PodRecord, pod_class: PodClass) -> None:
+        """Attempt a pod of a known class, by kernel if possible."""
+        engine = self.decider.engine()
+        if engine is None:
+            self._attempt_single(entry, tie_break_of(entry, self._rng))
+        else:
+            self._kernel_placement.place(
+                engine, [entry], [pod_class], self._context.cache.snapshot, self._rng
+            )
 
     def _attempt(self, entry: PodRecord, rng: TieBreakSource) -> None:
         context, pod = self._context, entry.pod

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
-from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework import Snapshot
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
@@ -49,8 +48,6 @@ class UnschedulableClass:
         self.refusers = entry.refused_by
         self.entry = entry
         self.priority = entry.pod.priority
-        # Table generation at which one of them was refused although rows fit.
-        self.refused_at = -1
 
 
 class UnschedulableClasses:
@@ -63,16 +60,15 @@ class UnschedulableClasses:
         self,
         context: SchedulerContext,
         decider: Decider,
-        attempt: Callable[[PodRecord, TieBreakSource], None],
-        draw_of: Callable[[PodRecord], TieBreakSource],
+        attempt: Callable[[PodRecord, PodClass], None],
     ) -> None:
+        """attempt: of a pod of a class, which is popped."""
         self.on_repeats: Callable[[PodRecord, int], None] = _ignore_repeats
         self.n_attempts = 0
         self._context = context
         self._queue = context.queue
         self._decider = decider
         self._attempt = attempt
-        self._draw_of = draw_of
         self._set_durations(context.queue.options)
         self._next = 0
         # Pods that the queue keeps, by key: sequence number of their refusal.
@@ -108,9 +104,12 @@ class UnschedulableClasses:
         self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
         self._groups: list[UnschedulableClass] = []
         self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
+        # By group: table generation at which one of its pods was refused although rows fit.
+        self._refused_at: Ints = np.zeros(0, dtype=np.int64)
         self._fit_check: FitCheck | None = None
-        # Table generation at which no class fitted.
-        self._verified: int | None = None
+        # What was found, and at which table generation.
+        self._found: tuple[Bools, Bools] | None = None
+        self._found_at = -1
         self._n_events = 0
 
     # Callbacks of the queue.
@@ -250,7 +249,8 @@ class UnschedulableClasses:
         if group is None:
             group = self._class_number_of_key[known] = len(self._groups)
             self._groups.append(UnschedulableClass(pod_class, entry))
-            self._fit_check = self._verified = None
+            self._refused_at = np.append(self._refused_at, -1)
+            self._fit_check = self._found = None
         return group
 
     def _write_back(self, slot: int, entry: PodRecord) -> None:
@@ -326,12 +326,12 @@ class UnschedulableClasses:
             groups = self._ledger[GROUP, slots]
             fitting = fits[groups[start:]]
             end = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
-            if others.any():
+            if others[groups[start:end]].any():
                 end = self._regroup(slots[start:end], others) + start
             self._refuse(slots[start:end])
             if end == slots.shape[0]:
                 break
-            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            self._attempt_one(self._entry(int(slots[end])), int(groups[end]), snapshot)
             start = end + 1
             if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
                 # Something else comes first now; the queue handles the remaining pods.
@@ -362,14 +362,12 @@ class UnschedulableClasses:
             self._ledger[GROUP, alike] = self._group_number(pod_class, first)
         return n_known
 
-    def _attempt_one(
-        self, entry: PodRecord, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
-    ) -> None:
+    def _attempt_one(self, entry: PodRecord, group: int, snapshot: Callable[[], Snapshot]) -> None:
         self.n_attempts += 1
         self._queue.pop_unschedulable(entry)
-        self._attempt(entry, self._draw_of(entry))
+        self._attempt(entry, self._groups[group].pod_class)
         if entry.key in self._unadopted:
-            group.refused_at = snapshot().nodes.journal.generation
+            self._refused_at[group] = snapshot().nodes.journal.generation
 
     def _refuse_in_order(self, slots: Ints) -> None:
         ledger = self._ledger
@@ -435,29 +433,24 @@ class UnschedulableClasses:
             if engine is not None:
                 # In the order of the groups.
                 self._fit_check = engine.fit_check([*self._class_number_of_key], snapshot)
-            self._verified = None
+            self._found = None
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
     def _may_fit(self, snapshot: Snapshot) -> tuple[Bools, Bools]:
         """Twice bool (n_groups,): groups of which a pod may fit on some node; groups that other
         plugins refuse than before."""
         journal = snapshot.nodes.journal
-        if self._verified == journal.generation:
-            none = np.zeros(len(self._groups), dtype=np.bool_)
-            return none, none
-        rows = None if self._verified is None else journal.since(self._verified)
-        assert self._fit_check is not None
-        found = self._fit_check.may_fit(rows)
-        others = self._fit_check.other_refusers()
-        if others.any():
-            # Those of their pods that are due belong to other groups then.
-            slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
-            used = self._ledger[GROUP, slots]
-            others &= np.bincount(used, minlength=others.shape[0]) > 0
-        self._verified = None if found.any() or others.any() else journal.generation
-        for number in np.flatnonzero(found).tolist():
-            found[number] = self._groups[number].refused_at != journal.generation
-        return found, others & ~found
+        generation = journal.generation
+        if self._found is None or self._found_at != generation:
+            assert self._fit_check is not None
+            rows = None if self._found is None else journal.since(self._found_at)
+            fits = self._fit_check.may_fit(rows)
+            self._found = fits, self._fit_check.other_refusers()
+            self._found_at = generation
+        fits, others = self._found
+        # Pods are not attempted twice in one state of the nodes.
+        fits = fits & (self._refused_at != generation)
+        return fits, others & ~fits
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
         """Yield pods whose last refusal was only counted, with the decision of an attempt now."""

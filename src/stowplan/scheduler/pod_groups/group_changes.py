@@ -1,6 +1,6 @@
 """What a change of a group, or the loss of a member, means for its other members.
 
-Differs: in the original neither wakes anybody. A group whose minCount is lowered, or that is
+Differs: in the original neither wakes a pod. A group whose minCount is lowered, or that is
 deleted, leaves its members gated, or waiting at Permit with their resources, and a member that is
 deleted does not wake those that may fit without it; with `compat` it is so here, too.
 """

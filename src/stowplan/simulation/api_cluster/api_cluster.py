@@ -17,14 +17,17 @@ from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChang
 from stowplan.apis.machinery.stored_form import decode as decode_stored
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.client.requests import bind
 from stowplan.client.resources import RESOURCES
+from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
@@ -58,7 +61,9 @@ class ApiCluster:
         pace: Pace,
         lifecycle: PodLifecycleDefaults,
         node_lifecycle: NodeLifecycleOptions,
+        kueue: KueueOptions | None = None,
     ) -> None:
+        """kueue: options of Kueue's admission; None for none."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -74,19 +79,27 @@ class ApiCluster:
         self.cluster = self._embedded(
             rng,
             ControllerManagerOptions(
-                pod_lifecycle=lifecycle, heartbeats=False, node_lifecycle=node_lifecycle
+                pod_lifecycle=lifecycle,
+                heartbeats=False,
+                node_lifecycle=node_lifecycle,
+                kueue=kueue,
             ),
         )
         self.server = self.cluster.server
         self.transport = FunctionTransport(self.server, lambda: self.now_s)
         create_bootstrap_objects(self.server, self.now_s)
+        definitions = self.server.registry.by_path(_DEFINITIONS)
+        assert definitions is not None
+        for definition in kueue_definitions() if kueue is not None else ():
+            self.server.create(definitions, definition, self.now_s)
 
     def _embedded(
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
+        queued = (QueuedJobAdmission(),) if manager_options.kueue is not None else ()
         options = ApiServerOptions(
-            registry=built_in_registry(workloads=True),
-            admission=default_admission(),
+            registry=built_in_registry(workloads=True, device_taint_rules=True),
+            admission=(*default_admission(), *queued),
             observers=(DefinitionController(), self),
             validates=False,
             keeps_managed_fields=False,

@@ -28,7 +28,7 @@ SAMPLES_MAX = 240
 FILL_SAMPLES = 120
 RESOURCES_MAX = 5
 STEPS = 200
-"""A share of 1 as a number; above `SHARE_MAX` it is not told apart."""
+"""A share of 1 as a number; shares above `SHARE_MAX` count as that."""
 SHARE_MAX = 254
 ABSENT = 255
 """The node does not exist at that time, or does not have the resource."""

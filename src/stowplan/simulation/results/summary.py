@@ -76,7 +76,7 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
     last end. refusals: failed attempts. deleted: pods deleted before they were bound. preemption:
     number of victims and of preemptors. restarts: pods created again after an eviction or the loss
     of their node. over_time: resource -> mean while pods arrived, and peak. autoscaler: see
-    `NodeAutoscaler.summary`.
+    `NodeAutoscaler.summary`. workloads: those of Kueue, if it admits jobs.
     """
     pod_histories = run.pod_histories.values()
     came = [pod_history.arrived for pod_history in pod_histories if not pod_history.bound_at_start]
@@ -86,25 +86,35 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
     described = msgspec.to_builtins(options)
     if run.autoscaler is None:
         del described["autoscale"]
-    return {
-        "replay": described,
-        "waits_s": percentiles(
-            [pod_history.waited for pod_history in pod_histories if pod_history.waited is not None]
-        ),
-        "makespan_s": in_seconds(max(ends) - min(came)) if ends and came else 0.0,
-        "ended_at_s": in_seconds(run.event_queue.now),
-        "bindings": run.binds,
-        "refusals": run.refusals,
-        "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)},
-        "deleted": sum(1 for one in pod_histories if one.is_deleted_unbound),
-        "nodes_left": node_churn,
-        "restarts": sum(pod_history.restarts for pod_history in pod_histories),
-        "over_time": {
-            "utilisation": series.means("utilisation", last_s),
-            "fragmentation": series.means("fragmentation", last_s),
+    workloads = run.workloads
+    queued = {} if workloads is None else {"workloads": msgspec.to_builtins(workloads)}
+    return (
+        queued
+        | {
+            "replay": described,
+            "waits_s": percentiles(
+                [
+                    pod_history.waited
+                    for pod_history in pod_histories
+                    if pod_history.waited is not None
+                ]
+            ),
+            "makespan_s": in_seconds(max(ends) - min(came)) if ends and came else 0.0,
+            "ended_at_s": in_seconds(run.event_queue.now),
+            "bindings": run.binds,
+            "refusals": run.refusals,
+            "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)},
+            "deleted": sum(1 for one in pod_histories if one.is_deleted_unbound),
+            "nodes_left": node_churn,
+            "restarts": sum(pod_history.restarts for pod_history in pod_histories),
+            "over_time": {
+                "utilisation": series.means("utilisation", last_s),
+                "fragmentation": series.means("fragmentation", last_s),
+            }
+            | ({"gpu_cards": cards} if (cards := series.means("gpu_cards", last_s)) else {}),
         }
-        | ({"gpu_cards": cards} if (cards := series.means("gpu_cards", last_s)) else {}),
-    } | ({} if run.autoscaler is None else {"autoscaler": run.autoscaler.summary()})
+        | ({} if run.autoscaler is None else {"autoscaler": run.autoscaler.summary()})
+    )
 
 
 def percentiles(times: list[int]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Decisions that a scheduler has made: a bounded ring of the effects of its calls, read on demand.
 
 Recording keeps a reference to the effects of a call, whatever their number; decisions are made of
-them when somebody asks. Scores are of the moment of the decision where a sample was taken.
+them on request. Scores are of the moment of the decision where a sample was taken.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class DecisionRing:
                 self._keep_evictions(oldest)
 
     def _keep_evictions(self, oldest: HandledCall) -> None:
-        """What nobody has read keeps its evictions: they are few, and loops are long."""
+        """Keep the evictions of a call that was not read: they are few, and loops are long."""
         evicted = [one for one in oldest.effects if type(one) is to_do.Evict]
         events = [one for one in oldest.effects if _is_of_victim(one)]
         if evicted or events:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.web.model.node_columns import CARD_RESOURCES, is_ready, unit_of
+from stowplan.web.model.queue_tree import gang_key
 
 
 def node_tree(table: NodeTable, row: int) -> Tree:
@@ -55,7 +55,7 @@ def _pod_tree(info: PodInfo) -> Tree:
         "priority": pod.priority,
         "requests": fit_requests(pod),
         "queue": "",
-        "gang": group_of(pod),
+        "gang": gang_key(pod),
         "phase": pod.status.phase,
         "started": None if started is None else started.timestamp() * 1000,
     }

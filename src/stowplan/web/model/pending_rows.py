@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.framework import Framework, Status
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.insight.pod_placement import condition_message
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, MILLI_KEY, whole_number
 from stowplan.objects.encoding.tree import Tree
@@ -21,6 +20,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.web.model.node_columns import CARD_RESOURCES
 from stowplan.web.model.page_frames import FrameBody
+from stowplan.web.model.queue_tree import gang_key
 
 ROWS_MAX = 5000
 """Up to this many pods are sent as rows; more are read in pages."""
@@ -240,7 +240,7 @@ def facts_of(pod: Pod) -> PendingPodFacts:
     annotations = pod.metadata.annotations
     queue = next((annotations[key] for key in QUEUE_ANNOTATIONS if annotations.get(key)), "")
     return PendingPodFacts(
-        group_of(pod),
+        gang_key(pod),
         gpus_of(pod),
         queue,
         condition_message(pod),

@@ -11,7 +11,7 @@ from stowplan.objects.encoding.tree import Tree
 
 FINE_MS, FINE_POINTS = 10_000, 360
 COARSE_MS, COARSE_POINTS = 60_000, 1440
-FIELDS = ("allocated", "deserved", "pending")
+FIELDS = ("allocated", "deserved", "guarantee", "borrowed", "lent", "pending")
 Key = tuple[str, str, str, str]
 """Scheduler, queue, resource, field."""
 Point = tuple[float, Mapping[Key, float]]

@@ -11,18 +11,17 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.nodeinfo import allocatable_amounts
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
-from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.web.model.node_columns import resource_trees
 from stowplan.web.model.page_frames import Array, FrameBody
 from stowplan.web.model.pending_rows import gpus_of
+from stowplan.web.model.queue_tree import gang_key, queues_of_gangs
 
 NEVER = 4_294_967_295
 """A time that is not within the run: 2**32 - 1."""
@@ -82,7 +81,7 @@ def run_intervals(
 def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> FrameBody:
     """The frame of `GET replay`. more: further arrays."""
     rows = {node.name: row for row, node in enumerate(run.nodes)}
-    queues = {one.key: one.spec.queue for one in run.objects if isinstance(one, PodGroup)}
+    queues = queues_of_gangs(run.objects)
     templates: dict[str, int] = {}
     trees: list[Tree] = []
     numbers: list[int] = []
@@ -90,7 +89,7 @@ def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> F
         tree: Tree = {
             "requests": fit_requests(one.pod),
             "gpus": gpus_of(one.pod),
-            "queue": queues.get(group_of(one.pod), ""),
+            "queue": queues.get(gang_key(one.pod), ""),
         }
         key = msgspec.json.encode(tree, order="sorted").decode()
         if key not in templates:

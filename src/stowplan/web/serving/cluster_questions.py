@@ -189,8 +189,9 @@ class ClusterQuestions:
     def _queues(self, objects: ObjectsAtOnce) -> Tree:
         schedulers: list[Tree] = []
         if self.deciders.batch is not None:
-            shares = shares_of(SessionRunner(objects.cluster(), self.deciders))
-            schedulers.append(shares_tree(shares, objects.others))
+            runner = SessionRunner(objects.cluster(), self.deciders)
+            is_model = runner.is_queue_model
+            schedulers.append(shares_tree(shares_of(runner), objects.others, is_model=is_model))
         return {"schedulers": schedulers, "gangs": gang_trees(objects.others, objects.pods)}
 
     # What-if.

@@ -1,6 +1,6 @@
 """Scores of decisions, at the moment of the decision, for at most ten a second.
 
-Kernels keep no scores by plugin. So for the last decision of a call, while somebody looks, the
+Kernels keep no scores by plugin. So for the last decision of a call, while there are viewers, the
 attempt is made again by the scheduler's thread with the pod taken off its node: then the nodes are
 as they were. A sample that comes to another node is dropped.
 """
@@ -29,7 +29,7 @@ BEST = 3
 
 
 class DecisionSamples:
-    """wanted_until: monotonic seconds until which somebody looks. n_taken: samples so far."""
+    """wanted_until: monotonic seconds until which samples are wanted. n_taken: samples so far."""
 
     def __init__(self, server: SchedulerServer, ring: DecisionRing) -> None:
         self.wanted_until = 0.0

@@ -1,7 +1,7 @@
 """LiveSource: the page of a running scheduler.
 
 The scheduler's thread copies columns and records, ten times a second at most and only while
-somebody looks; how often is bounded by what it costs.
+there are viewers; how often is bounded by what it costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from stowplan.insight.pod_placement import frameworks_of
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.web.model.changed_nodes import CHANGES_MAX, node_changes
 from stowplan.web.model.decision_ring import (
     EVICTED,
@@ -42,6 +41,7 @@ from stowplan.web.model.pending_rows import (
     whole,
 )
 from stowplan.web.model.preemption_loops import preemption_trees
+from stowplan.web.model.queue_tree import GANG_KINDS, QUEUE_KINDS, queues_of_gangs
 from stowplan.web.serving.cluster_questions import ClusterQuestions, ObjectsAtOnce
 from stowplan.web.serving.decision_samples import DecisionSamples
 from stowplan.web.serving.page_source import BadRequest, NotFound, TopicState, Unavailable
@@ -269,7 +269,7 @@ class LiveSource:
             "resources": resource_trees(view.columns.resources),
             "zones": [name for name in view.zone_names if name],
             "nodes": view.columns.names,
-            "queues": sorted(one.name for one in objects if isinstance(one, Queue)),
+            "queues": sorted(one.name for one in objects if isinstance(one, QUEUE_KINDS)),
             "labels": sorted(keys)[:LABELS_MAX],
             "rules": sorted(rules),
             "reasons": sorted({reason for _, reason in self._rows.reasons if reason}),
@@ -404,8 +404,7 @@ class LiveSource:
         informers = self._server.informers
         if informers is None:
             return {}
-        groups = (one for one in informers.objects_of(PodGroup) if isinstance(one, PodGroup))
-        return {one.key: one.spec.queue or "default" for one in groups}
+        return queues_of_gangs(one for kind in GANG_KINDS for one in informers.objects_of(kind))
 
 
 def _without_time(state: WholeState) -> Tree:

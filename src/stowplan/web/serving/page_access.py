@@ -109,7 +109,7 @@ def error_response(status: int, text: str) -> web.Response:
 
 
 def access_middleware(access: PageAccess) -> Any:
-    """Refuses requests, and adds the headers to every answer."""
+    """Refuses requests, and adds the headers to every answer that has none of its own."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
@@ -119,7 +119,8 @@ def access_middleware(access: PageAccess) -> Any:
         except web.HTTPException as problem:
             answer = error_response(problem.status, f"{problem.reason}: {request.path}")
         if not answer.prepared:
-            answer.headers.update(HEADERS)
+            for name, value in HEADERS.items():
+                answer.headers.setdefault(name, value)
             if not request.path.startswith(STATIC):
                 answer.headers.setdefault("Cache-Control", "no-store")
         return answer

@@ -9,14 +9,12 @@ import asyncio
 import contextlib
 import socket as sockets
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from stowplan.objects.encoding.tree import Tree
-from stowplan.web.model.experiment_folders import experiment_trees
 from stowplan.web.model.page_frames import (
     TOPICS,
     FrameHeader,
@@ -24,6 +22,7 @@ from stowplan.web.model.page_frames import (
     Topic,
     encode_frame,
 )
+from stowplan.web.serving.experiment_handlers import ExperimentQuestions
 from stowplan.web.serving.page_access import (
     API,
     COOKIE,
@@ -77,7 +76,7 @@ class PageHandlers:
         self._viewers = viewers
         self._access = access
         self._static = static
-        self._experiments = experiments
+        self._experiments = ExperimentQuestions(experiments)
         self._sockets: dict[web.WebSocketResponse, asyncio.Transport | None] = {}
 
     def routes(self) -> list[web.RouteDef]:
@@ -108,6 +107,7 @@ class PageHandlers:
             web.get(f"{API}/live", self._live),
             web.get(f"{API}/replay", self._replay),
             web.get(f"{API}/experiments", self._list_experiments),
+            web.get(f"{API}/experiments/report", self._report),
             web.post(f"{API}/what-if", self._what_if),
             web.post(LOGIN, self._login),
             web.post(LOGOUT, self._logout),
@@ -137,8 +137,17 @@ class PageHandlers:
         return answer
 
     async def _answered(self, ask: Callable[[], Awaitable[Tree]]) -> web.StreamResponse:
-        try:
+        async def answer() -> web.StreamResponse:
             return json_response(await ask())
+
+        return await self._checked(answer)
+
+    async def _checked(
+        self, answer: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """The answer; an error as JSON."""
+        try:
+            return await answer()
         except BadRequest as problem:
             return error_response(400, str(problem))
         except NotFound as problem:
@@ -196,13 +205,10 @@ class PageHandlers:
         return await self._answered(ask)
 
     async def _list_experiments(self, request: web.Request) -> web.StreamResponse:
-        async def ask() -> Tree:
-            if not self._experiments:
-                return {"experiments": []}
-            found = await asyncio.to_thread(experiment_trees, Path(self._experiments))
-            return {"experiments": found}
+        return await self._answered(self._experiments.listed)
 
-        return await self._answered(ask)
+    async def _report(self, request: web.Request) -> web.StreamResponse:
+        return await self._checked(lambda: self._experiments.report(_required(request, "folder")))
 
     async def _replay(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -13,7 +13,6 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.insight.gpu_fragmentation import has_gpu_share
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod, PodCondition
-from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.simulate import Simulation
 from stowplan.web.model.decision_ring import (
@@ -42,6 +41,7 @@ from stowplan.web.model.pending_rows import (
     whole,
 )
 from stowplan.web.model.preemption_loops import preemption_trees
+from stowplan.web.model.queue_tree import QUEUE_KINDS, queues_of_gangs
 from stowplan.web.model.replay_intervals import (
     TIME,
     PodInterval,
@@ -160,7 +160,7 @@ class FinishedSource:
             "resources": resource_trees(view.columns.resources),
             "zones": [name for name in view.zone_names if name],
             "nodes": view.columns.names,
-            "queues": sorted(one.name for one in self.run.objects if isinstance(one, Queue)),
+            "queues": sorted(one.name for one in self.run.objects if isinstance(one, QUEUE_KINDS)),
             "labels": sorted(keys)[:LABELS_MAX],
             "rules": [],
             "reasons": sorted({reason for _, reason in self._pending.reasons if reason}),
@@ -248,11 +248,7 @@ class FinishedSource:
         return replay_body(self.run)
 
     def _gangs(self) -> dict[str, str]:
-        return {
-            one.key: one.spec.queue or "default"
-            for one in self.run.objects
-            if isinstance(one, PodGroup)
-        }
+        return queues_of_gangs(self.run.objects)
 
 
 class SimulationSource(FinishedSource):

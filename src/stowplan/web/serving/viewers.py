@@ -186,7 +186,7 @@ class Viewers:
         channel.sequence += 1
         channel.sent_at = now
         if before is None:
-            # Whoever has an older state needs a snapshot.
+            # Viewers with an older state need a snapshot.
             for viewer in self._viewers:
                 viewer.need_snapshot(topic)
             return

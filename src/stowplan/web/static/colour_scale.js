@@ -1,4 +1,4 @@
-// Colours of shares from 0 to 1, told apart by colour-blind people and in grey.
+// Colours of shares from 0 to 1, distinguished by colour-blind people and in grey.
 
 const LIGHT = [[247, 246, 235], [214, 229, 190], [132, 200, 178], [58, 157, 183], [41, 98, 160], [37, 37, 110]];
 const DARK = [[32, 36, 56], [46, 62, 118], [38, 112, 142], [42, 160, 132], [140, 206, 88], [250, 232, 70]];

@@ -122,6 +122,8 @@ class KueueAdmission:
         self.evictions = EvictionMemory()
         self.queues: dict[str, AdmissionQueue] = {}
         self._generations = dict.fromkeys(self._specs, 1)
+        self._namespaces: dict[str, frozenset[str]] = {}
+        self._names_below: dict[QuotaNode, list[str]] = {}
         self._build()
         self.add(objects.workloads)
 
@@ -141,6 +143,7 @@ class KueueAdmission:
 
     def finish(self, keys: Iterable[str]) -> None:
         """Workloads end."""
+        names: dict[str, None] = {}
         for key in keys:
             one = self.workloads.pop(key, None)
             if one is None:
@@ -149,9 +152,24 @@ class KueueAdmission:
             self.evictions.finished(key)
             name = self._free(one) if one.holds_quota else self._local.get(one.queue_name, "")
             if name in self.pending:
-                self.pending[name].forget(key)
+                self.pending[name].forget(one)
             self._tree_changed(name)
-            self._activate(name)
+            names[name] = None
+        self._activate_trees(names)
+
+    def replace(self, workload: Workload) -> None:
+        """A workload has changed, in what it asks for or in what it holds."""
+        old = self.workloads.pop(workload.key, None)
+        if old is not None:
+            self.second_pass.forget(workload.key)
+            if old.holds_quota:
+                self._free(old)
+            if old.cluster_queue in self.pending:
+                self.pending[old.cluster_queue].forget(old)
+        self.add([workload])
+        new = self.workloads.get(workload.key)
+        if old is not None and old.holds_quota and (new is None or new.usage != old.usage):
+            self._activate(old.cluster_queue)
 
     def change(self, queues: Iterable[KueueClusterQueue], cohorts: Iterable[Cohort]) -> None:
         """Replace queues and cohorts, or add them."""
@@ -176,6 +194,11 @@ class KueueAdmission:
         for name, one in self.queues.items():
             if one.node.root in roots:
                 self._activate(name)
+
+    @property
+    def has_active(self) -> bool:
+        """Whether a workload waits that would be tried."""
+        return any(one.has_active for one in self.pending.values())
 
     def is_active(self, name: str) -> bool:
         """Whether a queue takes part in cycles."""
@@ -202,9 +225,9 @@ class KueueAdmission:
         for workload, queue in heads:
             entry = AdmissionEntry(workload, queue)
             (refused if self._is_refused(entry) else entries).append(entry)
-        saved = self.tree.saved_usage()
-        for name, queue in self.queues.items():
-            queue.generation = self._generations.get(name, 0)
+        saved = self.tree.saved_usage(queue.node.root for _, queue in heads)
+        for _, queue in heads:
+            queue.generation = self._generations.get(queue.name, 0)
         cycle = AdmissionCycle(self._snapshot(), self.now)
         cycle.run(entries)
         self.tree.restore(saved)
@@ -230,17 +253,19 @@ class KueueAdmission:
     def between_cycles(self) -> None:
         """A second passes; evicted workloads lose their quota and wait again."""
         self.now += 1
-        for key in sorted(self.workloads):
-            one = self.workloads[key]
-            if not (one.is_evicted and one.holds_quota):
-                continue
-            name = self._free(one)
-            self.second_pass.forget(key)
-            one.release(self.now)
-            reason = one.conditions[EVICTED].reason
-            one.set_condition(REQUEUED, reason in _REQUEUED_AT_ONCE, reason, self.now)
-            self._activate(name)
-            self._wait(one)
+        for key in sorted(key for key, one in self.workloads.items() if _is_leaving(one)):
+            self.release(key)
+
+    def release(self, key: str) -> None:
+        """An evicted workload loses its quota and waits again."""
+        one = self.workloads[key]
+        name = self._free(one)
+        self.second_pass.forget(key)
+        one.release(self.now)
+        reason = one.conditions[EVICTED].reason
+        one.set_condition(REQUEUED, reason in _REQUEUED_AT_ONCE, reason, self.now)
+        self._activate(name)
+        self._wait(one)
 
     def _settle(self, entry: AdmissionEntry, outcome: CycleOutcome) -> None:
         """Write what became of an entry into workloads and queues."""
@@ -280,7 +305,7 @@ class KueueAdmission:
             is_delayed = any(one.delayed == "Pending" for one in workload.demands)
             if is_ready and not is_delayed:
                 workload.set_condition(ADMITTED, True, ADMITTED, self.now)
-        self.pending[queue.name].forget(workload.key)
+        self.pending[queue.name].forget(workload)
         self.evictions.admitted(workload.key)
         self._hold(workload)
         # The original takes the workload out and puts it in again once its status is written.
@@ -292,11 +317,10 @@ class KueueAdmission:
         if any(state in ("Retry", "Rejected") for state in workload.checks.values()):
             entry.reason = "PendingEvaluation"
             return True
-        namespace = self._namespace(workload.namespace)
-        if namespace is None:
+        if all(one.name != workload.namespace for one in self.objects.namespaces):
             entry.reason = "Misconfigured"
             return True
-        if not label_selector_matches(queue.spec.namespace_selector, namespace.labels):
+        if workload.namespace not in self._taken_namespaces(queue.name):
             entry.reason, entry.requeue = "Misconfigured", NAMESPACE_MISMATCH
             return True
         limits = [
@@ -307,9 +331,6 @@ class KueueAdmission:
             entry.reason = "Misconfigured"
             return True
         return False
-
-    def _namespace(self, name: str) -> KueueNamespace | None:
-        return next((one for one in self.objects.namespaces if one.name == name), None)
 
     def _wait(self, workload: AdmissionWorkload) -> None:
         """Put a workload into its queue, if it has one and may be admitted at all."""
@@ -341,21 +362,29 @@ class KueueAdmission:
 
     def _activate(self, name: str) -> None:
         """Try inadmissible workloads of the tree of a queue again."""
-        if name not in self.queues:
-            return
-        root = self.queues[name].node.root
-        for other, queue in self.queues.items():
-            if queue.node.root is root:
+        self._activate_trees([name])
+
+    def _activate_trees(self, names: Iterable[str]) -> None:
+        """Try inadmissible workloads of the trees of these queues again."""
+        roots = {self.queues[name].node.root: None for name in names if name in self.queues}
+        for root in roots:
+            for other in self._names_below[root]:
                 self._activate_queue(other)
 
     def _activate_queue(self, name: str) -> None:
-        selector = self._specs[name].spec.namespace_selector
-        namespaces = {
-            one.name
-            for one in self.objects.namespaces
-            if label_selector_matches(selector, one.labels)
-        }
-        self.pending[name].activate(namespaces, self.now)
+        self.pending[name].activate(self._taken_namespaces(name), self.now)
+
+    def _taken_namespaces(self, name: str) -> frozenset[str]:
+        """Namespaces that a queue takes."""
+        found = self._namespaces.get(name)
+        if found is None:
+            selector = self._specs[name].spec.namespace_selector
+            found = self._namespaces[name] = frozenset(
+                one.name
+                for one in self.objects.namespaces
+                if label_selector_matches(selector, one.labels)
+            )
+        return found
 
     def _build(self) -> None:
         """Build queues and the tree, and move the workloads that hold quota into them."""
@@ -378,6 +407,10 @@ class KueueAdmission:
             self._generations.setdefault(name, 1)
         nodes = {name: queue.node for name, queue in self.queues.items()}
         self.tree = QuotaTree(nodes, cohorts)
+        self._namespaces = {}
+        self._names_below = {}
+        for name, queue in self.queues.items():
+            self._names_below.setdefault(queue.node.root, []).append(name)
         for one in self.workloads.values():
             if one.holds_quota:
                 self._hold(one)
@@ -417,6 +450,10 @@ class KueueAdmission:
                 for use in workload.usage.places:
                     _use_everywhere(found, use)
         return found
+
+
+def _is_leaving(workload: AdmissionWorkload) -> bool:
+    return workload.is_evicted and workload.holds_quota
 
 
 def _use_everywhere(places: Mapping[str, TopologyPlaces], use: PlaceUse) -> None:

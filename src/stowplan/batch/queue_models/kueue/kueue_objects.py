@@ -63,7 +63,7 @@ class BorrowWithinCohort(Value, frozen=True):
 class ClusterQueuePreemption(Value, frozen=True):
     """Whom workloads of a queue may preempt.
 
-    A policy that is absent beside others permits nobody, but is not Never to Kueue's code: with
+    A policy that is absent beside others permits no victim, but is not Never to Kueue's code: with
     fair sharing it lets preemption be tried while borrowing. (The API server fills in Never.)
     """
 

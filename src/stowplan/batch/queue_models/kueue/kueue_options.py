@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 GATES: Mapping[str, bool] = {
     "PartialAdmission": True,
@@ -63,3 +64,24 @@ class KueueOptions:
 def enabled_gates(stated: Mapping[str, bool]) -> frozenset[str]:
     """Gates that are on, with those stated in place of the defaults."""
     return frozenset(name for name, is_on in {**GATES, **stated}.items() if is_on)
+
+
+def kueue_options_of(config: Mapping[str, Any], *, is_fixed: bool) -> KueueOptions:
+    """Options of a configuration as a tree, which is well formed."""
+    strategies: tuple[str, ...] = ()
+    if "fairSharing" in config:
+        strategies = tuple((config["fairSharing"] or {}).get("preemptionStrategies") or STRATEGIES)
+    return KueueOptions(
+        strategies=strategies,
+        gates=enabled_gates(config.get("featureGates") or {}),
+        ignores_undeclared=config.get("quotaCheckStrategy") == "IgnoreUndeclared",
+        transformations=tuple(
+            ResourceTransformation(
+                one["input"],
+                one.get("strategy") == "Replace",
+                {name: float(factor) for name, factor in (one.get("outputs") or {}).items()},
+            )
+            for one in config.get("resourceTransformations") or ()
+        ),
+        is_fixed=is_fixed,
+    )

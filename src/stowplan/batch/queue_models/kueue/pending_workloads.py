@@ -5,6 +5,9 @@ Source: Kueue, pkg/cache/queue: cluster_queue.go, inadmissible_workloads.go.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Set
+
 from stowplan.batch.queue_models.kueue.admission_workload import REQUEUED, AdmissionWorkload
 from stowplan.batch.queue_models.kueue.kueue_objects import ZERO_TIME, seconds
 
@@ -19,24 +22,80 @@ NO_CANDIDATES = "PreemptionNoCandidates"
 """Why a workload goes back to its queue."""
 
 
+_Order = tuple[int, float, str, str]
+"""Priority (negative), time, uid and key of a workload."""
+
+
+class _AlikeWorkloads:
+    """Workloads of one shape and namespace, by key. They fare alike: all are active or none.
+
+    The heap finds the first one; entries whose workload has left or changed do not count.
+    """
+
+    def __init__(self) -> None:
+        self.members: dict[str, AdmissionWorkload] = {}
+        self.is_active = True
+        self._heap: list[_Order] = []
+
+    def add(self, one: AdmissionWorkload) -> None:
+        """Add one."""
+        self.members[one.key] = one
+        heapq.heappush(self._heap, _order(one))
+
+    def take_first(self) -> AdmissionWorkload:
+        """Take what `first` has found."""
+        return self.members.pop(heapq.heappop(self._heap)[-1])
+
+    def first(self) -> _Order | None:
+        """The first one; None if there is none."""
+        while self._heap:
+            entry = self._heap[0]
+            found = self.members.get(entry[-1])
+            if found is not None and _order(found) == entry:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+
 class PendingWorkloads:
-    """Workloads that wait in one queue, by key."""
+    """Workloads that wait in one queue. sticky: key of the one that comes first, "" for none.
+
+    Those that failed for what they ask for wait with all that ask for the same; others that are
+    inadmissible stand apart.
+    """
 
     def __init__(self, strategy: str) -> None:
         self.strategy = strategy
-        self.active: dict[str, AdmissionWorkload] = {}
-        self.inadmissible: dict[str, AdmissionWorkload] = {}
         self.sticky = ""
+        self._groups: dict[tuple[bytes, str], _AlikeWorkloads] = {}
+        self._apart: dict[str, AdmissionWorkload] = {}
         self._bad_shapes: set[bytes] = set()
+
+    @property
+    def active(self) -> dict[str, AdmissionWorkload]:
+        """Those that will be tried, by key."""
+        return self._members(is_active=True)
+
+    @property
+    def inadmissible(self) -> dict[str, AdmissionWorkload]:
+        """Those that wait for a change, by key."""
+        return self._members(is_active=False) | self._apart
+
+    @property
+    def has_active(self) -> bool:
+        """Whether one of them will be tried."""
+        return any(one.is_active and one.members for one in self._groups.values())
+
+    def __len__(self) -> int:
+        return sum(len(one.members) for one in self._groups.values()) + len(self._apart)
 
     def push(self, workload: AdmissionWorkload, now: float) -> None:
         """Let a workload wait that is new, or was evicted."""
-        self.inadmissible.pop(workload.key, None)
-        is_hopeless = self.strategy != STRICT and workload.shape in self._bad_shapes
-        if is_hopeless or not is_requeued(workload, now):
-            self.inadmissible[workload.key] = workload
+        self._apart.pop(workload.key, None)
+        if is_requeued(workload, now):
+            self._add(workload)
         else:
-            self.active[workload.key] = workload
+            self._apart[workload.key] = workload
 
     def requeue(self, workload: AdmissionWorkload, why: str, now: float) -> None:
         """Take back a head that got no quota."""
@@ -49,40 +108,85 @@ class PendingWorkloads:
             else why in (AFTER_NOMINATION, PENDING_PREEMPTION)
         )
         has_left = workload.tried is not None and workload.tried.has_flavors_left
-        if is_requeued(workload, now) and (at_once or has_left):
-            self.active[key] = workload
+        is_free = is_requeued(workload, now)
+        if is_free and (at_once or has_left):
+            self._add(workload)
             return
-        self.inadmissible[key] = workload
-        if why in (NO_FIT, NO_CANDIDATES) and self.strategy != STRICT:
-            self._bad_shapes.add(workload.shape)
-            for other in [one for one in self.active.values() if one.shape == workload.shape]:
-                del self.active[other.key]
-                self.inadmissible[other.key] = other
+        if why not in (NO_FIT, NO_CANDIDATES) or self.strategy == STRICT:
+            self._apart[key] = workload
+            return
+        self._bad_shapes.add(workload.shape)
+        for (shape, _), one in self._groups.items():
+            if shape == workload.shape:
+                one.is_active = False
+        if is_free:
+            self._add(workload)
+        else:
+            self._apart[key] = workload
 
     def pop(self) -> AdmissionWorkload | None:
         """Take the head."""
-        if not self.active:
-            return None
-        head = min(self.active.values(), key=self._order)
-        return self.active.pop(head.key)
+        best: tuple[_Order, _AlikeWorkloads] | None = None
+        for one in self._groups.values():
+            if not one.is_active:
+                continue
+            if self.sticky in one.members:
+                return one.members.pop(self.sticky)
+            first = one.first()
+            if first is not None and (best is None or first < best[0]):
+                best = first, one
+        return None if best is None else best[1].take_first()
 
-    def forget(self, key: str) -> None:
+    def all(self) -> list[AdmissionWorkload]:
+        """All that wait."""
+        return [*self.active.values(), *self.inadmissible.values()]
+
+    def in_order(self) -> list[str]:
+        """Keys of all that wait, as they would be heads if nothing changed."""
+        every = sorted(self.all(), key=lambda one: (one.key != self.sticky, _order(one)))
+        return [one.key for one in every]
+
+    def forget(self, one: AdmissionWorkload) -> None:
         """Drop a workload that got quota or ended."""
-        self.active.pop(key, None)
-        self.inadmissible.pop(key, None)
-        if self.sticky == key:
+        key = (one.shape, one.namespace)
+        group = self._groups.get(key)
+        if group is not None:
+            group.members.pop(one.key, None)
+            if not group.members:
+                del self._groups[key]
+        self._apart.pop(one.key, None)
+        if self.sticky == one.key:
             self.sticky = ""
 
-    def activate(self, namespaces: set[str], now: float) -> None:
+    def activate(self, namespaces: Set[str], now: float) -> None:
         """Try inadmissible workloads again. namespaces: that the queue takes."""
         self._bad_shapes.clear()
-        for key, one in list(self.inadmissible.items()):
+        for key, group in list(self._groups.items()):
+            if key[1] in namespaces:
+                group.is_active = True
+            elif not group.is_active:
+                self._apart |= group.members
+                del self._groups[key]
+        for name, one in list(self._apart.items()):
             if one.namespace in namespaces and is_requeued(one, now):
-                del self.inadmissible[key]
-                self.active[key] = one
+                del self._apart[name]
+                self._add(one)
 
-    def _order(self, one: AdmissionWorkload) -> tuple[bool, int, float, str]:
-        return one.key != self.sticky, -one.priority, one.queued_since, one.uid
+    def _members(self, *, is_active: bool) -> dict[str, AdmissionWorkload]:
+        groups = (one for one in self._groups.values() if one.is_active is is_active)
+        return {key: one for group in groups for key, one in group.members.items()}
+
+    def _add(self, one: AdmissionWorkload) -> None:
+        """Add one to those that ask for the same."""
+        group = self._groups.get((one.shape, one.namespace))
+        if group is None or not group.members:
+            group = self._groups[one.shape, one.namespace] = _AlikeWorkloads()
+            group.is_active = self.strategy == STRICT or one.shape not in self._bad_shapes
+        group.add(one)
+
+
+def _order(one: AdmissionWorkload) -> _Order:
+    return -one.priority, one.queued_since, one.uid, one.key
 
 
 def is_requeued(workload: AdmissionWorkload, now: float) -> bool:

@@ -54,6 +54,10 @@ class SecondPassQueue:
         """A workload has its places, or no longer holds quota."""
         self._waiting.pop(key, None)
 
+    def next_at(self) -> float | None:
+        """When the first of them may be tried again; None for none."""
+        return min((at for _, at in self._waiting.values()), default=None)
+
     def ready(self, now: float) -> list[str]:
         """Keys of the workloads whose time has come."""
         return [key for key, (_, at) in self._waiting.items() if at <= now]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_scalar, requested
+from stowplan.objects.pod_templates import template_of
 from stowplan.objects.quantity import Quantity, milli_value, value
 
 EPSILON = 0.1
@@ -20,6 +22,7 @@ UNLIMITED = 1.7976931348623157e308
 """Amount of a resource without a limit."""
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
+_KEPT = "request as Volcano counts it"
 
 
 class VolcanoAmount:
@@ -61,7 +64,18 @@ class VolcanoAmount:
 
     @classmethod
     def requested_by(cls, pod: Pod) -> VolcanoAmount:
-        """What a pod requests, itself counted as one of `pods`."""
+        """What a pod requests, itself counted as one of `pods`; read-only, since pods of a template
+        share it."""
+        if reports_resources(pod):
+            return cls._requested_by(pod)
+        shared = template_of(pod.spec).__dict__
+        kept: VolcanoAmount | None = shared.get(_KEPT)
+        if kept is None:
+            kept = shared[_KEPT] = cls._requested_by(pod)
+        return kept
+
+    @classmethod
+    def _requested_by(cls, pod: Pod) -> VolcanoAmount:
         scalars = {PODS: 1.0}
         cpu = memory = 0.0
         for name, amount in requested(pod).items():
@@ -106,7 +120,10 @@ class VolcanoAmount:
     @property
     def is_empty(self) -> bool:
         """True if there is less than EPSILON of everything, pods aside."""
-        return not any(amount >= EPSILON for name, amount in self.items() if name != PODS)
+        if self.cpu >= EPSILON or self.memory >= EPSILON:
+            return False
+        scalars = self.scalars or {}
+        return not any(amount >= EPSILON for name, amount in scalars.items() if name != PODS)
 
     # Changes in place; each returns the amount.
 
@@ -114,8 +131,13 @@ class VolcanoAmount:
         """Add another amount."""
         self.cpu += other.cpu
         self.memory += other.memory
-        for name, amount in (other.scalars or {}).items():
-            self._add_scalar(name, amount)
+        scalars, mine = other.scalars, self.scalars
+        if scalars:
+            if mine is None:
+                self.scalars = dict(scalars)
+            else:
+                for name, amount in scalars.items():
+                    mine[name] = mine.get(name, 0.0) + amount
         return self
 
     def subtract(self, other: VolcanoAmount) -> VolcanoAmount:
@@ -126,9 +148,10 @@ class VolcanoAmount:
         """
         self.cpu -= other.cpu
         self.memory -= other.memory
-        if self.scalars is not None:
-            for name, amount in (other.scalars or {}).items():
-                self.scalars[name] = self.scalars.get(name, 0.0) - amount
+        scalars, mine = other.scalars, self.scalars
+        if scalars and mine is not None:
+            for name, amount in scalars.items():
+                mine[name] = mine.get(name, 0.0) - amount
         return self
 
     def multiply(self, ratio: float) -> VolcanoAmount:

@@ -8,7 +8,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session_plugins.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 from stowplan.batch.queue_models.volcano.volcano_defects import (
@@ -94,6 +94,7 @@ class HookTable:
         self._mends = mends
         self.agreed_in = ""
         self._calls: dict[str, list[list[Callable[..., Any]]]] = {}
+        self._all: dict[str, tuple[Callable[..., Any], ...]] = {}
         entries = [[one for one in tier if one.name in plugins] for tier in tiers]
         for hook, switches in HOOKS.items():
             found = [
@@ -105,29 +106,39 @@ class HookTable:
                 for tier in entries
             ]
             self._calls[hook] = [tier for tier in found if tier]
+            self._all[hook] = tuple(call for tier in found for call in tier)
 
     def tiers(self, hook: str) -> list[list[Callable[..., Any]]]:
         """Methods per tier; tiers without one are left out."""
         return self._calls[hook]
 
-    def all(self, hook: str) -> Iterator[Callable[..., Any]]:
+    def all(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """Methods of all tiers, in order."""
-        for tier in self._calls[hook]:
-            yield from tier
+        return self._all[hook]
 
-    # How answers are combined.
+    # How answers are combined. These are called for every comparison of a heap and for every pod.
 
     def first_difference(self, hook: str, *given: Any) -> int:
         """The first comparison that is not 0."""
-        return next((found for call in self.all(hook) if (found := call(*given))), 0)
+        for call in self._all[hook]:
+            found: int = call(*given)
+            if found:
+                return found
+        return 0
 
     def everyone(self, hook: str, *given: Any) -> bool:
         """True if no plugin says no."""
-        return all(call(*given) for call in self.all(hook))
+        for call in self._all[hook]:  # noqa: SIM110, no generator: it is asked for every pod
+            if not call(*given):
+                return False
+        return True
 
     def anyone(self, hook: str, *given: Any) -> bool:
         """True if some plugin says yes."""
-        return any(call(*given) for call in self.all(hook))
+        for call in self._all[hook]:  # noqa: SIM110
+            if call(*given):
+                return True
+        return False
 
     def vote(self, hook: str, *given: Any) -> bool:
         """False if a plugin rejects before a tier has permitted."""

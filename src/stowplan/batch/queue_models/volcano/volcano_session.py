@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from stowplan.batch.queue_models.volcano.free_columns import FreeColumns
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
@@ -18,7 +17,11 @@ from stowplan.batch.queue_models.volcano.pod_rules import (
     UNSCHEDULABLE,
     PodRules,
 )
-from stowplan.batch.queue_models.volcano.volcano_amount import total_of
+from stowplan.batch.queue_models.volcano.queue_books import QueueBooks
+from stowplan.batch.queue_models.volcano.session_nodes.free_columns import FreeColumns
+from stowplan.batch.queue_models.volcano.session_nodes.node_selection import NodeSelection
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, total_of
 from stowplan.batch.queue_models.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
@@ -53,7 +56,7 @@ class VolcanoCluster:
     """What a session opens on. tasks: of all pods, those without a job too.
 
     now: seconds since 1970. time_of_day: minutes since midnight. device_requests: task -> claim ->
-    (device class, dimension) -> amount.
+    (device class, dimension) -> amount. books: sums of the session before.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class VolcanoCluster:
         now: float = 0.0,
         time_of_day: int = 0,
         device_requests: Mapping[str, DeviceRequests] | None = None,
+        books: QueueBooks | None = None,
     ) -> None:
         self.jobs, self.nodes, self.queues = jobs, nodes, queues
         self.tree = HyperNodeTree(hyper_nodes, nodes)
         self.budgets = budgets
         self.now, self.time_of_day = now, time_of_day
         self.device_requests = device_requests or {}
+        self.books: QueueBooks = {} if books is None else books
 
 
 class VolcanoSession:
@@ -79,8 +84,8 @@ class VolcanoSession:
 
     binds: pod -> node, of committed placements. evicted: tasks whose eviction was committed.
     nominations: pod -> node where it waits for what was evicted for it; to be written to the pod.
-    total: allocatable resources of all nodes. action: the one that runs. eviction_causes: by uid of
-    the evicted task.
+    total: allocatable resources of all nodes. guaranteed: to all queues together. action: the one
+    that runs. eviction_causes: by uid of the evicted task.
     """
 
     def __init__(
@@ -97,11 +102,15 @@ class VolcanoSession:
         self.node_list = list(self.nodes.values())
         self._free = FreeColumns(self.node_list)
         self._rows = np.array([node.row for node in self.node_list], dtype=np.int64)
+        self._all_places = np.arange(len(self.node_list), dtype=np.int64)
         self._placed: tuple[Sequence[VolcanoNode], Ints] = (), np.zeros(0, dtype=np.int64)
         limits = [node.allocatable.pods_max for node in self.node_list]
         self.pod_limits = np.array(limits, dtype=np.int64)
         self._below: dict[str, list[VolcanoNode]] = {}
         self.total = total_of(node.allocatable for node in self.node_list)
+        self.guaranteed = total_of(
+            VolcanoAmount.of(queue.queue.spec.guarantee.resource) for queue in self.queues.values()
+        )
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
         self.action = ""
@@ -116,13 +125,20 @@ class VolcanoSession:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
         self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+        # Plugins that count what is placed.
+        self._counting = [
+            plugin
+            for plugin in self.plugins.values()
+            if type(plugin).allocated is not VolcanoPlugin.allocated
+            or type(plugin).released is not VolcanoPlugin.released
+        ]
 
     # Topology.
 
     def _resolve_topologies(self) -> None:
         tree = self.tree
         for job in self.jobs.values():
-            if not job.has_topology:
+            if not (job.may_have_topology and job.has_topology):
                 continue
             job.topology = self._named_tier(job.topology)
             for sub_job in job.sub_jobs.values():
@@ -275,7 +291,7 @@ class VolcanoSession:
             asked = np.flatnonzero(codes == PASSES)
             if asked.shape[0] == 0:
                 break
-            given = nodes if asked.shape[0] == len(nodes) else [nodes[i] for i in asked.tolist()]
+            given = nodes if asked.shape[0] == len(nodes) else self.pick(nodes, asked)
             codes[asked] = call(task, given)
         return codes
 
@@ -369,11 +385,13 @@ class VolcanoSession:
 
     def _notify_allocated(self, task: VolcanoTask) -> bool:
         # Every plugin is notified, also after one has refused.
-        answers = [plugin.allocated(task) for plugin in self.plugins.values()]
-        return all(answers)
+        is_accepted = True
+        for plugin in self._counting:
+            is_accepted &= plugin.allocated(task)
+        return is_accepted
 
     def _notify_released(self, task: VolcanoTask) -> None:
-        for plugin in self.plugins.values():
+        for plugin in self._counting:
             plugin.released(task)
 
     def bind(self, task: VolcanoTask) -> None:
@@ -386,18 +404,30 @@ class VolcanoSession:
         return task.request.fits(node.idle), task.request.fits(node.future_idle())
 
     def with_room(self, task: VolcanoTask, nodes: Sequence[VolcanoNode], *, later: bool) -> Bools:
-        """bool (n_nodes,): nodes that have the resources idle. later: or will have them."""
+        """bool (n_nodes,): nodes that have the resources idle. later: or will have them. Read-only
+        for all nodes."""
         return self._free.fits(task.request, self.places_of(nodes), later=later)
+
+    def lacking(self, task: VolcanoTask) -> dict[str, Bools]:
+        """Requested resource -> bool (n_nodes,): nodes of the session that have too little of it,
+        with what is being released."""
+        return self._free.lacking(task.request)
 
     def places_of(self, nodes: Sequence[VolcanoNode]) -> Ints | slice:
         """int64 (n_nodes,): positions of nodes in the session; a slice for all."""
         if nodes is self.node_list:
             return slice(None)
+        if isinstance(nodes, NodeSelection):
+            return nodes.places
         # Consecutive questions are about the same nodes.
         if self._placed[0] is not nodes or len(nodes) != len(self._placed[1]):
             places = np.fromiter((n.place for n in nodes), dtype=np.int64, count=len(nodes))
             self._placed = nodes, places
         return self._placed[1]
+
+    def pick(self, nodes: Sequence[VolcanoNode], indices: Ints) -> NodeSelection:
+        """The nodes at these positions of a sequence of nodes."""
+        return NodeSelection(self.node_list, self._all_places[self.places_of(nodes)][indices])
 
     def rows_of(self, nodes: Sequence[VolcanoNode]) -> Ints:
         """int64 (n_nodes,): their rows in the node table."""
@@ -412,64 +442,30 @@ class VolcanoSession:
         *,
         with_amounts: bool,
         allows_eviction: bool,
-    ) -> list[VolcanoNode]:
+    ) -> Sequence[VolcanoNode]:
         """Nodes that pass the predicates; others are added to `failures`.
 
         with_amounts: they must have, or get, the resources. allows_eviction: a node also passes
         where evictions could help.
         """
+        places = self._all_places[self.places_of(nodes)]
         known = failures.of(task)
-        asked, found = nodes, dict[str, int]()
-        if known:
-            asked = [node for node in nodes if node.name not in known]
-            found = {name: known[name] for node in nodes if (name := node.name) in known}
+        found = np.zeros(len(nodes), dtype=np.int64) if known is None else known[places]
         if with_amounts:
-            has_room = self.with_room(task, asked, later=True).tolist()
-            if not all(has_room):
-                for node, fits in zip(asked, has_room, strict=True):
-                    if not fits:
-                        found[node.name] = UNSCHEDULABLE
-                asked = [node for node, fits in zip(asked, has_room, strict=True) if fits]
+            has_room = self.with_room(task, nodes, later=True)
+            found[(found == PASSES) & ~has_room] = UNSCHEDULABLE
+        asked_at = np.flatnonzero(found == PASSES)
+        asked = nodes if asked_at.shape[0] == len(nodes) else self.pick(nodes, asked_at)
         codes = self.codes(task, asked)
-        if not codes.any():
-            failures.record(task, found)
-            return list(asked)
-        passing = []
-        for node, code in zip(asked, codes.tolist(), strict=True):
-            if code == PASSES or (allows_eviction and code != UNRESOLVABLE):
-                passing.append(node)
-            else:
-                found[node.name] = code
-        failures.record(task, found)
+        passing = asked
+        if codes.any():
+            passes = codes == PASSES
+            if allows_eviction:
+                passes |= codes != UNRESOLVABLE
+            found[asked_at] = np.where(passes, PASSES, codes)
+            passing = self.pick(asked, np.flatnonzero(passes))
+        failures.record(task, places, found)
         return passing
-
-
-class PredicateFailures:
-    """Nodes that did not pass, by job and role: tasks of a role are alike.
-
-    last: codes of the nodes that did not pass in the latest call.
-    """
-
-    def __init__(self, *, keeps: bool = True) -> None:
-        """keeps: False forgets them between calls."""
-        self._keeps = keeps
-        self._codes: dict[tuple[str, str], dict[str, int]] = {}
-        self.last: dict[str, int] = {}
-
-    def of(self, task: VolcanoTask) -> Mapping[str, int]:
-        """Node -> code, for tasks of the same job and role; tasks without a role have none."""
-        if not self._keeps or not task.role:
-            return {}
-        return self._codes.get((task.job, task.role), {})
-
-    def record(self, task: VolcanoTask, found: Mapping[str, int]) -> None:
-        """Record the nodes that did not pass."""
-        self.last = dict(found)
-        self._codes.setdefault((task.job, task.role), {}).update(found)
-
-    def unresolvable(self) -> frozenset[str]:
-        """Nodes of the latest call on which evictions could not help."""
-        return frozenset(name for name, code in self.last.items() if code == UNRESOLVABLE)
 
 
 def _is_placed(task: VolcanoTask) -> bool:

@@ -45,6 +45,8 @@ class TaskCounts:
     def __init__(self) -> None:
         self.tasks: dict[str, VolcanoTask] = {}
         self._by_status: dict[TaskStatus, dict[str, VolcanoTask]] = {}
+        # Changes whenever a task enters, leaves or moves.
+        self.version = 0
         self._n_ready = 0
         self._n_best_effort = 0
 
@@ -69,15 +71,32 @@ class TaskCounts:
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
+        self.version += 1
         self.tasks[task.uid] = task
         self._count(task, 1)
         self._by_status.setdefault(task.status, {})[task.uid] = task
 
     def leave(self, task: VolcanoTask) -> None:
         """No longer count a task."""
+        self.version += 1
         if self.tasks.pop(task.uid, None) is not None:
             self._count(task, -1)
         self._by_status.get(task.status, {}).pop(task.uid, None)
+
+    def move(self, task: VolcanoTask, status: TaskStatus) -> None:
+        """Count a task that is counted already under another status. The status of the task itself
+        changes after this."""
+        before, uid = task.status, task.uid
+        self.version += 1
+        # It becomes the last of the tasks.
+        del self.tasks[uid]
+        self.tasks[uid] = task
+        del self._by_status[before][uid]
+        self._by_status.setdefault(status, {})[uid] = task
+        self._n_ready += (status in READY_STATUSES) - (before in READY_STATUSES)
+        if task.is_best_effort:
+            pending = TaskStatus.PENDING
+            self._n_best_effort += (status is pending) - (before is pending)
 
     def _count(self, task: VolcanoTask, number: int) -> None:
         if task.status in READY_STATUSES:
@@ -160,6 +179,22 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
     return topology.highest_tier_allowed
 
 
+class JobAmounts:
+    """What a job counts with in the books of queues; read-only. allocated, pending: sums of
+    requests. reserved: see `VolcanoSessionJob.reserved`. elastic: allocated above the minimum."""
+
+    __slots__ = ("allocated", "elastic", "pending", "reserved")
+
+    def __init__(self, job: VolcanoSessionJob) -> None:
+        self.allocated, self.pending = VolcanoAmount(), VolcanoAmount()
+        for task in job.in_statuses(ALLOCATED_STATUSES):
+            self.allocated.add(task.request)
+        for task in job.of(TaskStatus.PENDING):
+            self.pending.add(task.request)
+        self.reserved = job.reserved()
+        self.elastic = job.elastic
+
+
 class VolcanoSessionJob(TaskCounts):
     """A PodGroup in a session.
 
@@ -187,6 +222,9 @@ class VolcanoSessionJob(TaskCounts):
             "" if MIN_AVAILABLE in meta.annotations else meta.annotations.get(MAX_UNAVAILABLE, "")
         )
         self.topology = spec.network_topology
+        self.may_have_topology = self.topology is not None or any(
+            policy.network_topology is not None for policy in spec.sub_group_policy
+        )
         self.allocated = VolcanoAmount()
         self.total_request = VolcanoAmount()
         self.sub_jobs: dict[str, VolcanoSubJob] = {}
@@ -197,11 +235,15 @@ class VolcanoSessionJob(TaskCounts):
         }
         self.allocated_hyper_node = ""
         self.infeasible: dict[str, frozenset[str]] = {}
+        # Both are valid for one group, and the amounts for one phase until a task changes.
+        self._least: tuple[PodGroup, VolcanoAmount] | None = None
+        self._amounts: tuple[PodGroup, str, JobAmounts] | None = None
 
     # Tasks.
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
+        self._amounts = None
         super().enter(task)
         self.total_request.add(task.request)
         if task.status in ALLOCATED_STATUSES:
@@ -214,6 +256,7 @@ class VolcanoSessionJob(TaskCounts):
         """No longer count a task."""
         if task.uid not in self.tasks:
             return
+        self._amounts = None
         super().leave(task)
         self.total_request.subtract(task.request)
         if task.status in ALLOCATED_STATUSES:
@@ -221,10 +264,21 @@ class VolcanoSessionJob(TaskCounts):
         self.sub_jobs[self.sub_job_of.pop(task.uid)].leave(task)
 
     def move(self, task: VolcanoTask, status: TaskStatus) -> None:
-        """Change the status of a task."""
-        self.leave(task)
+        """Change the status of a task; one that was not counted is from now on."""
+        if task.uid not in self.tasks:
+            task.status = status
+            self.enter(task)
+            return
+        self._amounts = None
+        is_allocated = status in ALLOCATED_STATUSES
+        if is_allocated != (task.status in ALLOCATED_STATUSES):
+            if is_allocated:
+                self.allocated.add(task.request)
+            else:
+                self.allocated.subtract(task.request)
+        super().move(task, status)
+        self.sub_jobs[self.sub_job_of[task.uid]].move(task, status)
         task.status = status
-        self.enter(task)
 
     def _sub_job_for(self, pod: Pod) -> VolcanoSubJob:
         for policy in self.group.spec.sub_group_policy:
@@ -254,8 +308,18 @@ class VolcanoSessionJob(TaskCounts):
 
     @property
     def min_resources(self) -> VolcanoAmount:
-        """`spec.minResources`; nothing where absent."""
-        return VolcanoAmount.of(self.group.spec.min_resources or {})
+        """`spec.minResources`; nothing where absent. Read-only."""
+        if self._least is None or self._least[0] is not self.group:
+            self._least = self.group, VolcanoAmount.of(self.group.spec.min_resources or {})
+        return self._least[1]
+
+    @property
+    def amounts(self) -> JobAmounts:
+        """What it counts with now."""
+        kept = self._amounts
+        if kept is None or kept[0] is not self.group or kept[1] != self.phase:
+            kept = self._amounts = self.group, self.phase, JobAmounts(self)
+        return kept[2]
 
     @property
     def states_min_resources(self) -> bool:

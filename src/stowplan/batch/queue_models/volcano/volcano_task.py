@@ -5,7 +5,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go, pod_info.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount
 from stowplan.framework.deciders.tasks import TaskStatus, group_of
@@ -80,13 +80,14 @@ def status_of_pod(pod: Pod) -> TaskStatus:
 class VolcanoTask:
     """A pod. node: name, "" for none; request: what it counts with.
 
-    accepts_eviction: it may be evicted for others. near: HyperNode that its gang uses so far.
+    accepts_eviction: it may be evicted for others. kind: equal for pods that rules cannot tell
+    apart, None until it is asked for. near: HyperNode that its gang uses so far.
     """
 
     __slots__ = (
         "accepts_eviction", "annotations", "created", "index", "is_best_effort", "is_gated", "job",
-        "key", "near", "node", "pod", "priority", "request", "revocable_zone", "role", "status",
-        "uid",
+        "key", "kind", "near", "node", "pod", "priority", "request", "revocable_zone", "role",
+        "status", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -107,6 +108,7 @@ class VolcanoTask:
         self.node = pod.node_name
         self.status = status_of_pod(pod)
         self.near = ""
+        self.kind: Hashable = None
         self.annotations: dict[str, str] = {}
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ ROWS_MAX = 200
 ZONE = "topology.kubernetes.io/zone"
 CORDONED, NOT_READY, TAINTED = 1, 2, 4
 LEVELS = "·▁▂▃▄▅▆▇█"
-"""Share of a node in use; told apart without colour."""
+"""Share of a node in use; distinguished without colour."""
 COLOURS = ("#4d7fc4", "#5c9bd1", "#87b7d9", "#c9c69a", "#e5ad4e", "#d9772f")
 
 

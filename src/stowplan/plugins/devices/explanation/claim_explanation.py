@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from stowplan.objects.devices.device import DeviceClass, DeviceSelector
 from stowplan.objects.devices.device_claim import ALL, DeviceConstraint, ResourceClaim, SubRequest
 from stowplan.objects.node import Node
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.allocation_search import tolerates_device_taint
 from stowplan.plugins.devices.device_amounts import (
     NANOS,
@@ -24,8 +23,9 @@ from stowplan.plugins.devices.device_amounts import (
     requested_of,
 )
 from stowplan.plugins.devices.device_constraints import find_attribute
-from stowplan.plugins.devices.device_pools import DevicePool, PoolDevice, node_matches
 from stowplan.plugins.devices.device_selectors import DeviceSelectors, SelectorFault
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import DevicePool, PoolDevice, node_matches
 
 _EXPRESSION_MAX = 120
 _VALUES_LISTED = 4

@@ -12,6 +12,7 @@ import msgspec
 
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, NodeTable, ObjectStore, Status
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.devices.device_claim import AllocationResult
 from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.claim_binding import (
@@ -19,15 +20,15 @@ from stowplan.plugins.devices.claim_binding import (
     assume_claims,
 )
 from stowplan.plugins.devices.claim_search import ClaimSearch, SearchSettings
-from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.pod_claims import claim_fault, resource_claims_of
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE
 
 ClaimsContent = bytes
 """`spec.devices` of each claim of a pod."""
 
 
-def content_of(pod: Pod, object_store: ObjectStore) -> ClaimsContent | None:
+def content_of(pod: Pod, object_store: ObjectStore, gates: FeatureGates) -> ClaimsContent | None:
     """What the pod's claims ask for; None where something of them counts by name: a claim that
     other pods may use, too, that is missing, allocated, or named twice, a class that does not
     exist, alternatives."""
@@ -38,7 +39,7 @@ def content_of(pod: Pod, object_store: ObjectStore) -> ClaimsContent | None:
         return None
     if len(claims) > 1 and len({claim.key for claim in claims}) < len(claims):
         return None
-    devices = ClusterDevices.of(object_store)
+    devices = ClusterDevices.of(object_store, gates)
     for claim in claims:
         if claim.status.allocation is not None or claim_fault(claim, object_store, devices):
             return None
@@ -55,6 +56,7 @@ class ClassClaims:
         content: ClaimsContent,
         pod: Pod,
         object_store: ObjectStore,
+        devices: ClusterDevices,
         settings: SearchSettings,
         pending: PendingAllocations,
         reserved_key: str,
@@ -67,13 +69,14 @@ class ClassClaims:
         self._object_store = object_store
         self._pending = pending
         self._reserved_key = reserved_key
-        devices = ClusterDevices.of(object_store)
+        self._devices = devices
         self._states = devices.states
         self._search = ClaimSearch(pod, claims, None, {}, devices, settings)
 
     def states(self, nodes: NodeTable) -> Ints | None:
         """See `DeviceClaims.states`."""
-        return ClusterDevices.of(self._object_store).states.of_rows(nodes)
+        self._devices.refresh()
+        return self._states.of_rows(nodes)
 
     def admitted(self, nodes: NodeTable, rows: Ints) -> Bools | None:
         """See `DeviceClaims.admitted`."""

@@ -25,8 +25,8 @@ from stowplan.objects.selectors import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from stowplan.plugins.devices.allocated_devices import AllocatedDevices
-from stowplan.plugins.devices.device_pools import (
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.pools.device_pools import (
     AllocationError,
     DeviceId,
     DevicePool,

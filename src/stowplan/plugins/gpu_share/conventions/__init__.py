@@ -6,6 +6,7 @@ from stowplan.plugins.gpu_share.conventions import (
     aliyun_gpu_mem,
     hami,
     kai_fractions,
+    kai_reservations,
     volcano_vgpu,
 )
 
@@ -16,9 +17,13 @@ CONVENTIONS = {
         hami.CONVENTION,
         aliyun_gpu_mem.CONVENTION,
         kai_fractions.CONVENTION,
+        kai_reservations.CONVENTION,
     )
 }
 """By name."""
+
+KAI_NAMES = (kai_fractions.CONVENTION.name, kai_reservations.CONVENTION.name)
+"""Those of KAI: the kubelet chooses the card. A profile has one of them at most."""
 
 REQUEST_ANNOTATIONS = (
     *volcano_vgpu.REQUEST_ANNOTATIONS,

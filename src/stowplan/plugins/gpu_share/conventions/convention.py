@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod
@@ -22,11 +23,12 @@ NOT_A_NUMBER = -1
 class BindingNotes(msgspec.Struct, frozen=True):
     """Annotations that go onto a pod with its binding. times: annotation -> unit (`s` or `ns`) of
     those whose value is the time of the binding. lock: of the node, by which the device plugin
-    knows the pod."""
+    knows the pod. reservations: cards to be reserved by pods before."""
 
     annotations: dict[str, str]
     times: dict[str, str] = {}
     lock: NodeLock | None = None
+    reservations: CardReservations | None = None
 
 
 class Convention(msgspec.Struct, frozen=True):

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
+from stowplan.objects.devices.gpu_cards import ASSUME_TIME_KEY, INDEX_KEY
 from stowplan.objects.node import Node
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, KAI_NAMES
 from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     DeviceReport,
@@ -25,6 +26,9 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     PodShares,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_links import annotated_links, links_by_socket
+
+CARD_ANNOTATIONS = {INDEX_KEY, ASSUME_TIME_KEY}
+"""Annotations of a pod's binding that no convention reads."""
 
 
 class NodeReport(NamedTuple):
@@ -50,7 +54,7 @@ def report_of(node: Node, conventions: Sequence[Convention]) -> NodeReport:
 def with_links(node: Node, convention: Convention, report: DeviceReport) -> DeviceReport:
     """The report with the links of the node's annotation, else those that it has, else those of
     sockets. KAI's cards are chosen by the kubelet, which looks at no links."""
-    if convention.name == kai_fractions.CONVENTION.name or not report.devices:
+    if convention.name in KAI_NAMES or not report.devices:
         return report
     links, problem = annotated_links(node, len(report.devices))
     links = links or report.links or links_by_socket([one.numa for one in report.devices])
@@ -95,7 +99,7 @@ class DeviceLedger(TableWatcher):
             if given is None:
                 unknown.append((info.uid, request))
             else:
-                devices.add(given, request.group)
+                devices.add(given, request.group, request.tenant)
         for _, request in sorted(unknown, key=lambda one: one[0]):
             devices.place(request)
         return devices
@@ -124,6 +128,19 @@ class DeviceLedger(TableWatcher):
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """Forget what was reserved once the pod is bound, or has its devices."""
+        self._forget(row, info)
+        if info.pod.metadata.annotations:
+            # The table does not count a change of annotations as one.
+            self._table.journal.touch(row)
+
+    def pod_replaced(self, row: int, before: PodInfo, after: PodInfo) -> None:
+        """As `pod_added`, where another annotation than those of cards has changed."""
+        self._forget(row, after)
+        old, new = before.pod.metadata.annotations, after.pod.metadata.annotations
+        if not {key for key, _ in old.items() ^ new.items()} <= CARD_ANNOTATIONS:
+            self._table.journal.touch(row)
+
+    def _forget(self, row: int, info: PodInfo) -> None:
         given = self._reserved.get(info.uid)
         # Where the watch shows no devices another client has bound the pod.
         if given is not None and (
@@ -131,8 +148,6 @@ class DeviceLedger(TableWatcher):
             or any(one.shares(info.pod) is not None for one in CONVENTIONS.values())
         ):
             del self._reserved[info.uid]
-        if info.pod.metadata.annotations:
-            # The table does not count a change of annotations as one.
             self._table.journal.touch(row)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:

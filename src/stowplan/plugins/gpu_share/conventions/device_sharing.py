@@ -26,7 +26,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.objects.devices.gpu_cards import MILLI_KEY, CardState, GpuShareRequest
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, KAI_NAMES
 from stowplan.plugins.gpu_share.conventions.convention import BindingNotes, Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, NodeReport
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -43,7 +43,6 @@ from stowplan.plugins.gpu_share.conventions.mixed_nodes import (
 )
 
 FITS = 0
-KAI = kai_fractions.CONVENTION.name
 NO_SUCH_DEVICES, TOO_LITTLE_LEFT, NOT_REGISTERED, UNUSABLE, SEVERAL = range(11, 16)
 BY_MILLI, UNKNOWN_CARDS = 16, 17
 REFUSALS = {
@@ -96,7 +95,7 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
             return np.array([bool(one.conventions) for one in reports], dtype=np.bool_)
 
         names = tuple(one.name for one in self.conventions)
-        found: Bools = ColumnCache.of(self.nodes).column(
+        found: Bools = ColumnCache.of(self.nodes).of_nodes(
             ("has devices", names), self.nodes, evaluate
         )
         return found
@@ -107,7 +106,7 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         convention = found.only
         if len(found.conventions) > 1 or mixed_problem(node.node):
             return SEVERAL
-        if (convention is None or convention.name == KAI) and is_by_milli(node.node):
+        if (convention is None or convention.name in KAI_NAMES) and is_by_milli(node.node):
             # The kubelet, or KAI's binder, would choose a card that has parts by milli.
             return BY_MILLI if self.is_count else SEVERAL
         request = None if convention is None else self.requests.get(convention.name)
@@ -203,7 +202,7 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         if len(found.conventions) > 1:
             labels = " and ".join(one.label for one in found.conventions)
             return [f"gpus: given by {labels}; parts would be given twice"]
-        if (found.only is None or found.only.name == KAI) and is_by_milli(node.node):
+        if (found.only is None or found.only.name in KAI_NAMES) and is_by_milli(node.node):
             sources = " and ".join(gpu_sources(node.node))
             return [f"gpus: {sources}; the kubelet would choose a card that pods have parts of"]
         if found.only is None:

@@ -20,7 +20,8 @@ UNLIMITED = 1 << 30
 
 
 class GpuDevice(msgspec.Struct, frozen=True):
-    """A device. memory: MiB. cores: percent. slots: pods that may share it. numa: -1 if unknown."""
+    """A device. memory: MiB. cores: percent. slots: pods that may share it. numa: -1 if unknown.
+    clock: of its memory, MHz; 0 if unknown."""
 
     id: str
     memory: int
@@ -30,6 +31,7 @@ class GpuDevice(msgspec.Struct, frozen=True):
     is_healthy: bool = True
     numa: int = -1
     mode: str = ""
+    clock: int = 0
 
 
 class DeviceReport(msgspec.Struct, frozen=True):
@@ -68,7 +70,8 @@ class ContainerDevices(msgspec.Struct, frozen=True):
 
 class DeviceFilter(msgspec.Struct, frozen=True):
     """Devices that a pod accepts. models, not_models: parts of model names, in any case; empty for
-    any. ids, not_ids: likewise, whole ids. modes: "" for any. numa: all from one NUMA node."""
+    any. ids, not_ids: likewise, whole ids. modes: "" for any. numa: all from one NUMA node. clock:
+    exactly this one, None for any."""
 
     models: tuple[str, ...] = ()
     not_models: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ class DeviceFilter(msgspec.Struct, frozen=True):
     not_ids: tuple[str, ...] = ()
     mode: str = ""
     numa: bool = False
+    clock: int | None = None
 
     def accepts(self, device: GpuDevice) -> bool:
         """True for an accepted device."""
@@ -86,19 +90,23 @@ class DeviceFilter(msgspec.Struct, frozen=True):
             return False
         if (self.ids and device.id not in self.ids) or device.id in self.not_ids:
             return False
+        if self.clock not in (None, device.clock):
+            return False
         return not self.mode or device.mode in self.mode
 
 
 class DeviceRequest(msgspec.Struct, frozen=True):
     """The request of a pod. convention: name of it. is_count_elsewhere: on a node without that
     convention it is a number of whole devices, which the kubelet assigns. group: of pods that must
-    not share a device, "" for none. problem: why no node can serve it, "" if one may."""
+    not share a device, "" for none. tenant: of pods that alone share devices with it, "" for all.
+    problem: why no node can serve it, "" if one may."""
 
     convention: str
     containers: tuple[ContainerDevices, ...] = ()
     accepted: DeviceFilter = DeviceFilter()
     is_count_elsewhere: bool = False
     group: str = ""
+    tenant: str = ""
     problem: str = ""
 
     @property
@@ -139,6 +147,7 @@ class DeviceUse(msgspec.Struct):
     cores: int = 0
     pods: int = 0
     groups: set[str] = msgspec.field(default_factory=set)
+    tenants: set[str] = msgspec.field(default_factory=set)
 
 
 class NodeDevices:
@@ -175,7 +184,7 @@ class NodeDevices:
             left.append(min(parts) if device.is_healthy else 0)
         return tuple(left)
 
-    def add(self, shares: PodShares, group: str = "") -> None:
+    def add(self, shares: PodShares, group: str = "", tenant: str = "") -> None:
         """Count a pod's shares."""
         for share in (share for container in shares for share in container):
             use = self._uses.get(share.id)
@@ -185,6 +194,8 @@ class NodeDevices:
                 use.pods += 1
                 if group:
                     use.groups.add(group)
+                if tenant:
+                    use.tenants.add(tenant)
 
     def refusal(self, device: GpuDevice, part: ContainerDevices, request: DeviceRequest) -> str:
         """Why a device does not serve a container, "" if it does."""
@@ -197,6 +208,8 @@ class NodeDevices:
             return "shared by as many pods as it may be"
         if request.group and request.group in use.groups:
             return "used by a pod of the same group"
+        if request.tenant and use.tenants - {request.tenant}:
+            return "shared by pods of another namespace"
         if device.memory - use.memory < part.memory_on(device):
             return "too little memory left"
         if device.cores - use.cores < part.cores:
@@ -217,8 +230,8 @@ class NodeDevices:
         """
         taken: list[tuple[DeviceShare, ...]] = []
         before = {name: msgspec.structs.replace(use) for name, use in self._uses.items()}
-        for name, use in before.items():
-            use.groups = set(self._uses[name].groups)
+        for use in before.values():
+            use.groups, use.tenants = set(use.groups), set(use.tenants)
         for part in request.containers:
             shares = self._for_container(part, request, self._order(order))
             if shares is None:
@@ -226,7 +239,7 @@ class NodeDevices:
                 return None
             taken.append(shares)
             # Containers of one pod may share a device.
-            self.add((shares,))
+            self.add((shares,), tenant=request.tenant)
         if request.group:
             self.add_group(taken, request.group)
         return tuple(taken)

@@ -15,7 +15,9 @@ from math import comb
 
 import numpy as np
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.column_cache import ColumnCache
+from stowplan.columns.nodetable import NodeTable, Rows
 from stowplan.objects.devices.gpu_cards import card_indices
 from stowplan.objects.node import Node
 
@@ -123,3 +125,14 @@ def _one_by_one(found: Ints, count: int) -> list[int]:
         sums[chosen] = np.iinfo(np.int64).min
         chosen.append(int(sums.argmax()))
     return sorted(chosen)
+
+
+def has_links(nodes: NodeTable) -> bool:
+    """True where a node is annotated with the links between its cards."""
+
+    def evaluate(rows: Rows) -> Bools:
+        numbers = np.arange(nodes.n_nodes)[rows].tolist()
+        found = [LINKS_KEY in nodes.nodes[row].metadata.annotations for row in numbers]
+        return np.array(found, dtype=np.bool_)
+
+    return bool(ColumnCache.of(nodes).of_nodes("has gpu links", nodes, evaluate).any())

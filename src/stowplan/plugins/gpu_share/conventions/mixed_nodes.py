@@ -8,7 +8,7 @@ on a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -97,11 +97,9 @@ def _counts_gpus(requested: Mapping[str, int]) -> bool:
 
 def holds_unknown_cards(node: NodeInfo) -> bool:
     """True where pods by milli must not go: on the node run pods that the kubelet gave GPUs."""
-    return is_by_milli(node.node) and _has_unknown_card(node.pods)
-
-
-def _has_unknown_card(pods: Iterable[PodInfo]) -> bool:
-    return any(is_on_unknown_card(info.pod, info.footprint.requested) for info in pods)
+    return is_by_milli(node.node) and any(
+        is_on_unknown_card(info.pod, info.footprint.requested) for info in node.pods
+    )
 
 
 def has_nodes_by_milli(nodes: NodeTable) -> bool:
@@ -111,19 +109,7 @@ def has_nodes_by_milli(nodes: NodeTable) -> bool:
         numbers = np.arange(nodes.n_nodes)[rows].tolist()
         return np.array([is_by_milli(nodes.nodes[row]) for row in numbers], dtype=np.bool_)
 
-    return bool(ColumnCache.of(nodes).column("gpus by milli", nodes, evaluate).any())
-
-
-def unknown_cards_column(nodes: NodeTable) -> Bools:
-    """bool (n_nodes,): `holds_unknown_cards` of each row; read-only."""
-
-    def evaluate(rows: Rows) -> Bools:
-        numbers = np.arange(nodes.n_nodes)[rows].tolist()
-        found = [is_by_milli(nodes.nodes[r]) and _has_unknown_card(nodes.pods[r]) for r in numbers]
-        return np.array(found, dtype=np.bool_)
-
-    column: Bools = ColumnCache.of(nodes).column("unknown gpu cards", nodes, evaluate)
-    return column
+    return bool(ColumnCache.of(nodes).of_nodes("gpus by milli", nodes, evaluate).any())
 
 
 def mixed_column(nodes: NodeTable) -> Bools:
@@ -143,5 +129,5 @@ def _n_sources(nodes: NodeTable) -> Ints:
         numbers = np.arange(nodes.n_nodes)[rows].tolist()
         return np.array([len(gpu_sources(nodes.nodes[row])) for row in numbers], dtype=np.int64)
 
-    column: Ints = ColumnCache.of(nodes).column("gpu sources", nodes, evaluate)
+    column: Ints = ColumnCache.of(nodes).of_nodes("gpu sources", nodes, evaluate)
     return column

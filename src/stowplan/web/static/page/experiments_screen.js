@@ -33,19 +33,26 @@ export class ExperimentsScreen {
     if (found) this.draw(found.experiments || []);
   }
 
+  report(one) {
+    if (!one.ended && !one.report) return element("span", { class: "soft" }, "when it has ended");
+    const href = `/api/page/v1/experiments/report?folder=${encodeURIComponent(one.folder)}`;
+    return element("a", { href, target: "_blank", rel: "noopener" }, "report", element("span", { class: "unseen" }, ` of ${one.folder}, opens a new tab`));
+  }
+
   draw(experiments) {
     const key = JSON.stringify(experiments);
     if (key === this.key) return;
     this.key = key;
     const rows = experiments.map((one) => {
       const progress = track(one.runs ? one.done / one.runs : 0);
+      const verdicts = (one.verdicts || []).map((text) => element("li", {}, text));
       return [
-        one.folder, element("span", { class: "with" }, progress, `${countText(one.done)} of ${countText(one.runs)}`),
+        one.folder, one.ended ? "ended" : "running", element("span", { class: "with" }, progress, `${countText(one.done)} of ${countText(one.runs)}`),
         one.failed ? element("strong", { class: "bad" }, countText(one.failed)) : "0",
-        one.updated ? `${ageText((Date.now() - one.updated) / 1000)} ago` : "", one.report ? "report.html" : "",
+        one.updated ? `${ageText((Date.now() - one.updated) / 1000)} ago` : "", this.report(one), verdicts.length ? element("ul", { class: "plain" }, ...verdicts) : "",
       ];
     });
-    const columns = [["Folder"], ["Runs"], ["Failed", true], ["Updated"], ["Report"]];
+    const columns = [["Folder"], ["State"], ["Runs done"], ["Failed", true], ["Updated"], ["Report"], ["What differs"]];
     const none = emptyText("No folder of `stowplan experiment` below the directory in which the server was started.");
     this.panel.replaceChildren(element("h2", {}, "Experiments", element("small", {}, countText(rows.length))), rows.length ? plainTable("Experiments", columns, rows) : none);
   }

@@ -116,7 +116,7 @@ export class NodesScreen {
     return this.nodes.allLabelKeys(this.app.cluster?.labels);
   }
 
-  // Labels but the zone come when somebody groups or filters by them, for the nodes of now.
+  // Labels but the zone come when a viewer groups or filters by them, for the nodes of now.
   askLabels() {
     const { nodes } = this;
     const { names } = nodes;

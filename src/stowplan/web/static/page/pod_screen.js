@@ -44,8 +44,10 @@ export class PodScreen {
     try {
       const found = await this.app.requests.get(`pods/${podPath(pod)}/why${hasMoments ? `?at=${at}` : ""}`);
       if (this.pod !== pod || (hasMoments && then.at !== this.app.replay.time)) return;
-      const notes = hasMoments ? found.notes : ["rules and scores are of the end of the run"];
-      this.draw(then ? { ...found, ...then, notes } : found);
+      const notes = hasMoments ? found.notes : ["rules are of this moment, by amounts; changes and scores of the end of the run"];
+      // A recording explains each moment by all rules.
+      const { nodes, fitting, rules } = found;
+      this.draw(then ? { ...found, ...then, ...(hasMoments ? { nodes, fitting, rules } : {}), notes } : found);
     } catch (problem) {
       if (this.pod !== pod) return;
       this.key = "";

@@ -8,7 +8,8 @@ import { countText, percentText, shortQuantity } from "./quantities.js";
 const EVERY = 1000;
 const HISTORY_EVERY = 10000;
 const SERIES_MAX = 8;
-const FIELDS = [["allocated", "allocated"], ["deserved", "deserved"], ["pending", "pending"]];
+const GANGS_MAX = 200;
+const FIELDS = ["allocated", "deserved", "guarantee", "borrowed", "lent", "pending"].map((one) => [one, one]);
 
 export class QueuesScreen {
   constructor(app) {
@@ -95,10 +96,10 @@ export class QueuesScreen {
       const title = element("span", { class: `queue depth${Math.min(depth, 5)}${isChosen ? " chosen" : ""}` }, name);
       return [
         title, queueBar(queue, shown, whole), amount(queue.guarantee), amount(queue.deserved), amount(queue.allocated), amount(queue.borrowed),
-        amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
+        amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.share === null || queue.share === undefined ? "" : queue.share.toFixed(2), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
       ];
     });
-    const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
+    const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Share", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
     const found = panel(`Queues of ${schedulerName}`, plainTable(`Queues of ${schedulerName}`, columns, rows), legend());
     found.querySelector("h2").append(element("small", {}, shown));
     const owed = (loans || []).filter((one) => one.resource === shown);
@@ -134,13 +135,18 @@ export class QueuesScreen {
   }
 
   drawGangs(gangs) {
-    const rows = gangs.map((one) => [
+    // Those that wait first.
+    const rank = (one) => (one.missing ? 0 : one.pending ? 1 : 2);
+    const listed = [...gangs].sort((one, other) => rank(one) - rank(other)).slice(0, GANGS_MAX);
+    const rows = listed.map((one) => [
       element("a", { href: this.app.address.link("pending", { gang: one.gang }) }, one.gang), one.queue, one.phase,
       countText(one.min), countText(one.running), countText(one.pending), one.missing ? countText(one.missing) : "",
     ]);
     const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true]];
     const content = rows.length ? plainTable("Gangs", columns, rows) : emptyText("no gangs");
-    this.gangs.replaceChildren(element("h2", {}, "Gangs", element("small", {}, countText(rows.length))), content);
+    const waiting = gangs.filter((one) => one.missing || one.pending).length;
+    const more = gangs.length > rows.length ? `, ${countText(rows.length)} shown` : "";
+    this.gangs.replaceChildren(element("h2", {}, "Gangs", element("small", {}, `${countText(gangs.length)}, ${countText(waiting)} wait${more}`)), content);
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { ClusterModel } from "./cluster_model.js";
 import { ageText, countText, offsetText, quantityOf } from "./quantities.js";
+import { ReplayRules } from "./replay_rules.js";
 
 export const NEVER = 4294967295;
 const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
@@ -32,7 +33,10 @@ export class ReplayModel extends ClusterModel {
     this.offered = arrays.nodeAdded ? [...this.nodes.columns].filter(([name]) => name.startsWith("allocatable:")).map(([, column]) => [column, Float64Array.from(column)]) : [];
     this.pending.columns = COLUMNS;
     this.pending.places = new Map(COLUMNS.map((name, place) => [name, place]));
-    this.pending.reasons = [["", "no node at this time"]];
+    this.rules = new ReplayRules(data.templates.map((one) => one.requests), this.nodes.columns, (row) => this.isThere(row));
+    // Number of each reason; they are only appended to.
+    this.numbers = new Map();
+    this.pending.reasons = [];
     const model = this;
     Object.defineProperty(this.pending, "rows", { get: () => model.pendingRows(), configurable: true });
   }
@@ -105,11 +109,42 @@ export class ReplayModel extends ClusterModel {
     this.present = this.nodes.count;
     if (!nodeAdded) return;
     this.present = 0;
+    this.at = at;
     for (let row = 0; row < this.nodes.count; row += 1) {
-      const isThere = nodeAdded[row] <= at && at < nodeRemoved[row];
+      const isThere = this.isThere(row);
       this.present += Number(isThere);
       for (const [column, values] of this.offered) column[row] = isThere ? values[row] : 0;
     }
+  }
+
+  isThere(row) {
+    const { nodeAdded, nodeRemoved } = this.intervals;
+    return !nodeAdded || (nodeAdded[row] <= this.at && this.at < nodeRemoved[row]);
+  }
+
+  reasonOf(pod) {
+    const found = this.rules.reason(this.intervals.template[pod]);
+    const key = found.join(" ");
+    let number = this.numbers.get(key);
+    if (number === undefined) {
+      number = this.pending.reasons.push(found) - 1;
+      this.numbers.set(key, number);
+    }
+    return number;
+  }
+
+  // Waiting pods by reason, the largest first.
+  groupsOf(waiting) {
+    const groups = new Map();
+    for (const pod of waiting) {
+      const reason = this.reasonOf(pod);
+      let one = groups.get(reason);
+      if (!one) groups.set(reason, one = { reason, pods: 0, gpus: 0, since: Infinity });
+      one.pods += 1;
+      one.gpus += this.data.templates[this.intervals.template[pod]].gpus || 0;
+      one.since = Math.min(one.since, this.data.start + this.intervals.created[pod] * this.unit);
+    }
+    return [...groups.values()].sort((one, other) => other.pods - one.pods);
   }
 
   finish(time, { waiting, placed, gpus, longest }) {
@@ -118,12 +153,16 @@ export class ReplayModel extends ClusterModel {
     this.waiting = waiting;
     this.madeRows = null;
     const since = longest < 0 ? null : start + this.intervals.created[longest] * this.unit;
-    const reasons = waiting.length ? [{ rule: "", reason: "no node at this time", pods: waiting.length, gpus }] : [];
+    this.rules.reset();
+    const groups = this.groupsOf(waiting);
+    const reasons = groups.slice(0, 5).map((one) => {
+      const [rule, reason] = this.pending.reasons[one.reason];
+      return { rule, reason, pods: one.pods, gpus: one.gpus };
+    });
     this.status = {
       healthy: true, unready: [], bound: placed, pods: placed, nodes: this.present, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
       longestWait: longest < 0 ? null : { pod: this.data.pods[longest], since }, boundPerSecond: null,
     };
-    const groups = waiting.length ? [{ reason: 0, pods: waiting.length, gpus, since }] : [];
     Object.assign(this.pending, { total: waiting.length, complete: true, gpusWaiting: gpus, groups });
     for (const topic of ["status", "nodes", "pending"]) this.changed(topic);
   }
@@ -131,7 +170,7 @@ export class ReplayModel extends ClusterModel {
   pendingRows() {
     this.madeRows ??= new Map((this.waiting || []).map((pod) => {
       const template = this.data.templates[this.intervals.template[pod]];
-      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * this.unit, template.queue || "", template.gpus || 0, 0]];
+      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * this.unit, template.queue || "", template.gpus || 0, this.reasonOf(pod)]];
     }));
     return this.madeRows;
   }
@@ -157,8 +196,9 @@ export class ReplayModel extends ClusterModel {
     const time = (value) => (value >= NEVER ? "not within the run" : this.timeText(this.data.start + value * this.unit));
     const wait = bound[pod] >= NEVER || !this.hasTime ? "" : ageText(bound[pod] - created[pod]);
     const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, quantityOf(key, amount)]);
+    const why = state === "pending" ? this.rules.why(template[pod], this.data.names) : {};
     return {
-      pod: name, at: this.time, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
+      ...why, pod: name, at: this.time, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
       more: [["Created", time(created[pod])], ["Bound", time(bound[pod])], ["Ended", time(ended[pod])], ["Waited", wait], ...requests],
     };
   }

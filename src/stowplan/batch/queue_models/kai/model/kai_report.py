@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.batch.job_report import JobReport
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.model.kai_reasons import (
@@ -20,7 +21,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue
 from stowplan.batch.queue_models.kai.state.kai_task import ALLOCATED_STATUSES, KaiStatus
-from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
+from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
 from stowplan.objects.pod import Pod
 
 
@@ -58,11 +59,11 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     return replace(report, nodes=nodes, evictions=reasons.evictions(job) if has_queue else ())
 
 
-def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> ModelJob:
+def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     reason, message = reasons.of(job)
     own = opened.own.get(job.uid)
     tasks = job.tasks()
-    return ModelJob(
+    return JobReport(
         uid=job.uid,
         name=job.uid if own is None else _own_name(own),
         kind="PodGroup" if own is None else "Pods",
@@ -86,9 +87,9 @@ def _own_name(pod: Pod) -> str:
     return f"{pod.namespace}/{owner.kind}/{owner.name}"
 
 
-def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[ModelJob]:
+def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[JobReport]:
     for key, pods in opened.orphans.items():
-        yield ModelJob(
+        yield JobReport(
             uid=key,
             name=key,
             kind="PodGroup",
@@ -130,6 +131,7 @@ def _queue(session: KaiSession, queue: KaiQueue, n_placed: int, n_pending: int) 
         capability=_plain(queue.limit),
         guarantee=_plain(queue.quota),
         parent=queue.parent,
+        owned=_plain(queue.quota),
     )
 
 

@@ -209,10 +209,15 @@ class QuotaTree:
             if node.parent is None:
                 _sum_subtree(node)
 
-    def saved_usage(self) -> dict[QuotaNode, dict[FlavorResource, int]]:
-        """Usage of all nodes, to return to."""
-        nodes = [*self.queues.values(), *self.cohorts.values()]
-        return {node: dict(node.usage) for node in nodes}
+    def saved_usage(self, roots: Iterable[QuotaNode]) -> dict[QuotaNode, dict[FlavorResource, int]]:
+        """Usage of all nodes below these, to return to."""
+        found: dict[QuotaNode, dict[FlavorResource, int]] = {}
+        left = list(dict.fromkeys(roots))
+        while left:
+            node = left.pop()
+            found[node] = dict(node.usage)
+            left += [*node.cohorts, *node.queues]
+        return found
 
     def restore(self, saved: dict[QuotaNode, dict[FlavorResource, int]]) -> None:
         """Return to usage saved before."""

@@ -5,16 +5,17 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/utils/simulate.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stowplan.batch.queue_models.volcano.actions.hyper_node_allocation import gradients_for_sub_job
 from stowplan.batch.queue_models.volcano.actions.task_allocation import TaskHeap
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queue_models.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoOperation, VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -103,7 +104,9 @@ def _place_in(
     """Have tasks wait below a HyperNode; False if one does not fit."""
     nodes, queue = session.nodes_of(hyper_node), session.queues[job.queue]
     arguments = session.options.argument("allocate")
-    failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
+    failures = PredicateFailures(
+        session.node_list, keeps=boolean(arguments, ERROR_CACHE, default=True)
+    )
     if not nodes or not tasks:
         return False
     while tasks:
@@ -126,7 +129,7 @@ def _place_in(
 
 
 def _choose(
-    session: VolcanoSession, task: VolcanoTask, nodes: list[VolcanoNode]
+    session: VolcanoSession, task: VolcanoTask, nodes: Sequence[VolcanoNode]
 ) -> VolcanoNode | None:
     """The best of the nodes with idle resources, or else of those that will have them."""
     idle = [node for node in nodes if task.request.fits(node.idle)]

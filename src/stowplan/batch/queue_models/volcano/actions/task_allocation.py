@@ -5,10 +5,15 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/allocate/allocate.go
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -34,7 +39,7 @@ class TaskAllocation:
         if not nodes:
             return None
         statement = VolcanoStatement(session)
-        failures = PredicateFailures(keeps=self._keeps)
+        failures = PredicateFailures(session.node_list, keeps=self._keeps)
         near = sub_job.allocated_hyper_node
         while tasks:
             task = tasks.pop()
@@ -74,16 +79,22 @@ class TaskAllocation:
         self,
         job: VolcanoSessionJob,
         task: VolcanoTask,
-        nodes: list[VolcanoNode],
+        nodes: Sequence[VolcanoNode],
         failures: PredicateFailures,
-    ) -> list[VolcanoNode]:
+    ) -> Sequence[VolcanoNode]:
         """Nodes that suit a task; the one it is nominated to comes before all others."""
         session = self._session
-        if not session.prepare(task):
-            job.infeasible[task.uid] = frozenset()
-            return []
         nominated = task.pod.status.nominated_node_name
-        passing: list[VolcanoNode] = []
+        # Where no node has room, no filter can change that.
+        needs_filters = (
+            bool(nominated)
+            or failures.of(task) is not None
+            or bool(session.with_room(task, nodes, later=True).any())
+        )
+        if needs_filters and not session.prepare(task):
+            job.infeasible[task.uid] = frozenset()
+            return ()
+        passing: Sequence[VolcanoNode] = ()
         for node in nodes if nominated else ():
             if node.name == nominated and task.request.fits(node.future_idle()):
                 passing = self._suitable(task, [node], failures)
@@ -94,27 +105,23 @@ class TaskAllocation:
         return passing
 
     def _suitable(
-        self, task: VolcanoTask, nodes: list[VolcanoNode], failures: PredicateFailures
-    ) -> list[VolcanoNode]:
+        self, task: VolcanoTask, nodes: Sequence[VolcanoNode], failures: PredicateFailures
+    ) -> Sequence[VolcanoNode]:
         return self._session.predicate_nodes(
             task, nodes, failures, with_amounts=True, allows_eviction=False
         )
 
-    def _choose(self, task: VolcanoTask, nodes: list[VolcanoNode]) -> VolcanoNode | None:
+    def _choose(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> VolcanoNode | None:
         """The best node with idle resources, or else of those that will have them."""
-        is_idle = self._session.with_room(task, nodes, later=False).tolist()
-        idle = nodes
-        if not all(is_idle):
-            idle = [node for node, fits in zip(nodes, is_idle, strict=True) if fits]
-        best = self._session.best_node(task, idle) if idle else None
+        session = self._session
+        is_idle = session.with_room(task, nodes, later=False)
+        idle = nodes if is_idle.all() else session.pick(nodes, np.flatnonzero(is_idle))
+        best = session.best_node(task, idle) if idle else None
         if best is not None:
             return best
-        rest = [
-            node
-            for node, fits in zip(nodes, is_idle, strict=True)
-            if not fits and task.request.fits(node.future_idle())
-        ]
-        return self._session.best_node(task, rest) if rest else None
+        will_be = session.with_room(task, nodes, later=True) & ~is_idle
+        rest = session.pick(nodes, np.flatnonzero(will_be))
+        return session.best_node(task, rest) if rest else None
 
     def place(self, statement: VolcanoStatement, task: VolcanoTask, node: VolcanoNode) -> bool:
         """Allocate or pipeline a task; True unless that was refused."""
@@ -160,7 +167,7 @@ class TaskAllocation:
     ) -> list[tuple[VolcanoTask, VolcanoNode]] | None:
         session = self._session
         names = {node.name for node in session.nodes_of(pinned)}
-        failures = PredicateFailures(keeps=self._keeps)
+        failures = PredicateFailures(session.node_list, keeps=self._keeps)
         preview, plan = tasks.copy(), []
         while preview and names:
             task = preview.pop()

@@ -30,6 +30,8 @@ def allocate(session: VolcanoSession) -> None:
             if "enqueue" in session.options.actions:
                 continue
             job.phase = INQUEUE_PHASE
+        if not job.of(TaskStatus.PENDING):
+            continue
         if not session.is_valid(job) or job.queue not in session.queues:
             continue
         worksheet = JobWorksheet.of(session, job)

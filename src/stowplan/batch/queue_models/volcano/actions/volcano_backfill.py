@@ -5,9 +5,10 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/backfill/backfill.go
 
 from __future__ import annotations
 
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -25,7 +26,7 @@ def backfill(session: VolcanoSession) -> None:
         if not session.prepare(task):
             job.infeasible[task.uid] = frozenset()
             continue
-        failures = PredicateFailures(keeps=keeps)
+        failures = PredicateFailures(session.node_list, keeps=keeps)
         nodes = session.predicate_nodes(
             task, session.node_list, failures, with_amounts=False, allows_eviction=False
         )
@@ -46,6 +47,8 @@ def _tasks(session: VolcanoSession) -> list[VolcanoTask]:
     jobs: dict[str, Heap[VolcanoSessionJob]] = {}
     tasks: dict[str, Heap[VolcanoTask]] = {}
     for job in session.jobs.values():
+        if not job.n_best_effort and not job.of(TaskStatus.PIPELINED):
+            continue
         if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:
             continue
         found = [task for task in session.has_pending(job) if task.is_best_effort]

@@ -5,16 +5,17 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/preempt/preempt.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stowplan.batch.queue_models.volcano.actions.preemption_dry_run import find_dry_run_victims
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queue_models.volcano.actions.volcano_reclaim import suffices
 from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import EVICTABLE_STATUSES, VolcanoTask
@@ -36,7 +37,9 @@ class _Preemption:
     def __init__(self, session: VolcanoSession) -> None:
         self._session = session
         arguments = session.options.argument("preempt")
-        self._failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
+        self._failures = PredicateFailures(
+            session.node_list, keeps=boolean(arguments, ERROR_CACHE, default=True)
+        )
         self._arguments = arguments
         self._jobs: dict[str, Heap[VolcanoSessionJob]] = {}
         self._starving: dict[str, list[VolcanoSessionJob]] = {}
@@ -161,7 +164,7 @@ class _Preemption:
         self,
         statement: VolcanoStatement,
         task: VolcanoTask,
-        nodes: list[VolcanoNode],
+        nodes: Sequence[VolcanoNode],
         may_evict: Candidates,
     ) -> bool:
         """Try nodes in the order of their scores."""

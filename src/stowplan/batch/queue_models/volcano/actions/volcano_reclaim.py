@@ -6,10 +6,11 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/reclaim/reclaim.go.
 from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
+from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
-from stowplan.batch.queue_models.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -68,7 +69,7 @@ def _reclaim_for_task(
     nodes = session.predicate_nodes(
         task,
         session.candidates_for(task),
-        PredicateFailures(keeps=keeps),
+        PredicateFailures(session.node_list, keeps=keeps),
         with_amounts=False,
         allows_eviction=True,
     )

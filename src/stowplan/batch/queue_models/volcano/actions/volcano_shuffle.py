@@ -13,7 +13,7 @@ from stowplan.framework.deciders.tasks import TaskStatus
 def shuffle(session: VolcanoSession) -> None:
     """Run the action.
 
-    Differs: with victims of tdm the original fails an assertion, and panics unless told not to.
+    Differs: with victims of tdm the original fails an assertion, and panics unless turned off.
     """
     running = [t for job in session.jobs.values() for t in job.of(TaskStatus.RUNNING)]
     for victim in victims(session, running):

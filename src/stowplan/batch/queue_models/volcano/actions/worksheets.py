@@ -63,6 +63,8 @@ class JobWorksheet:
 
 def _required(session: VolcanoSession, job: VolcanoSessionJob) -> set[str]:
     """The first sub-groups that a job needs to be placed."""
+    if not any(job.min_sub_jobs.values()):
+        return set()
     counts: dict[str, int] = {}
     rest = []
     for sub_job in job.sub_jobs.values():

@@ -59,6 +59,8 @@ class VolcanoClose:
         self._state = state
         self._reported: dict[str, tuple[Any, ...]] = {}
         self._texts: dict[str, str] = {}
+        # Job -> its object, group, version and phase, and the key that follows from them.
+        self._keys: dict[str, tuple[VolcanoSessionJob, PodGroup, int, str, tuple[Any, ...]]] = {}
         self._next = 0
 
     def close(self, session: VolcanoSession, name: str) -> ClosedSession:
@@ -72,7 +74,7 @@ class VolcanoClose:
         known: dict[str, tuple[Any, ...]] = {}
         waiting = []
         for job in session.jobs.values():
-            key = (job.phase, job.group.status, tuple(job.statuses().items()), job.group.spec)
+            key = self._key(job)
             known[job.uid] = key
             if not job.is_ready and job.tasks:
                 unready.append((job.name, job.min_available - job.n_ready))
@@ -97,8 +99,21 @@ class VolcanoClose:
                     known[job.uid] = (job.phase, status, *known[job.uid][2:])
                 self._report(job, status, text, groups, pods)
         self._texts = {uid: text for uid, text in self._texts.items() if uid in known}
+        if len(self._keys) > len(known):
+            self._keys = {uid: kept for uid, kept in self._keys.items() if uid in known}
         self._reported = known | self._missing(session, pods)
         return ClosedSession(groups, pods, unready, phases)
+
+    def _key(self, job: VolcanoSessionJob) -> tuple[Any, ...]:
+        """What a report depends on, apart from other jobs."""
+        kept = self._keys.get(job.uid)
+        if kept is not None:
+            seen, group, version, phase, key = kept
+            if seen is job and group is job.group and version == job.version and phase == job.phase:
+                return key
+        key = (job.phase, job.group.status, tuple(job.statuses().items()), job.group.spec)
+        self._keys[job.uid] = job, job.group, job.version, job.phase, key
+        return key
 
     def _text(self, job: VolcanoSessionJob, reasons: JobReasons) -> str:
         """Why a job waits; remembered."""

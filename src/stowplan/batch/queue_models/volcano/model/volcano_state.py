@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.batch.queue_models.volcano.model.hyper_node_members import hyper_nodes_of
 from stowplan.batch.queue_models.volcano.model.solo_groups import solo_group, solo_group_key
+from stowplan.batch.queue_models.volcano.queue_books import QueueBooks
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_queue import OPEN, ROOT, VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoCluster
@@ -46,7 +47,8 @@ class VolcanoState:
         self.tasks: dict[str, VolcanoTask] = {}
         self.orphans: dict[str, dict[str, None]] = {}
         self.solo: set[str] = set()
-        self._classes: dict[str, PriorityClass] = {}
+        self._classes: dict[str, PriorityClass] | None = None
+        self._books: QueueBooks = {}
         # Nominated pods of other schedulers, during a session.
         self._held: list[tuple[VolcanoNode, VolcanoTask]] = []
         self._on_node: dict[str, dict[str, VolcanoTask]] = {}
@@ -55,7 +57,7 @@ class VolcanoState:
         """Take over what has changed since the last session."""
         changed = cluster.changed_objects
         self._queues_of(cluster)
-        if not self._classes or any(kind is PriorityClass for kind, _ in changed):
+        if self._classes is None or any(kind is PriorityClass for kind, _ in changed):
             self._classes_changed(cluster)
         groups = cluster.objects.get(PodGroup, {})
         for kind, key in changed:
@@ -82,17 +84,20 @@ class VolcanoState:
         tree = hyper_nodes_of(objects, known)
         self._hold(cluster)
         now = cluster.now / 1e9
-        return VolcanoCluster(jobs, self.nodes, self.queues, tree, budgets, now, time_of_day)
+        return VolcanoCluster(
+            jobs, self.nodes, self.queues, tree, budgets, now, time_of_day, books=self._books
+        )
 
     def settle(self, jobs: Iterable[VolcanoSessionJob]) -> None:
         """Undo what a session did not decide."""
         for job in jobs:
             for status in UNDECIDED:
-                for task in list(job.of(status)):
-                    self._unplace(job, task)
+                if job.of(status):
+                    for task in list(job.of(status)):
+                        self._unplace(job, task)
             if job.infeasible:
                 job.infeasible = {}
-            if job.has_topology:
+            if job.may_have_topology:
                 self._rebuild(job)
         for node, task in self._held:
             node.remove(task)
@@ -142,7 +147,7 @@ class VolcanoState:
             job.priority = self._priority(job.group.spec.priority_class_name)
 
     def _priority(self, name: str) -> int:
-        classes = self._classes
+        classes = self._classes or {}
         default = next((one.value for one in classes.values() if one.global_default), 0)
         return classes[name].value if name in classes else default
 

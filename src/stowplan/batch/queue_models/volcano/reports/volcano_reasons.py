@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 import msgspec
+import numpy as np
 
 from stowplan.batch.queue_models.volcano.plugins.jobs.overcommit import Overcommit
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
@@ -35,6 +36,7 @@ QUEUE_NOT_FOUND, QUEUE_NOT_OPEN = "QueueNotFound", "QueueNotOpen"
 NOT_ENOUGH_PODS, NOT_INQUEUE = "NotEnoughPods", "NotInqueue"
 QUEUE_LIMIT, QUEUE_OVERUSED = "QueueLimitReached", "QueueOverused"
 PREDICATES, FULL = "node(s) didn't pass the predicates", "Too many pods"
+ALONE = "node(s) fit this pod alone, not its gang"
 NODES_REFUSE, ROOM_BEING_FREED = "NotEnoughResources", "RoomBeingFreed"
 
 
@@ -228,10 +230,18 @@ def _undeserved(attributes: QueueAttributes, after: VolcanoAmount, asked: Volcan
 def node_refusals(session: VolcanoSession, task: VolcanoTask) -> str:
     """Why each node refuses a task, counted, in the words of kube-scheduler."""
     counts: dict[str, int] = {}
-    for reasons in node_reasons(session, task).values():
-        for text in reasons or ("node(s) fit this pod alone, not its gang",):
-            named = text.partition(" (")[0]
-            counts[named] = counts.get(named, 0) + 1
+    fits = np.ones(len(session.node_list), dtype=np.bool_)
+    for name, is_short in session.lacking(task).items():
+        if is_short.any():
+            counts[FULL if name == PODS else f"Insufficient {name}"] = int(is_short.sum())
+            fits &= ~is_short
+    fitting = session.pick(session.node_list, np.flatnonzero(fits))
+    if fitting:
+        n_refused = len(fitting)
+        if session.prepare(task):
+            n_refused = int(np.count_nonzero(session.codes(task, fitting) != PASSES))
+        left = {PREDICATES: n_refused, ALONE: len(fitting) - n_refused}
+        counts |= {text: number for text, number in left.items() if number}
     texts = sorted(f"{count} {text}" for text, count in counts.items())
     head = f"0/{len(session.node_list)} nodes are available"
     return f"{head}: {', '.join(texts)}." if texts else head

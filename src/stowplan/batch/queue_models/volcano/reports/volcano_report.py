@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.queue_model import ModelJob, ModelQueue, ModelReport
+from stowplan.batch.job_report import JobReport
+from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
 from stowplan.batch.queue_models.volcano.model.volcano_close import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.volcano.model.volcano_phases import phase_after
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState
@@ -17,7 +18,7 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
 from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queue_models.volcano.volcano_queue import ROOT, VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import ALLOCATED_STATUSES
@@ -48,7 +49,7 @@ def report_of(session: VolcanoSession, state: VolcanoState, asked: str = "") -> 
 
 def _job(
     session: VolcanoSession, state: VolcanoState, job: VolcanoSessionJob, reasons: JobReasons
-) -> ModelJob:
+) -> JobReport:
     reason = reasons.of(job)
     promised = {
         task.key: task.node
@@ -56,7 +57,7 @@ def _job(
         for task in job.of(status)
     }
     is_solo = job.uid in state.solo
-    return ModelJob(
+    return JobReport(
         uid=job.uid,
         name=_solo_name(job) if is_solo else job.uid,
         kind="Pods" if is_solo else "PodGroup",
@@ -85,11 +86,11 @@ def _solo_name(job: VolcanoSessionJob) -> str:
     return first.key if owner is None else f"{first.pod.namespace}/{owner.kind}/{owner.name}"
 
 
-def _orphans(state: VolcanoState) -> Iterator[ModelJob]:
+def _orphans(state: VolcanoState) -> Iterator[JobReport]:
     for uid, members in state.orphans.items():
         namespace, _, name = uid.partition("/")
         tasks = [state.tasks[one] for one in members if one in state.tasks]
-        yield ModelJob(
+        yield JobReport(
             uid=uid,
             name=uid,
             kind="PodGroup",
@@ -107,12 +108,29 @@ def _orphans(state: VolcanoState) -> Iterator[ModelJob]:
 def _queues(session: VolcanoSession) -> Iterator[ModelQueue]:
     plugins = session.plugins.values()
     sharing = next((one for one in plugins if isinstance(one, QueuePlugin)), None)
+    is_tree = sharing is not None and session.options.is_hierarchical(sharing.name)
+    parents = {name: _parent(queue) if is_tree else "" for name, queue in session.queues.items()}
     jobs: dict[str, list[VolcanoSessionJob]] = {}
     for job in session.jobs.values():
-        jobs.setdefault(job.queue, []).append(job)
+        for name in _and_above(job.queue, parents):
+            jobs.setdefault(name, []).append(job)
     for name in sorted(session.queues):
         held = None if sharing is None else sharing.attributes.get(name)
-        yield _queue(session.queues[name], held, jobs.get(name, []), shares=sharing is not None)
+        queue, shares = session.queues[name], sharing is not None
+        yield _queue(queue, held, jobs.get(name, []), parent=parents[name], shares=shares)
+
+
+def _parent(queue: VolcanoQueue) -> str:
+    return "" if queue.name == ROOT else queue.queue.spec.parent or ROOT
+
+
+def _and_above(name: str, parents: Mapping[str, str]) -> list[str]:
+    """A queue and those above it; each once, though the tree has a cycle."""
+    found: list[str] = []
+    while name in parents and name not in found:
+        found.append(name)
+        name = parents[name]
+    return found
 
 
 def _queue(
@@ -120,6 +138,7 @@ def _queue(
     held: QueueAttributes | None,
     jobs: list[VolcanoSessionJob],
     *,
+    parent: str,
     shares: bool,
 ) -> ModelQueue:
     allocated, pending = VolcanoAmount(), VolcanoAmount()
@@ -143,7 +162,7 @@ def _queue(
         capability=_stated(spec.capability),
         guarantee=_stated(spec.guarantee.resource),
         inqueue={} if held is None else plain(held.inqueue),
-        parent=spec.parent,
+        parent=parent,
         state=queue.queue.status.state,
     )
 

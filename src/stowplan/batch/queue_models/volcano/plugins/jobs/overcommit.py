@@ -31,8 +31,8 @@ class Overcommit(VolcanoPlugin):
         for job in session.jobs.values():
             if job.phase == INQUEUE_PHASE and job.states_min_resources:
                 self._inqueue.add(job.without_gated(job.min_resources))
-            else:
-                self._inqueue.add(job.reserved() or VolcanoAmount())
+            elif job.states_min_resources and job.amounts.reserved is not None:
+                self._inqueue.add(job.amounts.reserved)
 
     def room(self) -> VolcanoAmount:
         """What jobs that are still to be admitted may take; a new amount."""

@@ -6,6 +6,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/capacity/capacity.go
 from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import QueueAttributes
+from stowplan.batch.queue_models.volcano.queue_books import sums_by_queue
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, maximum
 from stowplan.batch.queue_models.volcano.volcano_defects import USED_UP_SCALAR
 from stowplan.batch.queue_models.volcano.volcano_queue import ROOT
@@ -17,18 +18,26 @@ Tree = dict[str, QueueAttributes]
 def queue_tree(session: VolcanoSession) -> tuple[Tree, str]:
     """Attributes of all queues, and why they cannot be used; "" if they can."""
     tree: Tree = {}
+    problem = ""
     for name in session.queues:
         problem = _enter(session, tree, name, ())
         if problem:
             return tree, problem
+    jobs = []
     for job in session.jobs.values():
         attributes = tree.get(job.queue)
         if attributes is None:
             continue
         if attributes.children:
-            return tree, f"queue {job.queue!r} has children and the job {job.uid}"
-        for one in (attributes, *(tree[name] for name in attributes.ancestors)):
-            one.count(job)
+            problem = f"queue {job.queue!r} has children and the job {job.uid}"
+            break
+        jobs.append(job)
+    for name, book in sums_by_queue(jobs, session.cluster.books).items():
+        tree[name].add(book)
+        for above in tree[name].ancestors:
+            tree[above].add(book)
+    if problem:
+        return tree, problem
     root = tree.get(ROOT)
     if root is None:
         return tree, f"there is no queue {ROOT!r}"

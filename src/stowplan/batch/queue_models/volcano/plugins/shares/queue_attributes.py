@@ -5,22 +5,23 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/capacity and proport
 
 from __future__ import annotations
 
+from stowplan.batch.queue_models.volcano.queue_books import QueueBook, sums_by_queue
 from stowplan.batch.queue_models.volcano.volcano_amount import UNLIMITED, VolcanoAmount
 from stowplan.batch.queue_models.volcano.volcano_defects import USED_UP_SCALAR
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
-from stowplan.batch.queue_models.volcano.volcano_task import ALLOCATED_STATUSES, VolcanoTask
-from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 
 
 class QueueAttributes:
     """Amounts of one queue.
 
-    deserved: promised. capability, real_capability: limits, the second one after what is guaranteed
-    to others. guarantee: kept free for it. inqueue: what admitted jobs may still take. elastic:
-    what jobs have above their minimum. ancestors: names, the root first. children: by name.
+    deserved: promised. deserves_nothing: that is empty. capability, real_capability: limits, the
+    second one after what is guaranteed to others. guarantee: kept free for it. inqueue: what
+    admitted jobs may still take. elastic: what jobs have above their minimum. ancestors: names, the
+    root first. children: by name.
     """
 
     def __init__(self, queue: VolcanoQueue, *, states_deserved: bool) -> None:
@@ -35,20 +36,16 @@ class QueueAttributes:
         self.inqueue = VolcanoAmount()
         self.elastic = VolcanoAmount()
         self.share = 0.0
+        self.deserves_nothing = False
         self.ancestors: tuple[str, ...] = ()
         self.children: dict[str, QueueAttributes] = {}
 
-    def count(self, job: VolcanoSessionJob) -> None:
-        """Add a job."""
-        for task in job.in_statuses(ALLOCATED_STATUSES):
-            self.allocated.add(task.request)
-            self.request.add(task.request)
-        for task in job.of(TaskStatus.PENDING):
-            self.request.add(task.request)
-        reserved = job.reserved()
-        if reserved is not None:
-            self.inqueue.add(reserved)
-        self.elastic.add(job.elastic)
+    def add(self, other: QueueAttributes | QueueBook) -> None:
+        """Add what the jobs of this queue, or of one below, have."""
+        self.allocated.add(other.allocated)
+        self.request.add(other.request)
+        self.inqueue.add(other.inqueue)
+        self.elastic.add(other.elastic)
 
 
 class QueuePlugin(VolcanoPlugin):
@@ -101,19 +98,15 @@ def attributes_of_jobs(
 ) -> dict[str, QueueAttributes]:
     """Attributes of the queues that have a job."""
     found: dict[str, QueueAttributes] = {}
-    for job in session.jobs.values():
-        if job.queue not in found:
-            queue = session.queues[job.queue]
-            found[job.queue] = QueueAttributes(queue, states_deserved=states_deserved)
-        found[job.queue].count(job)
+    for name, book in sums_by_queue(session.jobs.values(), session.cluster.books).items():
+        found[name] = QueueAttributes(session.queues[name], states_deserved=states_deserved)
+        found[name].add(book)
     return found
 
 
 def real_capability(session: VolcanoSession, attributes: QueueAttributes) -> VolcanoAmount:
     """What a queue may have at most: its capability, and what is not guaranteed to others."""
-    guaranteed = VolcanoAmount()
-    for queue in session.queues.values():
-        guaranteed.add(VolcanoAmount.of(queue.queue.spec.guarantee.resource))
+    guaranteed = session.guaranteed
     names_all = USED_UP_SCALAR in session.options.mends
     result = session.total.rest(guaranteed, names_all=names_all).add(attributes.guarantee)
     if attributes.queue.queue.spec.capability:

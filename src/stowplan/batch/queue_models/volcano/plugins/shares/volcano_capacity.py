@@ -56,6 +56,7 @@ class VolcanoCapacity(QueuePlugin):
             self.silent |= {"queue_order", "victim_queue_order"}
         else:
             for attributes in self.attributes.values():
+                attributes.deserves_nothing = attributes.deserved.is_empty
                 self.update_share(attributes)
         self._quotas = DeviceQuotas(
             session,
@@ -68,7 +69,7 @@ class VolcanoCapacity(QueuePlugin):
         """The largest share of what is deserved; 1 if nothing is."""
         deserved, given = attributes.deserved, attributes.allocated
         shares = (share_of(given.get(name), deserved.get(name)) for name in deserved.names())
-        attributes.share = 1.0 if deserved.is_empty else max(shares, default=0.0)
+        attributes.share = 1.0 if attributes.deserves_nothing else max(shares, default=0.0)
 
     def _path(self, queue: str) -> list[QueueAttributes]:
         """A queue and those above it, the root first."""
@@ -87,6 +88,8 @@ class VolcanoCapacity(QueuePlugin):
         if bool(first.children) != bool(second.children):
             return 1 if first.children else -1
         if first.children:
+            return _compare_shares(first, second)
+        if first.ancestors == second.ancestors:
             return _compare_shares(first, second)
         level = common_level(first, second) + 1
         pair = [
@@ -292,4 +295,4 @@ def _compare_shares(left: QueueAttributes, right: QueueAttributes) -> int:
     """The smaller share comes first; of equal ones a queue that deserves something."""
     if left.share != right.share:
         return -1 if left.share < right.share else 1
-    return left.deserved.is_empty - right.deserved.is_empty
+    return left.deserves_nothing - right.deserves_nothing

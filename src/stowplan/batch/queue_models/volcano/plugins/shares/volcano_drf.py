@@ -14,14 +14,14 @@ from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
-from stowplan.batch.queue_models.volcano.volcano_task import ALLOCATED_STATUSES, VolcanoTask
+from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 
 SHARE_DELTA = 0.000001
 """Shares that differ by no more are equal where a job preempts another."""
 
 
 class VolcanoDrf(VolcanoPlugin):
-    """Dominant shares. shares: by job."""
+    """Dominant shares of jobs."""
 
     name = "drf"
     knows_queues = True
@@ -30,29 +30,38 @@ class VolcanoDrf(VolcanoPlugin):
         """Compute the shares of jobs."""
         self._session = session
         self._amounts: dict[str, VolcanoAmount] = {}
-        self.shares: dict[str, float] = {}
+        # Jobs whose amount is the plugin's own: those of which something was placed or evicted.
+        self._changed: set[str] = set()
+        self._shares: dict[str, float] = {}
         self._tree: ShareTree | None = None
         if session.options.is_hierarchical(self.name):
             self._tree = ShareTree(session.total)
         else:
             self.silent |= {"queue_order", "reclaimable"}
         for job in session.jobs.values():
-            amount = self._amounts[job.uid] = VolcanoAmount()
-            for task in job.in_statuses(ALLOCATED_STATUSES):
-                amount.add(task.request)
+            amount = self._amounts[job.uid] = job.amounts.allocated
             if self._tree is not None:
                 self._tree.allocated.add(amount)
-            self._update(job)
+                self._update(self._tree, job)
 
-    def _update(self, job: VolcanoSessionJob) -> None:
-        amount = self._amounts[job.uid]
-        self.shares[job.uid] = dominant_share(amount, self._session.total)
-        if self._tree is not None:
-            self._tree.put(self._session.queues[job.queue], job, amount)
+    @property
+    def shares(self) -> dict[str, float]:
+        """Job -> its share."""
+        return {uid: self._share(uid) for uid in self._amounts}
+
+    def _share(self, uid: str) -> float:
+        """Share of a job; computed when it is asked for."""
+        found = self._shares.get(uid)
+        if found is None:
+            found = self._shares[uid] = dominant_share(self._amounts[uid], self._session.total)
+        return found
+
+    def _update(self, tree: ShareTree, job: VolcanoSessionJob) -> None:
+        tree.put(self._session.queues[job.queue], job, self._amounts[job.uid])
 
     def job_order(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> int:
         """By share."""
-        first, second = self.shares[left.uid], self.shares[right.uid]
+        first, second = self._share(left.uid), self._share(right.uid)
         return (first > second) - (first < second)
 
     def queue_order(self, left: VolcanoQueue, right: VolcanoQueue) -> int:
@@ -116,10 +125,15 @@ class VolcanoDrf(VolcanoPlugin):
         job, amount = self._session.jobs.get(task.job), self._amounts.get(task.job)
         if job is None or amount is None:
             return
+        if job.uid not in self._changed:
+            self._changed.add(job.uid)
+            amount = self._amounts[job.uid] = amount.copy()
+        self._shares.pop(job.uid, None)
         books = [amount] if self._tree is None else [amount, self._tree.allocated]
         for book in books:
             if sign > 0:
                 book.add(task.request)
             else:
                 book.subtract(task.request)
-        self._update(job)
+        if self._tree is not None:
+            self._update(self._tree, job)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from stowplan.objects.devices.device_claim import DeviceResult, ResourceClaim
 from stowplan.plugins.devices.device_amounts import amount_of
-from stowplan.plugins.devices.device_pools import DeviceId, PoolId
+from stowplan.plugins.devices.pools.device_pools import DeviceId, PoolId
 
 _UNUSED: Mapping[str, int] = {}
 

@@ -1,0 +1,1 @@
+"""What webhooks of queueing systems do to jobs."""

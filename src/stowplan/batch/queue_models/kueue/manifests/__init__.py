@@ -1,0 +1,1 @@
+"""Objects of Kueue as they are written, in the versions of its API."""

@@ -1,0 +1,101 @@
+"""Objects of Kueue in the versions v1beta1 and v1beta2, as the objects that admission reads.
+
+Source: sigs.k8s.io/kueue, apis/kueue/v1beta1 and v1beta2 (conversions and defaults).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stowplan.batch.queue_models.kueue.kueue_objects import (
+    NEVER,
+    AdmissionCheck,
+    Cohort,
+    KueueClusterQueue,
+    LocalQueue,
+    ResourceFlavor,
+    Topology,
+    Workload,
+)
+from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.meta import Object
+
+_OLD_CHOICES = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+_NAMESPACED = ("LocalQueue", "Workload")
+
+
+class WorkloadPriorityClass(Object, frozen=True):
+    """A WorkloadPriorityClass."""
+
+    value: int = 0
+
+
+KUEUE_TYPES: Mapping[str, type[Object]] = {
+    "ClusterQueue": KueueClusterQueue,
+    "Cohort": Cohort,
+    "LocalQueue": LocalQueue,
+    "ResourceFlavor": ResourceFlavor,
+    "Topology": Topology,
+    "AdmissionCheck": AdmissionCheck,
+    "Workload": Workload,
+    "WorkloadPriorityClass": WorkloadPriorityClass,
+}
+"""Kind -> type."""
+
+
+def current_version(tree: Tree) -> Tree:
+    """An object as v1beta2 with the defaults that the API server fills in."""
+    spec = dict(tree.get("spec") or {})
+    kind = tree["kind"]
+    if kind == "ClusterQueue":
+        spec = _cluster_queue(spec)
+    elif kind == "Cohort" and "parent" in spec:
+        spec["parentName"] = spec.pop("parent")
+    found = {**tree, "spec": spec}
+    if kind in _NAMESPACED:
+        meta = tree.get("metadata") or {}
+        found["metadata"] = {**meta, "namespace": meta.get("namespace") or "default"}
+    if kind == "Workload":
+        found["status"] = _workload_status(tree.get("status") or {})
+    return found
+
+
+def _cluster_queue(spec: Tree) -> Tree:
+    if "cohort" in spec:
+        spec["cohortName"] = spec.pop("cohort")
+    preemption = spec.get("preemption")
+    if isinstance(preemption, dict):
+        never = {"withinClusterQueue": NEVER, "reclaimWithinCohort": NEVER}
+        spec["preemption"] = {**never, **preemption}
+    fungibility = spec.get("flavorFungibility")
+    if isinstance(fungibility, dict):
+        spec["flavorFungibility"] = {
+            key: _OLD_CHOICES.get(value, value) for key, value in fungibility.items()
+        }
+    checks = spec.pop("admissionChecks", None)
+    if checks:
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": one} for one in checks]}
+    return spec
+
+
+def _workload_status(status: Tree) -> Tree:
+    """The status with places in columns, as v1beta2 has them."""
+    admission = status.get("admission")
+    if not isinstance(admission, dict):
+        return status
+    assigned = []
+    for one in admission.get("podSetAssignments") or ():
+        places = one.get("topologyAssignment") or {}
+        if "domains" in places:
+            slices = [
+                {
+                    "domainCount": 1,
+                    "podCounts": {"universal": domain["count"]},
+                    "valuesPerLevel": [{"universal": value} for value in domain["values"]],
+                }
+                for domain in places["domains"]
+            ]
+            levels = places.get("levels") or []
+            one = {**one, "topologyAssignment": {"levels": levels, "slices": slices}}
+        assigned.append(one)
+    return {**status, "admission": {**admission, "podSetAssignments": assigned}}

@@ -1,0 +1,329 @@
+"""What Kueue's admission says about workloads and quota, and why a workload is not admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stowplan.batch.queue_models.kueue.admission_queue import AdmissionQueue
+from stowplan.batch.queue_models.kueue.admission_workload import (
+    ADMITTED,
+    QUOTA_RESERVED,
+    AdmissionWorkload,
+    PodSetDemand,
+)
+from stowplan.batch.queue_models.kueue.flavor_assignment import TOPOLOGY_FAILED
+from stowplan.batch.queue_models.kueue.flavor_search import selects_flavor
+from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission
+from stowplan.batch.queue_models.kueue.kueue_objects import LocalQueue, PodSet, ResourceFlavor
+from stowplan.batch.queue_models.kueue.quota.quota_amounts import FlavorResource
+from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
+from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
+
+INACTIVE = "Inadmissible"
+
+
+class QuotaShortage(msgspec.Struct, frozen=True):
+    """Quota that a workload lacks in a flavor; amounts as in manifests. most: that the queue could
+    ever have. cohort: at the top of its tree, "" for none. borrowers: ClusterQueue -> what it uses
+    beyond its own quota."""
+
+    flavor: str
+    resource: str
+    requested: str
+    available: str
+    most: str
+    cohort: str
+    borrowers: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        where = f" in cohort {self.cohort}" if self.cohort else ""
+        loans = ", ".join(f"{name} {n}" for name, n in self.borrowers.items())
+        found = (
+            f"{self.resource} in flavor {self.flavor}: requested {self.requested}, available "
+            f"{self.available}{where}, at most {self.most}"
+        )
+        return f"{found}; borrowed by {loans}" if loans else found
+
+
+class WorkloadReport(msgspec.Struct, frozen=True):
+    """A workload.
+
+    job: as `kubectl` names it. status: Admitted, QuotaReserved or Pending. flavors: pod set ->
+    resource -> flavor. counts: pod set -> pods that may run. reason, message: why it is pending, ""
+    for others. preempted_by: workload that took its quota, "" for none. position: among those that
+    wait in its ClusterQueue, from 1; 0 for others. shortages: quota that it lacks.
+    """
+
+    namespace: str
+    job: str
+    local_queue: str
+    cluster_queue: str
+    priority: int
+    pods: int
+    status: str
+    reason: str = ""
+    message: str = ""
+    flavors: dict[str, dict[str, str]] = {}
+    counts: dict[str, int] = {}
+    preempted_by: str = ""
+    position: int = 0
+    shortages: list[QuotaShortage] = []
+
+
+class QuotaReport(msgspec.Struct, frozen=True):
+    """Quota of a ClusterQueue in a flavor and resource; amounts as in manifests. borrowing_limit:
+    "-" for none. is_active: whether the queue admits at all."""
+
+    cluster_queue: str
+    cohort: str
+    flavor: str
+    resource: str
+    nominal: str
+    borrowing_limit: str
+    used: str
+    borrowed: str
+    is_active: bool
+
+
+class QueueReport(msgspec.Struct, frozen=True):
+    """Numbers of workloads of a ClusterQueue. problem: why it admits nothing, "" if it does."""
+
+    name: str
+    admitted: int
+    pending: int
+    problem: str = ""
+
+
+class KueueReport(msgspec.Struct, frozen=True):
+    """The admission when nothing changes any more. cycles: that it took."""
+
+    workloads: list[WorkloadReport]
+    quotas: list[QuotaReport]
+    queues: list[QueueReport]
+    cycles: int
+
+    def pending(self) -> list[WorkloadReport]:
+        """Workloads whose pods may not run."""
+        return [one for one in self.workloads if one.status != ADMITTED]
+
+    def lines(self) -> list[str]:
+        """How many are admitted, and why the others are not, for notes."""
+        held = self.pending()
+        n_admitted = len(self.workloads) - len(held)
+        head = f"Kueue: {n_admitted} of {len(self.workloads)} workloads admitted"
+        return [
+            head,
+            *(f"{one.job} in {one.namespace}: {one.reason}: {one.message}" for one in held),
+        ]
+
+
+def status_of(workload: AdmissionWorkload) -> str:
+    """Admitted, QuotaReserved or Pending."""
+    if workload.is_condition(ADMITTED) and workload.holds_quota:
+        return ADMITTED
+    return QUOTA_RESERVED if workload.holds_quota else "Pending"
+
+
+def why_pending(workload: AdmissionWorkload, admission: KueueAdmission) -> tuple[str, str]:
+    """Reason and message of a workload that is not admitted, as in its condition."""
+    if workload.holds_quota:
+        return "WaitingForAdmissionChecks", "its admission checks are not Ready"
+    if workload.workload.spec.active is False:
+        return INACTIVE, "The workload is deactivated"
+    problem = _queue_problem(workload, admission)
+    if problem:
+        return INACTIVE, problem
+    queue = admission.queues[workload.cluster_queue]
+    condition = workload.conditions.get(QUOTA_RESERVED)
+    reason = condition.reason if condition is not None else "Pending"
+    if reason == "Misconfigured":
+        return reason, "Workload namespace doesn't match ClusterQueue selector"
+    parts = []
+    taken: dict[str, int] = {}
+    for pod_set, demand in zip(workload.pod_sets, workload.demands, strict=True):
+        found = list(dict.fromkeys(_problems(pod_set, demand, taken, queue, admission)))
+        if found:
+            parts.append(f"couldn't assign flavors to pod set {demand.name}: {', '.join(found)}")
+            break
+        for name, n in demand.requests.items():
+            taken[name] = taken.get(name, 0) + n
+    if not parts and reason == "WaitingForPreemptedWorkloads":
+        return reason, "Pending the preemption of workloads"
+    if not parts and reason == TOPOLOGY_FAILED:
+        return reason, "topology doesn't allow to fit the pods"
+    return reason, "; ".join(parts) or "Workload no longer fits after processing another workload"
+
+
+def _problems(
+    pod_set: PodSet,
+    demand: PodSetDemand,
+    taken: dict[str, int],
+    queue: AdmissionQueue,
+    admission: KueueAdmission,
+) -> list[str]:
+    """Why no flavor has what a pod set asks for. taken: by pod sets before."""
+    flavors = {one.name: one for one in admission.objects.resource_flavors}
+    found = []
+    for name, n in demand.requests.items():
+        group = queue.group_of(name)
+        if group is None:
+            if n:
+                found.append(f"resource {name} unavailable in ClusterQueue")
+            continue
+        parts = [
+            _mismatch(pod_set, flavors[flavor])
+            or _shortage(queue.node, (flavor, name), n, taken.get(name, 0))
+            for flavor in group.flavor_names
+            if flavor in flavors
+        ]
+        if all(parts):
+            found += parts
+    return found
+
+
+def _mismatch(pod_set: PodSet, flavor: ResourceFlavor) -> str:
+    """Why pods may not use a flavor, "" if they may."""
+    spec = pod_set.template.spec
+    tolerations = (*spec.tolerations, *flavor.spec.tolerations)
+    for taint in flavor.spec.node_taints:
+        if is_untolerated(taint, tolerations, HARD_EFFECTS, True):
+            text = f"{{{taint.key} {taint.value} {taint.effect} <nil>}}"
+            return f"untolerated taint {text} in flavor {flavor.name}"
+    if not selects_flavor(spec, flavor):
+        return f"flavor {flavor.name} doesn't match node affinity"
+    request = pod_set.topology_request
+    if request is not None and request.is_explicit and flavor.spec.topology_name is None:
+        return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling'
+    return ""
+
+
+def _shortage(node: QuotaNode, pair: FlavorResource, n: int, taken: int) -> str:
+    """What is short of one resource in one flavor, "" if nothing is."""
+    flavor, resource = pair
+    most, free = node.potential(pair), node.available_now(pair)
+    if n + taken > most:
+        before, own, limit = (amount_text(resource, k) for k in (taken, n, most))
+        return (
+            f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets "
+            f"requests ({before}) + current podset request ({own}) > maximum capacity ({limit})"
+        )
+    if n + taken <= free:
+        return ""
+    more = amount_text(resource, n + taken - free)
+    return f"insufficient unused quota for {resource} in flavor {flavor}, {more} more needed"
+
+
+def shortages_of(workload: AdmissionWorkload, admission: KueueAdmission) -> list[QuotaShortage]:
+    """Quota that a waiting workload lacks, per flavor and resource, and who has it."""
+    queue = admission.queues.get(workload.cluster_queue)
+    if queue is None or workload.holds_quota:
+        return []
+    wanted: dict[str, int] = {}
+    for demand in workload.demands:
+        for name, n in demand.requests.items():
+            wanted[name] = wanted.get(name, 0) + n
+    found = []
+    for name, n in wanted.items():
+        group = queue.group_of(name)
+        for flavor in group.flavor_names if group is not None else ():
+            pair, node = (flavor, name), queue.node
+            free = node.available_now(pair)
+            if n > free:
+                found.append(
+                    QuotaShortage(
+                        flavor,
+                        name,
+                        amount_text(name, n),
+                        amount_text(name, max(0, free)),
+                        amount_text(name, node.potential(pair)),
+                        node.root.name if node.parent is not None else "",
+                        {one.name: amount_text(name, k) for one, k in borrowers(node, pair)},
+                    )
+                )
+    return found
+
+
+def _queue_problem(workload: AdmissionWorkload, admission: KueueAdmission) -> str:
+    """Why no queue takes the workload."""
+    name = workload.queue_name
+    local = {f"{one.metadata.namespace}/{one.name}": one for one in admission.objects.local_queues}
+    if name not in local:
+        return f"LocalQueue {name} doesn't exist"
+    queue: LocalQueue = local[name]
+    if queue.spec.stop_policy not in (None, "None"):
+        return f"LocalQueue {name} is inactive"
+    if queue.spec.cluster_queue not in admission.queues:
+        return f"ClusterQueue {queue.spec.cluster_queue} doesn't exist"
+    problem = problem_of(admission.queues[queue.spec.cluster_queue])
+    return f"ClusterQueue {queue.spec.cluster_queue} is inactive: {problem}" if problem else ""
+
+
+def problem_of(queue: AdmissionQueue) -> str:
+    """Why a queue is not active, "" if it is."""
+    if queue.node.is_active:
+        return ""
+    if queue.spec.stop_policy not in (None, "None"):
+        return "it is stopped"
+    if queue.missing_flavors:
+        return f"ResourceFlavor {', '.join(queue.missing_flavors)} not found"
+    if queue.spec.cohort_name and queue.node.parent is None:
+        return f"Cohort {queue.spec.cohort_name} is in a cycle"
+    return "a topology or admission check is missing or not active"
+
+
+def borrowers(node: QuotaNode, pair: FlavorResource) -> list[tuple[QuotaNode, int]]:
+    """Other queues of the tree that use more than their own quota, and how much more."""
+    if node.parent is None:
+        return []
+    every = _queues_below(node.root)
+    found = [(one, one.usage.get(pair, 0) - one.subtree.get(pair, 0)) for one in every]
+    return [(one, n) for one, n in found if n > 0 and one is not node]
+
+
+def _queues_below(node: QuotaNode) -> list[QuotaNode]:
+    found = list(node.queues)
+    for cohort in node.cohorts:
+        found += _queues_below(cohort)
+    return found
+
+
+def quota_reports(queues: Iterable[AdmissionQueue]) -> list[QuotaReport]:
+    """Quota of all queues, by flavor and resource."""
+    found = []
+    for queue in queues:
+        node = queue.node
+        for (flavor, name), quota in node.quotas.items():
+            used = node.usage.get((flavor, name), 0)
+            limit = quota.borrowing_limit
+            found.append(
+                QuotaReport(
+                    queue.name,
+                    queue.spec.cohort_name,
+                    flavor,
+                    name,
+                    amount_text(name, quota.nominal),
+                    "-" if limit is None else amount_text(name, limit),
+                    amount_text(name, used),
+                    amount_text(name, max(0, used - quota.nominal)),
+                    node.is_active,
+                )
+            )
+    return found
+
+
+def amount_text(resource: str, n: int) -> str:
+    """An amount in base units as in manifests."""
+    if resource != "cpu":
+        return _bytes_text(n) if resource in ("memory", "ephemeral-storage") else str(n)
+    return str(n // 1000) if n % 1000 == 0 else f"{n}m"
+
+
+def _bytes_text(n: int) -> str:
+    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
+        if n and n % 1024**power == 0:
+            return f"{n // 1024**power}{suffix}"
+    return str(n)

@@ -1,0 +1,1 @@
+"""Nodes of a session as positions, and what is known of each."""

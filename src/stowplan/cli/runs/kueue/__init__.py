@@ -1,0 +1,1 @@
+"""What commands print where Kueue admits jobs."""

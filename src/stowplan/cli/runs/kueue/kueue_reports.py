@@ -1,0 +1,113 @@
+"""What `stowplan queues` and `stowplan explain` say where Kueue decides."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
+from stowplan.cli.errors import CommandError
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import (
+    DEFAULT_NAMESPACE,
+    ClusterSource,
+    read_cluster_source,
+)
+from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
+from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
+
+_AMOUNTS = ("NOMINAL", "LIMIT", "USED", "BORROWED")
+
+
+def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
+    """The admission of a cluster in files; raises usage errors and InputError."""
+    if source.is_live or source.record_file is not None:
+        raise click.UsageError("Kueue decides about files only: its objects are not listed yet")
+    assert deciders.kueue is not None, "Kueue is not configured"
+    cluster = read_cluster_source(source, deciders)
+    check_admission(cluster)
+    report = admit_jobs(cluster, deciders.kueue).report
+    assert report is not None, "admitting reports"
+    return report
+
+
+def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
+    """Print quota and workloads of the queues."""
+    report = read_kueue_report(source, deciders)
+    if output in TREES:
+        print_tree(report, output)
+    elif output == "name":
+        print_names("clusterqueue", (queue.name for queue in report.queues))
+    else:
+        _print_queues(report, stdout_console())
+
+
+def run_kueue_explain(
+    name: str, namespace: str | None, source: ClusterSource, deciders: Deciders, output: str
+) -> int:
+    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME."""
+    report = read_kueue_report(source, deciders)
+    found = _workload(name, namespace or DEFAULT_NAMESPACE, report)
+    if output in TREES:
+        print_tree(found, output)
+    elif output == "name":
+        click.echo(found.job)
+    else:
+        _print_workload(found, stdout_console())
+    return 0 if found.status == "Admitted" else 1
+
+
+def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport:
+    wanted = name if "/" in name else f"job/{name}"
+    kind, _, plain = wanted.partition("/")
+    wanted = f"{kind.removesuffix('s').lower()}/{plain}"
+    here = [one for one in report.workloads if one.namespace == namespace]
+    for one in here:
+        if one.job == wanted:
+            return one
+    known = ", ".join(one.job for one in here[:10]) or "none"
+    raise CommandError(
+        f'"{wanted}" not found among the workloads of namespace {namespace}: {known}'
+    )
+
+
+def _print_queues(report: KueueReport, console: Console) -> None:
+    columns = ("NAME", "COHORT", "ADMITTED", "PENDING", "FLAVOR", "RESOURCE", *_AMOUNTS)
+    table = plain_table("", *columns, right=("ADMITTED", "PENDING", *_AMOUNTS))
+    for queue in report.queues:
+        quotas = [one for one in report.quotas if one.cluster_queue == queue.name]
+        cohort = quotas[0].cohort if quotas else ""
+        head = [queue.name, cohort or "-", str(queue.admitted), str(queue.pending)]
+        for one in quotas:
+            amounts = (one.nominal, one.borrowing_limit, one.used, one.borrowed)
+            table.add_row(*map(Text, [*head, one.flavor, one.resource, *amounts]))
+            head = [""] * len(head)
+        if not quotas:
+            table.add_row(*map(Text, [*head, "-", "-", *["-"] * len(_AMOUNTS)]))
+    console.print(table)
+    for queue in report.queues:
+        if queue.problem:
+            console.print(
+                Text(f"ClusterQueue {queue.name} is inactive: {queue.problem}"), soft_wrap=True
+            )
+    for line in report.lines():
+        console.print(Text(line), soft_wrap=True)
+
+
+def _print_workload(one: WorkloadReport, console: Console) -> None:
+    queue = one.cluster_queue or "-"
+    console.print(Text(f"{one.job} in {one.namespace}: {one.status}", style="bold"))
+    lines = [f"Queue: {one.local_queue}, ClusterQueue {queue}, priority {one.priority}"]
+    lines.append(f"Pods: {one.pods}")
+    for name, flavors in one.flavors.items():
+        held = ", ".join(f"{resource} in {flavor}" for resource, flavor in flavors.items())
+        lines.append(f"Pod set {name}: {one.counts[name]} pods, {held}")
+    if one.reason:
+        lines.append(f"Reason: {one.reason}: {one.message}")
+    if one.position:
+        lines.append(f"Position in the queue: {one.position}")
+    lines += [f"Short: {shortage.text}" for shortage in one.shortages]
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Eviction of pods from devices with NoExecute taints."""

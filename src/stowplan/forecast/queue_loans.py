@@ -1,0 +1,94 @@
+"""Loans between queues: what a queue has beyond its part, and whose it is.
+
+It is borrowed from queues that use less than their part; several lenders lend in proportion to what
+they leave unused. A lender wants back what its pending pods could use of it and do not find idle:
+reclaim acts on that.
+
+In a tree of queues, loans are between queues with the same parent: what a queue above others
+borrows, they have together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
+
+MODEL_LOAN_MIN = 0.001
+"""Smaller loans (cores, bytes, units) of queue models are rounding errors."""
+
+
+class Loan(msgspec.Struct, frozen=True, rename="camel"):
+    """Resources of `lender` that `borrower` uses. wanted_back: the part that lender's pods need."""
+
+    borrower: str
+    lender: str
+    resource: str
+    amount: float
+    wanted_back: float
+
+
+class PartAndUse(NamedTuple):
+    """A queue's amounts of a resource. part: what it has without borrowing."""
+
+    part: float
+    allocated: float
+    pending: float
+
+    @property
+    def left(self) -> float:
+        """What it leaves of its part; below 0 where it borrows."""
+        return self.part - self.allocated
+
+
+def loans_between(
+    uses: Mapping[str, PartAndUse], resource: str, idle: float, loan_min: float
+) -> Iterator[Loan]:
+    """Loans of a resource between queues. idle: on all nodes. loan_min: smaller ones are left
+    out."""
+    lenders = {name: use.left for name, use in uses.items() if use.left > 0}
+    offered = sum(lenders.values())
+    borrowed = -sum(use.left for use in uses.values() if use.left < 0)
+    for borrower in sorted(name for name, use in uses.items() if use.left < -loan_min):
+        over = -uses[borrower].left
+        for lender in sorted(name for name, left in lenders.items() if left > loan_min):
+            part_of = lenders[lender] / offered
+            amount = min(1.0, over / offered) * lenders[lender]
+            # Its share of the idle amount is available without reclaim.
+            waits = uses[lender].pending - idle * part_of
+            back = min(amount, max(waits, 0.0) * over / borrowed)
+            yield Loan(borrower, lender, resource, amount, back)
+
+
+def queue_model_loans(report: ModelReport, total: Mapping[str, float]) -> Iterator[Loan]:
+    """Loans between the queues of a queue model. total: the resources that count."""
+    siblings: dict[str, list[ModelQueue]] = {}
+    for one in report.queues:
+        siblings.setdefault(one.parent, []).append(one)
+    for queues in siblings.values():
+        weights = sum(max(one.weight, 0) for one in queues)
+        for resource, whole in total.items():
+            uses = {}
+            for one in queues:
+                by_weight = whole * max(one.weight, 0) / (weights or 1)
+                uses[one.name] = PartAndUse(
+                    _part(one, resource, whole, by_weight),
+                    one.allocated.get(resource, 0.0),
+                    one.pending.get(resource, 0.0),
+                )
+            idle = report.idle.get(resource, 0.0)
+            for loan in loans_between(uses, resource, idle, MODEL_LOAN_MIN):
+                amount, back = round(loan.amount, 3), round(loan.wanted_back, 3)
+                yield msgspec.structs.replace(loan, amount=amount, wanted_back=back)
+
+
+def _part(queue: ModelQueue, resource: str, whole: float, by_weight: float) -> float:
+    """What a queue has of a resource without borrowing."""
+    if queue.owned is not None:
+        return queue.owned.get(resource, whole)
+    if queue.deserved is not None:
+        return queue.deserved.get(resource, 0.0)
+    return by_weight

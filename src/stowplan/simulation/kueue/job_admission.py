@@ -1,0 +1,294 @@
+"""Admission of a cluster's jobs by Kueue, before the scheduler sees their pods.
+
+Cycles run until nothing changes. The pods of admitted jobs get the node selectors and tolerations
+of their flavors; those of the others stay pending.
+
+Source: sigs.k8s.io/kueue, pkg/podset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.batch.queue_models.kueue.admission_workload import (
+    ADMITTED,
+    AdmissionWorkload,
+    PodSetDemand,
+)
+from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission, KueueObjects
+from stowplan.batch.queue_models.kueue.kueue_objects import (
+    AdmissionCheck,
+    Cohort,
+    KueueClusterQueue,
+    KueueNamespace,
+    LocalQueue,
+    ResourceFlavor,
+    Topology,
+    Workload,
+)
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.workload_reports import (
+    KueueReport,
+    QueueReport,
+    WorkloadReport,
+    problem_of,
+    quota_reports,
+    shortages_of,
+    status_of,
+    why_pending,
+)
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
+from stowplan.inputs.input_error import InputError
+from stowplan.insight.pod_placement import Placement
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
+from stowplan.objects.workload import Namespace
+from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
+from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
+
+IDLE_MAX = 6
+"""Cycles without effect after which nothing changes any more."""
+CYCLES_PER_WORKLOAD = 20
+"""Cycles that are run at most: with `--compat kueue` some clusters never settle."""
+
+
+class JobAdmission(msgspec.Struct):
+    """What Kueue decided. cluster: without the pods that may not run, and with the selectors of
+    flavors. held: placements of the pods that may not run. report: None where nothing is admitted.
+    """
+
+    cluster: Cluster
+    held: list[Placement] = []
+    report: KueueReport | None = None
+
+    def figures(self) -> dict[str, Any]:
+        """What a summary says about the workloads."""
+        if self.report is None:
+            return {}
+        return {"workloads": msgspec.to_builtins(self.report.workloads)}
+
+
+def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: bool) -> JobAdmission:
+    """The cluster with its jobs admitted; as it is without options, and in a replay, whose
+    controllers admit them. Raises InputError."""
+    if options is None:
+        return JobAdmission(cluster)
+    check_admission(cluster)
+    return JobAdmission(for_kueue(cluster)) if replays else admit_jobs(cluster, options)
+
+
+def check_admission(cluster: Cluster) -> None:
+    """Raise InputError without objects of Kueue."""
+    if not cluster.kueue_objects:
+        wanted = "manifests with ClusterQueues and LocalQueues (kueue.x-k8s.io)"
+        raise InputError("kueue", "", "no objects of Kueue", wanted)
+
+
+def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
+    """Admit the jobs of a cluster until nothing changes; raises InputError."""
+    cluster = for_kueue(cluster)
+    manifests = KueueManifests(cluster.kueue_objects)
+    jobs = queued_jobs(cluster, manifests)
+    admission = KueueAdmission(_objects(cluster, manifests, jobs), options)
+    preempted: dict[str, str] = {}
+    cycles = _run(admission, preempted)
+    by_key = {job.workload.key: job for job in jobs}
+    positions = {
+        key: i + 1 for one in admission.pending.values() for i, key in enumerate(one.in_order())
+    }
+    reports = {
+        key: _report(by_key.get(key), one, admission, preempted, positions)
+        for key, one in admission.workloads.items()
+    }
+    queues = [_queue_report(name, admission) for name in admission.queues]
+    report = KueueReport(
+        list(reports.values()), quota_reports(admission.queues.values()), queues, cycles
+    )
+    return _decided(cluster, jobs, admission, reports, report)
+
+
+def _objects(cluster: Cluster, manifests: KueueManifests, jobs: list[QueuedJob]) -> KueueObjects:
+    own = {job.workload.key: job.workload for job in jobs}
+    workloads = {one.key: one for one in manifests.all(Workload)} | own
+    managed = {pod.key for job in jobs for pod in job.pods}
+    labels = {
+        one.name: one.metadata.labels for one in cluster.objects if isinstance(one, Namespace)
+    }
+    names = dict.fromkeys(one.metadata.namespace for one in workloads.values())
+    return KueueObjects(
+        cluster_queues=manifests.all(KueueClusterQueue),
+        cohorts=manifests.all(Cohort),
+        local_queues=manifests.all(LocalQueue),
+        resource_flavors=manifests.all(ResourceFlavor),
+        topologies=manifests.all(Topology),
+        admission_checks=manifests.all(AdmissionCheck),
+        workloads=list(workloads.values()),
+        namespaces=[
+            KueueNamespace(
+                metadata=ObjectMeta(
+                    name=name,
+                    labels={"kubernetes.io/metadata.name": name, **labels.get(name, {})},
+                )
+            )
+            for name in names
+        ],
+        nodes=cluster.nodes,
+        pods=[pod for pod in cluster.pods if pod.key not in managed],
+        now=time_of(cluster).timestamp() + 1,
+    )
+
+
+def _run(admission: KueueAdmission, preempted: dict[str, str]) -> int:
+    """Run cycles until nothing changes; their number. preempted: gets victim -> preemptor."""
+    most = max(100, CYCLES_PER_WORKLOAD * len(admission.workloads))
+    idle = cycles = 0
+    while idle < IDLE_MAX and cycles < most:
+        before = _waiting(admission)
+        outcome = admission.run_cycle()
+        if outcome is None:
+            break
+        cycles += 1
+        preempted.update({victim: by for victim, (_, by) in outcome.preempted.items()})
+        for key in outcome.admitted:
+            preempted.pop(key, None)
+        admission.between_cycles()
+        is_idle = not outcome.has_effect and _waiting(admission) == before
+        idle = idle + 1 if is_idle else 0
+    return cycles
+
+
+def _waiting(admission: KueueAdmission) -> dict[str, tuple[list[str], list[str]]]:
+    return {
+        name: (sorted(one.active), sorted(one.inadmissible))
+        for name, one in admission.pending.items()
+    }
+
+
+def _report(
+    job: QueuedJob | None,
+    one: AdmissionWorkload,
+    admission: KueueAdmission,
+    preempted: dict[str, str],
+    positions: dict[str, int],
+) -> WorkloadReport:
+    status = status_of(one)
+    reason, message = ("", "") if status == ADMITTED else why_pending(one, admission)
+    by = preempted.get(one.key, "")
+    return WorkloadReport(
+        one.namespace,
+        job.title if job is not None else f"workload/{one.workload.name}",
+        one.workload.spec.queue_name,
+        one.cluster_queue,
+        one.priority,
+        sum(pod_set.count for pod_set in one.pod_sets),
+        status,
+        reason,
+        f"{message} (preempted by workload {by})" if by and message else message,
+        {demand.name: demand.flavors for demand in one.demands} if one.holds_quota else {},
+        {demand.name: demand.count for demand in one.demands} if one.holds_quota else {},
+        by,
+        positions.get(one.key, 0),
+        shortages_of(one, admission) if status != ADMITTED else [],
+    )
+
+
+def _queue_report(name: str, admission: KueueAdmission) -> QueueReport:
+    queue = admission.queues[name]
+    waiting = admission.pending[name]
+    admitted = sum(status_of(one) == ADMITTED for one in queue.workloads.values())
+    return QueueReport(name, admitted, len(waiting), problem_of(queue))
+
+
+def _decided(
+    cluster: Cluster,
+    jobs: list[QueuedJob],
+    admission: KueueAdmission,
+    reports: dict[str, WorkloadReport],
+    report: KueueReport,
+) -> JobAdmission:
+    flavors = {one.name: one for one in admission.objects.resource_flavors}
+    changed: dict[str, Pod] = {}
+    held: list[Placement] = []
+    for job in jobs:
+        found = reports.get(job.workload.key)
+        if found is None:
+            continue
+        demands = {one.name: one for one in admission.workloads[job.workload.key].demands}
+        for name, pods in job.pod_sets.items():
+            n_run = demands[name].count if found.status == ADMITTED and name in demands else 0
+            for i, pod in enumerate(pods):
+                if i < n_run:
+                    changed[pod.key] = _with_flavors(pod, i, demands[name], flavors)
+                else:
+                    held.append(_held(pod, found))
+    not_run = {one.pod for one in held}
+    pods = [changed.get(pod.key, pod) for pod in cluster.pods if pod.key not in not_run]
+    decided = replace(cluster, pods=pods, notes=cluster.notes + report.lines())
+    return JobAdmission(decided, held, report)
+
+
+def for_kueue(cluster: Cluster) -> Cluster:
+    """A cluster as Kueue finds it: without the gangs and queues that stand for jobs with a queue
+    where Kueue does not decide, and without the notes about that."""
+    queues = {tree["metadata"]["name"] for tree in cluster.kueue_objects}
+    jobs = {f"{namespace_of(tree)}/{tree['metadata']['name']}" for tree in cluster.queued}
+    objects = [
+        one
+        for one in cluster.objects
+        if not (isinstance(one, Queue) and one.name in queues)
+        and not (isinstance(one, PodGroup) and one.key in jobs)
+    ]
+    notes = [one for one in cluster.notes if not one.startswith(KUEUE_NOTE)]
+    ignored = {kind: n for kind, n in cluster.ignored.items() if kind not in KUEUE_KINDS}
+    pods = [_without_gang(pod, jobs) for pod in cluster.pods]
+    return replace(cluster, pods=pods, objects=objects, notes=notes, ignored=ignored)
+
+
+def _without_gang(pod: Pod, jobs: Set[str]) -> Pod:
+    notes = pod.metadata.annotations
+    names = {f"{pod.namespace}/{notes[key]}" for key in GROUP_ANNOTATIONS if key in notes}
+    if not names & jobs:
+        return pod
+    left = {key: value for key, value in notes.items() if key not in GROUP_ANNOTATIONS}
+    return replace(pod, metadata=replace(pod.metadata, annotations=left))
+
+
+def _held(pod: Pod, found: WorkloadReport) -> Placement:
+    if found.status == ADMITTED:
+        reason = "admitted with fewer pods"
+        return Placement(pod.key, "", f"Kueue: {reason}", f"its workload is {reason}")
+    return Placement(pod.key, "", f"Kueue: {found.reason}", found.message)
+
+
+def _with_flavors(
+    pod: Pod, index: int, demand: PodSetDemand, flavors: dict[str, ResourceFlavor]
+) -> Pod:
+    """A pod with the selectors and tolerations of its flavors, and the labels of its place."""
+    if pod.node_name:
+        return pod
+    used = [flavors[name] for name in sorted(set(demand.flavors.values())) if name in flavors]
+    selector = dict(pod.spec.node_selector or {})
+    tolerations = list(pod.spec.tolerations)
+    for flavor in used:
+        selector |= flavor.spec.node_labels
+        tolerations += [one for one in flavor.spec.tolerations if one not in tolerations]
+    if demand.places is not None:
+        values = _place_of(index, demand.places.domains)
+        selector |= dict(zip(demand.places.levels, values, strict=False))
+    spec = replace(pod.spec, node_selector=selector, tolerations=tuple(tolerations))
+    return replace(pod, spec=spec)
+
+
+def _place_of(index: int, domains: Iterable[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
+    """The domain of the pod with an index."""
+    for values, count in domains:
+        if index < count:
+            return values
+        index -= count
+    return ()

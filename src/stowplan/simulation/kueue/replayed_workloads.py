@@ -1,0 +1,160 @@
+"""Workloads of a replay: what is created for Kueue's controllers, and what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controllers.kueue.kueue_kinds import (
+    POD_GROUP_COUNT,
+    POD_GROUP_LABEL,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+)
+from stowplan.controllers.kueue.workload_status import (
+    ADMITTED,
+    FINISHED,
+    QUOTA_RESERVED,
+    condition_of,
+    is_true,
+)
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.importers.imported_objects import namespace_of
+from stowplan.objects.encoding.tree import Tree
+from stowplan.simulation.kueue.queued_jobs import owner_of_pod, owner_of_tree
+
+_GROUPS = ("PodGroup", "Queue")
+
+
+class ReplayedWorkload(msgspec.Struct, frozen=True):
+    """A Workload at the end of a replay.
+
+    job: as `kubectl` names it. status: Finished, Admitted, QuotaReserved or Pending. reason,
+    message: of its condition QuotaReserved while it is pending. created_s, admitted_s, finished_s:
+    seconds since the start, None: not. wait_s: until it was admitted last.
+    """
+
+    namespace: str
+    job: str
+    local_queue: str
+    cluster_queue: str
+    priority: int
+    pods: int
+    status: str
+    reason: str = ""
+    message: str = ""
+    created_s: float = 0.0
+    admitted_s: float | None = None
+    finished_s: float | None = None
+    wait_s: float | None = None
+    flavors: dict[str, dict[str, str]] = {}
+
+
+def replayed_workloads(trees: Iterable[Tree], start_s: float) -> list[ReplayedWorkload]:
+    """All Workloads, in the order in which they were created."""
+    found = [_replayed(tree, start_s) for tree in trees]
+    return sorted(found, key=lambda one: (one.created_s, one.namespace, one.job))
+
+
+def _replayed(tree: Tree, start_s: float) -> ReplayedWorkload:
+    meta, spec, status = tree["metadata"], tree["spec"], tree.get("status") or {}
+    created = unix_seconds(meta.get("creationTimestamp")) - start_s
+    admitted = _since(tree, ADMITTED, start_s)
+    admission = status.get("admission") or {}
+    kinds = ((FINISHED, "Finished"), (ADMITTED, "Admitted"), (QUOTA_RESERVED, "QuotaReserved"))
+    state = next((name for kind, name in kinds if is_true(tree, kind)), "Pending")
+    waits = condition_of(tree, QUOTA_RESERVED) or {}
+    owners = meta.get("ownerReferences") or ()
+    owner = next((f"{one['kind'].lower()}/{one['name']}" for one in owners), "")
+    if len(owners) > 1:
+        owner = f"podgroup/{meta['name']}"
+    return ReplayedWorkload(
+        meta["namespace"],
+        owner or f"workload/{meta['name']}",
+        str(spec.get("queueName", "")),
+        str(admission.get("clusterQueue", "")),
+        int(spec.get("priority") or 0),
+        sum(int(one.get("count", 1)) for one in spec["podSets"]),
+        state,
+        "" if state != "Pending" else str(waits.get("reason", "")),
+        "" if state != "Pending" else str(waits.get("message", "")),
+        created,
+        admitted,
+        _since(tree, FINISHED, start_s),
+        None if admitted is None else admitted - created,
+        {
+            one["name"]: dict(one.get("flavors") or {})
+            for one in admission.get("podSetAssignments") or ()
+        },
+    )
+
+
+def _since(tree: Tree, kind: str, start_s: float) -> float | None:
+    found = condition_of(tree, kind)
+    if found is None or found.get("status") != "True":
+        return None
+    return unix_seconds(found.get("lastTransitionTime")) - start_s
+
+
+def replay_notes(workloads: list[ReplayedWorkload]) -> list[str]:
+    """How many workloads were admitted, and why the others wait."""
+    waiting = [one for one in workloads if one.status in ("Pending", "QuotaReserved")]
+    n_admitted = len(workloads) - len(waiting)
+    return [
+        f"Kueue: {n_admitted} of {len(workloads)} workloads admitted",
+        *(f"{one.job} in {one.namespace}: {one.reason}: {one.message}" for one in waiting),
+    ]
+
+
+def queued_documents(documents: Iterable[Tree], cluster: Cluster) -> Iterator[Tree]:
+    """Documents of a replay with what reading expanded for a cluster without Kueue.
+
+    Jobs with a queue stand in place of their pods. Other jobs with a queue have no controller
+    here: their pods are pod groups of Kueue. Groups that reading made of jobs are left out.
+    """
+    read = {_identity(tree) for tree in cluster.manifests}
+    owners = {owner_of_tree(tree): tree for tree in cluster.queued}
+    jobs = [tree for tree in cluster.queued if tree["kind"] == "Job" and _is_batch(tree)]
+    for tree in (*cluster.kueue_objects, *jobs):
+        if _identity(tree) not in read:
+            yield tree
+    of_pods = {pod.key: owner_of_pod(pod, owners) for pod in cluster.pods}
+    sizes = Counter(of_pods.values())
+    for tree in documents:
+        identity = _identity(tree)
+        if identity in read:
+            yield tree
+            continue
+        if tree["kind"] in _GROUPS:
+            continue
+        owner = of_pods.get("/".join(identity[1:])) if tree["kind"] == "Pod" else None
+        if owner is None:
+            yield tree
+        elif owner[0] != "Job":
+            yield _in_group(tree, owners.get(owner, tree), owner[2], sizes[owner])
+
+
+def _is_batch(tree: Tree) -> bool:
+    return str(tree.get("apiVersion", "")).startswith("batch/")
+
+
+def _identity(tree: Tree) -> tuple[str, str, str]:
+    return str(tree["kind"]), namespace_of(tree), str(tree["metadata"].get("name"))
+
+
+def _in_group(tree: Tree, owner: Tree, group: str, size: int) -> Tree:
+    """A pod of a job as one of a pod group in the queue of the job."""
+    meta = dict(tree["metadata"])
+    queue = (owner["metadata"].get("labels") or {}).get(QUEUE_LABEL, "")
+    own = {
+        key: value
+        for key, value in (owner["metadata"].get("labels") or {}).items()
+        if key == PRIORITY_LABEL
+    }
+    marks = {QUEUE_LABEL: queue, POD_GROUP_LABEL: group, **own}
+    meta["labels"] = {**(meta.get("labels") or {}), **marks}
+    meta["annotations"] = {**(meta.get("annotations") or {}), POD_GROUP_COUNT: str(size)}
+    return {**tree, "metadata": meta}

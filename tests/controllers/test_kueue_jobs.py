@@ -1,0 +1,304 @@
+"""Jobs and pods with a queue of Kueue on a cluster: what its controllers make of them.
+
+Expected values: kueue.sigs.k8s.io/docs (concepts: Workload, ClusterQueue, Admission Check,
+Topology Aware Scheduling; tasks: Run Jobs, Run Plain Pods), and Kueue of 2026-08-22.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.kueue.kueue_kinds import (
+    CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    PRIORITY_CLASSES,
+    TOPOLOGIES,
+    WORKLOADS,
+)
+from tests.apiserver.small_cluster import JOBS, SmallCluster, Tree
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+HOST = "kubernetes.io/hostname"
+
+
+class KueueCluster(SmallCluster):
+    """A cluster with Kueue, three nodes and a flavor."""
+
+    def __init__(self, **flavor: Any) -> None:
+        super().__init__(kueue=KueueOptions())
+        self.create(FLAVORS, {"metadata": {"name": "f"}, "spec": flavor})
+
+    def queue(self, name: str, cpu: str, **more: Any) -> None:
+        """A ClusterQueue and its LocalQueue."""
+        quota = {"name": "cpu", "nominalQuota": cpu}
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group], **more}
+        self.create(CLUSTER_QUEUES, {"metadata": {"name": name}, "spec": spec})
+        self.create(LOCAL_QUEUES, {"metadata": {"name": name}, "spec": {"clusterQueue": name}})
+
+    def job(self, name: str, pods: int, queue: str = "q", run: int = 100, **more: Any) -> None:
+        """Create a Job of pods with one CPU, and let a second pass."""
+        labels = {QUEUE: queue, **more.pop("labels", {})}
+        notes = {"stowplan.dev/run-seconds": str(run), **more.pop("pod_notes", {})}
+        meta = {"name": name, "labels": labels, "annotations": more.pop("notes", {})}
+        template = {"metadata": {"annotations": notes}, "spec": pod_spec()}
+        self.create(
+            JOBS,
+            {
+                "metadata": meta,
+                "spec": {"parallelism": pods, "completions": pods, "template": template, **more},
+            },
+        )
+        self.run(1)
+
+    def workload(self, job: str) -> Tree:
+        """The Workload of a Job."""
+        found = (
+            one for one in self.list(WORKLOADS) if one["metadata"]["name"].startswith(f"job-{job}-")
+        )
+        return next(found)
+
+    def conditions(self, job: str) -> dict[str, tuple[str, str]]:
+        """Type -> status and reason."""
+        conditions = self.workload(job).get("status", {}).get("conditions", [])
+        return {one["type"]: (one["status"], one["reason"]) for one in conditions}
+
+    def message(self, job: str, kind: str = "QuotaReserved") -> str:
+        """Message of a condition."""
+        conditions = self.workload(job)["status"]["conditions"]
+        return next(str(one["message"]) for one in conditions if one["type"] == kind)
+
+    def running(self) -> dict[str, int]:
+        """Job -> pods that are there."""
+        found: dict[str, int] = {}
+        for one in self.pods():
+            if one["status"]["phase"] not in ("Succeeded", "Failed"):
+                name = one["metadata"]["name"].rpartition("-")[0]
+                found[name] = found.get(name, 0) + 1
+        return found
+
+
+def pod_spec(cpu: str = "1") -> Tree:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {"restartPolicy": "Never", "containers": [container]}
+
+
+def test_a_job_starts_when_another_has_ended() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "3")
+    cluster.job("a", 2, run=60)
+    cluster.job("b", 2)
+    assert cluster.running() == {"a": 2}
+    assert cluster.the(JOBS, "b")["spec"]["suspend"] is True
+    assert cluster.conditions("a")["Admitted"] == ("True", "Admitted")
+    assert cluster.conditions("b") == {"QuotaReserved": ("False", "WaitingForQuota")}
+    assert cluster.message("b") == (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
+        "1 more needed"
+    )
+    admission = cluster.workload("a")["status"]["admission"]
+    assert admission["clusterQueue"] == "q"
+    assert admission["podSetAssignments"] == [
+        {"name": "main", "count": 2, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}}
+    ]
+    cluster.run(70)
+    assert cluster.running() == {"b": 2}
+    assert cluster.conditions("a")["Finished"] == ("True", "Succeeded")
+    status = cluster.the(CLUSTER_QUEUES, "q")["status"]
+    assert (status["pendingWorkloads"], status["admittedWorkloads"]) == (0, 1)
+    reasons = {one["reason"] for one in cluster.list("events")}
+    assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending"}
+
+
+def test_pods_whose_quota_is_no_longer_needed_are_given_back() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2")
+    cluster.job("a", 2, run=30, completions=3)
+    cluster.job("b", 1)
+    cluster.run(35)
+    # One completion is left, so that the other pod's quota is free.
+    assert cluster.running() == {"a": 1, "b": 1}
+    assert cluster.workload("a")["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+
+
+def test_preemption_stops_a_job_which_runs_again_later() -> None:
+    cluster = KueueCluster(nodeLabels={HOST: "node-1"}, tolerations=[{"key": "spot"}])
+    cluster.queue("q", "2", preemption={"withinClusterQueue": "LowerPriority"})
+    cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 9})
+    cluster.job("low", 2)
+    template = cluster.the(JOBS, "low")["spec"]["template"]["spec"]
+    assert template["nodeSelector"] == {HOST: "node-1"}
+    assert {"key": "spot"} in template["tolerations"]
+    cluster.job("urgent", 2, run=50, labels={"kueue.x-k8s.io/priority-class": "high"})
+    cluster.run(5)
+    assert cluster.conditions("low")["Evicted"] == ("True", "Preempted")
+    assert cluster.conditions("low")["Preempted"] == ("True", "InClusterQueue")
+    assert "due to prioritization in the ClusterQueue" in cluster.message("low", "Evicted")
+    cluster.run(35)
+    assert cluster.running() == {"urgent": 2}
+    assert cluster.the(JOBS, "low")["spec"]["suspend"] is True
+    assert "nodeSelector" not in cluster.the(JOBS, "low")["spec"]["template"]["spec"]
+    assert "admission" not in cluster.workload("low")["status"]
+    assert cluster.conditions("low")["Requeued"] == ("True", "Preempted")
+    cluster.run(60)
+    assert cluster.running() == {"low": 2}
+    assert cluster.conditions("low")["Evicted"] == ("False", "QuotaReserved")
+    assert cluster.the(JOBS, "urgent")["status"]["succeeded"] == 2
+
+
+def test_borrowed_quota_is_reclaimed_by_its_owner() -> None:
+    cluster = KueueCluster()
+    any_priority = {"reclaimWithinCohort": "Any"}
+    cluster.queue("q", "2", cohortName="all", preemption=any_priority)
+    cluster.queue("other", "2", cohortName="all", preemption=any_priority)
+    cluster.job("a", 4)
+    usage = cluster.the(CLUSTER_QUEUES, "q")["status"]["flavorsUsage"][0]["resources"]
+    assert usage == [{"name": "cpu", "total": "4", "borrowed": "2"}]
+    cluster.job("b", 2, queue="other")
+    cluster.run(40)
+    assert cluster.running() == {"b": 2}
+    assert cluster.conditions("a")["Preempted"] == ("True", "InCohortReclamation")
+
+
+def test_fewer_pods_rather_than_none() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "3")
+    cluster.job("a", 5, run=20, notes={"kueue.x-k8s.io/job-min-parallelism": "2"})
+    assert cluster.running() == {"a": 3}
+    assert cluster.the(JOBS, "a")["spec"]["parallelism"] == 3
+    cluster.run(50)
+    assert cluster.conditions("a")["Finished"] == ("True", "Succeeded")
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"), [("Ready=30", "Ready"), ("Rejected=30", "Rejected"), ("", "Pending")]
+)
+def test_an_admission_check_is_answered_by_its_annotation(answer: str, state: str) -> None:
+    cluster = KueueCluster()
+    spec = {"controllerName": "example.com/check"}
+    meta = {"name": "check", "annotations": {"stowplan.dev/check-answer": answer}}
+    cluster.create(CHECKS, {"metadata": meta, "spec": spec})
+    cluster.queue("q", "3", admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
+    cluster.job("a", 2, run=1000)
+    if not answer:
+        # Nobody declares the check active.
+        assert cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"][0]["status"] == "False"
+        assert cluster.conditions("a")["QuotaReserved"] == ("False", "Inadmissible")
+        return
+    assert cluster.conditions("a") == {"QuotaReserved": ("True", "QuotaReserved")}
+    (check,) = cluster.workload("a")["status"]["admissionChecks"]
+    assert (check["name"], check["state"]) == ("check", "Pending")
+    cluster.run(40)
+    assert cluster.running() == ({"a": 2} if state == "Ready" else {})
+    if state == "Rejected":
+        assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+        assert cluster.the(JOBS, "a")["spec"]["suspend"] is True
+
+
+def test_a_queue_without_its_flavor_starts_with_it() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "3")
+    cluster.delete(FLAVORS, "f")
+    cluster.job("a", 2)
+    active = cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"][0]
+    assert (active["status"], active["reason"]) == ("False", "FlavorNotFound")
+    assert cluster.conditions("a")["QuotaReserved"] == ("False", "Inadmissible")
+    assert cluster.running() == {}
+    cluster.create(FLAVORS, {"metadata": {"name": "f"}, "spec": {}})
+    cluster.run(2)
+    assert cluster.running() == {"a": 2}
+
+
+def test_cohorts_in_a_cycle_admit_nothing_until_it_is_cut() -> None:
+    cluster = KueueCluster()
+    for name, parent in (("left", "right"), ("right", "left")):
+        cluster.create(COHORTS, {"metadata": {"name": name}, "spec": {"parentName": parent}})
+    cluster.queue("q", "3", cohortName="left")
+    cluster.job("a", 2)
+    assert cluster.running() == {}
+    assert "in a cycle" in cluster.message("a")
+    cluster.change(COHORTS, "right", parentName="")
+    cluster.run(2)
+    assert cluster.running() == {"a": 2}
+
+
+def test_a_workload_that_is_deactivated_gives_its_quota_back() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2")
+    cluster.job("a", 2)
+    cluster.job("b", 2)
+    cluster.change(WORKLOADS, cluster.workload("a")["metadata"]["name"], active=False)
+    cluster.run(40)
+    assert cluster.running() == {"b": 2}
+    assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
+
+
+def test_a_job_and_a_queue_that_are_deleted() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2")
+    cluster.job("a", 2)
+    cluster.job("b", 2)
+    cluster.delete(JOBS, "a", propagation="Background")
+    cluster.run(40)
+    assert cluster.running() == {"b": 2}
+    cluster.delete(LOCAL_QUEUES, "q")
+    cluster.job("c", 1)
+    assert cluster.message("c") == "LocalQueue default/q doesn't exist"
+
+
+def queued_pod(name: str, group: str = "", total: int = 0) -> Tree:
+    labels = {QUEUE: "q"} | ({"kueue.x-k8s.io/pod-group-name": group} if group else {})
+    notes = {"stowplan.dev/run-seconds": "50"}
+    notes |= {"kueue.x-k8s.io/pod-group-total-count": str(total)} if group else {}
+    return {"metadata": {"name": name, "labels": labels, "annotations": notes}, "spec": pod_spec()}
+
+
+def test_plain_pods_and_groups_of_them() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "3")
+    for name in ("one", "two"):
+        cluster.create("pods", queued_pod(name, "train", 3))
+    cluster.run(2)
+    # The group is not complete.
+    assert cluster.list(WORKLOADS) == []
+    cluster.create("pods", queued_pod("three", "train", 3))
+    cluster.run(1)
+    cluster.create("pods", queued_pod("single"))
+    cluster.run(5)
+    phases = {one["metadata"]["name"]: one["status"]["phase"] for one in cluster.pods()}
+    assert phases == {"one": "Running", "two": "Running", "three": "Running", "single": "Pending"}
+    assert cluster.the("pods", "single")["spec"]["schedulingGates"]
+    assert len(cluster.the(WORKLOADS, "train")["metadata"]["ownerReferences"]) == 3
+    cluster.run(60)
+    assert cluster.the("pods", "single")["status"]["phase"] == "Running"
+    finished = cluster.the(WORKLOADS, "train")["status"]["conditions"]
+    assert any(one["type"] == "Finished" and one["status"] == "True" for one in finished)
+
+
+def test_pods_go_to_their_places_in_a_topology() -> None:
+    cluster = KueueCluster()
+    levels = [{"nodeLabel": "rack"}, {"nodeLabel": HOST}]
+    cluster.create(TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": {"levels": levels}})
+    spec = {"topologyName": "racks", "nodeLabels": {}}
+    flavor = cluster.the(FLAVORS, "f")
+    flavor["spec"] = spec
+    cluster.api.update(FLAVORS, flavor)
+    for node, rack in zip(cluster.list("nodes"), ("r1", "r1", "r2"), strict=True):
+        node["metadata"]["labels"]["rack"] = rack
+        cluster.api.update("nodes", node)
+    cluster.run(1)
+    size = int(cluster.list("nodes")[0]["status"]["allocatable"]["cpu"])
+    cluster.queue("q", "1000")
+    notes = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    cluster.job("a", size + 1, pod_notes=notes)
+    assert cluster.running() == {"a": size + 1}
+    hosts = [one["spec"]["nodeSelector"][HOST] for one in cluster.pods()]
+    assert {host: hosts.count(host) for host in set(hosts)} == {"node-1": size, "node-2": 1}
+    cluster.job("b", 3 * size, pod_notes=notes)
+    assert cluster.conditions("b")["QuotaReserved"] == ("False", "TopologyPlacementFailed")
