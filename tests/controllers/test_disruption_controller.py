@@ -100,8 +100,8 @@ def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
     assert counts(made, "b") == (0, 1, 1, 1)
     assert counts(made, "c") == (0, 1, 0, 0)
     (event,) = [one for one in made.list("events") if one["reason"] == "UnmanagedPods"]
-    printed = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:"
-    assert f"selector: {printed}[]LabelSelectorRequirement{{}},}})" in event["message"]
+    text = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:"
+    assert f"selector: {text}[]LabelSelectorRequirement{{}},}})" in event["message"]
 
 
 def test_expressions_of_a_selector_in_gos_form() -> None:
@@ -136,7 +136,7 @@ def test_a_pod_with_two_budgets_is_warned_of() -> None:
     assert found == {("web", "Warning", text)}
 
 
-def test_a_budget_that_selects_no_pod() -> None:
+def test_a_budget_that_selects_no_pod_reports_it() -> None:
     made = SmallCluster(1)
     made.create(BUDGETS, budget("b", maxUnavailable=1))
     made.settle()

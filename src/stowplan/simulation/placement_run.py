@@ -189,7 +189,8 @@ class PlacementRun:
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
                 self._failed = effect.note or FAILED
-                self._failed_notes[effect.uid] = self._failed
+                if self._is_batch:
+                    self._failed_notes[effect.uid] = self._failed
 
 
 class DirectBindCheck:

@@ -144,7 +144,7 @@ class ApiCall:
     answers: WebhookAnswers | None = field(default=None, kw_only=True)
 
     def at(self, now: float) -> ApiCall:
-        """The call at a time until which it may have waited for work in another thread."""
+        """The call at `now`, to which it may have waited for work in another thread."""
         return self if self.now == now else replace(self, now=now)
 
 
