@@ -64,5 +64,5 @@ def run_preempt_preview(request: PreviewRequest) -> int:
 
 
 def _is_manifest(argument: str) -> bool:
-    """True where POD names a file: pods and owners of pods have no such names."""
+    """True where POD names a file of manifests that is there."""
     return argument.endswith((".yaml", ".yml", ".json")) and Path(argument).is_file()
