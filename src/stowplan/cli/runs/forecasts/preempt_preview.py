@@ -39,7 +39,8 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     source, argument = request.source, request.pod
     submitted = request.submit_files
     if argument is not None and not submitted and source.is_given and _is_manifest(argument):
-        argument, submitted = None, (argument,)
+        submitted = (argument,)
+        argument = None
     elif submitted and argument is not None and not source.is_live:
         # The first argument is a file of the cluster: there is no POD before it.
         source, argument = source._replace(paths=(argument, *source.paths)), None
