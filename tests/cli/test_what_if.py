@@ -89,6 +89,8 @@ def test_a_preview(tmp_path: Path) -> None:
     assert run(*asked, "-o", "name").out == "pod/old\n"
     new = write(tmp_path, pod("huge", "9"), name="huge.json")
     ran = run("preempt-preview", "-f", path, "--validate", "ignore", "--submit", str(new))
+    named = run("preempt-preview", str(new), "-f", path, "--validate", "ignore")
+    assert (named.code, named.out) == (ran.code, ran.out)
     assert ran.code == 1
     assert "default/huge: pending" in ran.out
     check_one_line(

@@ -43,11 +43,11 @@ def command(**given: Any) -> None:
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
     its configuration. Without any it is that of `stowplan up` in this directory.
 
-    POD is NAME, NAMESPACE/NAME, pod/NAME, or KIND/NAME of its owner. It is tried on the cluster as
-    read, before other pending pods. Evicted pods are created again by their owners, and may preempt
-    pods of lower priority in turn. For each victim its priority, how long it has run, disruption
-    budgets that its eviction breaks, and where it goes. `-o name` prints the victims. Exit code 1
-    if a pod stays without a node.
+    POD is NAME, NAMESPACE/NAME, pod/NAME, KIND/NAME of its owner, or a file of manifests (.yaml,
+    .yml, .json), as with --submit. It is tried on the cluster as read, before other pending pods.
+    Evicted pods are created again by their owners, and may preempt pods of lower priority in turn.
+    For each victim its priority, how long it has run, disruption budgets that its eviction breaks,
+    and where it goes. `-o name` prints the victims. Exit code 1 if a pod stays without a node.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.preempt_preview import PreviewRequest, run_preempt_preview

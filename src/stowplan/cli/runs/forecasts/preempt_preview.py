@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -36,10 +37,14 @@ class PreviewRequest(NamedTuple):
 def run_preempt_preview(request: PreviewRequest) -> int:
     """Print the preview; 1 if a pod that was asked about stays without a node."""
     source, argument = request.source, request.pod
-    if request.submit_files and argument is not None and not source.is_live:
+    submitted = request.submit_files
+    if argument is not None and not submitted and source.is_given and _is_manifest(argument):
+        submitted = (argument,)
+        argument = None
+    elif submitted and argument is not None and not source.is_live:
         # The first argument is a file of the cluster: there is no POD before it.
         source, argument = source._replace(paths=(argument, *source.paths)), None
-    if bool(argument) == bool(request.submit_files):
+    if bool(argument) == bool(submitted):
         raise click.UsageError("POD is required, or --submit FILE")
     deciders = read_asked_deciders(source.record_file, request.config_files, request.plugin_files)
     cluster, now = read_asked_cluster(source, deciders, request.now)
@@ -48,7 +53,7 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     options = WhatIfOptions(namespace=namespace, profile=request.profile, now=now)
     with paused_collector():
         question = question_of(cluster, config=deciders, options=options)
-        found = preview(question, key, request.submit_files)
+        found = preview(question, key, submitted)
     if request.output in TREES:
         print_tree(found, request.output)
     elif request.output == "name":
@@ -57,3 +62,8 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     else:
         print_preview(found, stdout_console(), wide=request.output == "wide")
     return 0 if all(one.node for one in found.pods) else 1
+
+
+def _is_manifest(argument: str) -> bool:
+    """True where POD names a file of manifests that is there."""
+    return argument.endswith((".yaml", ".yml", ".json")) and Path(argument).is_file()
