@@ -1,4 +1,4 @@
-"""The pictures of README and docs: made by their script, and shown where they are named."""
+"""The pictures of README and docs: made by their script, and serving where they are named."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def script() -> ModuleType:
 def test_pictures_are_there_and_shown(name: str) -> None:
     assert size_of((IMAGES / name).read_bytes()) == SIZE
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = [
+    serving = [
         page.name for page in pages if re.search(rf"!\[[^]]+\]\([a-z/]*{name}\)", page.read_text())
     ]
-    assert ("README.md" in shown) == (name == "page.png")
-    assert any(one != "README.md" for one in shown)
+    assert ("README.md" in serving) == (name == "page.png")
+    assert any(one != "README.md" for one in serving)
 
 
 @pytest.mark.slow
