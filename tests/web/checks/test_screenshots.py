@@ -39,7 +39,7 @@ def script() -> ModuleType:
 def test_pictures_are_there_and_on_a_page(name: str) -> None:
     assert size_of((IMAGES / name).read_bytes()) == SIZE
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    serving = [
+    places = [
         page.name for page in pages if re.search(rf"!\[[^]]+\]\([a-z/]*{name}\)", page.read_text())
     ]
     assert ("README.md" in places) == (name == "page.png")
