@@ -176,6 +176,9 @@ def test_the_openb_trace_is_scrubbed(page: Browser) -> None:
         times = [page.run(WORK, step) for step in steps]
         print(f"a step of the OpenB replay: {sorted(round(t, 1) for t in times)} ms")
         end = max(one.bound_s or 0 for one in result.placements if isinstance(one, TimedPlacement))
+        # Anew: the address follows the slider a moment later.
+        page.visit(f"{url}/#/nodes?at=1&sort=-share")
+        page.until(ROWS_ARE_THERE)
         compared = 0
         for at in np.random.default_rng(7).integers(1, int(end), 20).tolist():
             page.run("location.hash = arguments[0]", f"#/nodes?at={at}&sort=-share")
