@@ -1,4 +1,4 @@
-"""The pictures of README and docs: made by their script, and shown where they are named."""
+"""The pictures of README and docs: made by their script, and serving where they are named."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def script() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures_are_there_and_shown(name: str) -> None:
+def test_pictures_are_there_and_on_a_page(name: str) -> None:
     assert size_of((IMAGES / name).read_bytes()) == SIZE
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    shown = [
+    places = [
         page.name for page in pages if re.search(rf"!\[[^]]+\]\([a-z/]*{name}\)", page.read_text())
     ]
-    assert ("README.md" in shown) == (name == "page.png")
-    assert any(one != "README.md" for one in shown)
+    assert ("README.md" in places) == (name == "page.png")
+    assert any(one != "README.md" for one in places)
 
 
 @pytest.mark.slow
