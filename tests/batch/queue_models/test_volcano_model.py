@@ -172,7 +172,9 @@ def test_a_dump_with_the_scheduler_s_config_map_is_cluster_and_configuration(
     path = tmp_path / "dump.yaml"
     path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
     run = simulate_jobs(path, config=str(path))
-    assert reasons(run) == {"default/g": "not inqueue: queue small's capability cpu 2, 0 in use, 3 asked"}
+    assert reasons(run) == {
+        "default/g": "not inqueue: queue small's capability cpu 2, 0 in use, 3 asked"
+    }
     broken = yaml.safe_dump(scheduler_config_map("actions: alocate"))
     where = r"cm.yaml: ConfigMap volcano-scheduler-configmap: volcano-scheduler.conf"
     with pytest.raises(ConfigError, match=where):
