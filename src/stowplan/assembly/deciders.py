@@ -274,9 +274,7 @@ def deciders_of(
     admits: whether the caller lets Kueue admit jobs, if a
     file or compat chooses it; else that is an error. Raises ConfigError and ContractError.
     """
-    files = [
-        ConfigText(*configuration_of_config_map(decoded(one.text), one.source)) for one in files
-    ]
+    files = _without_config_maps(files)
     names = compat_names(compat)
     session_compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
     group_compat = KUBE_SCHEDULER_1_36 if KUBE_SCHEDULER_1_36 in names else ""
@@ -353,3 +351,9 @@ def _kueue_options(
 def compat_names(given: str | Iterable[str]) -> tuple[str, ...]:
     """Names of schedulers whose defects are reproduced, from one name, "" for none, or several."""
     return ((given,) if given else ()) if isinstance(given, str) else tuple(given)
+
+
+def _without_config_maps(files: Sequence[ConfigText]) -> list[ConfigText]:
+    return [
+        ConfigText(*configuration_of_config_map(decoded(one.text), one.source)) for one in files
+    ]

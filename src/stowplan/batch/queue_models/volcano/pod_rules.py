@@ -26,7 +26,7 @@ class NodeScoreUse(msgspec.Struct, frozen=True):
     weight: int
 
 
-class ScoreColumn(Protocol):
+class RowScores(Protocol):
     """Scores of the pods of one kind, each of which depends on its row alone."""
 
     def totals(self, rows: Ints) -> Floats:
@@ -65,7 +65,7 @@ class PodScores(Protocol):
     def totals(self, task: VolcanoTask, rows: Ints) -> Floats | None:
         """float64 (n_rows,): weighted sums of the scores; None if one fails."""
 
-    def column(self, task: VolcanoTask) -> ScoreColumn | None:
+    def column(self, task: VolcanoTask) -> RowScores | None:
         """The same by row, until `PodRules.n_affine` changes; None if a sum depends on other
         rows."""
 

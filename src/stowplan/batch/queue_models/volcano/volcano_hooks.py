@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stowplan.batch.queue_models.volcano.pod_rules import ScoreColumn
+from stowplan.batch.queue_models.volcano.pod_rules import RowScores
 from stowplan.batch.queue_models.volcano.volcano_defects import (
     ALL_DEFECTS,
     EMPTY_INTERSECTION,
@@ -92,7 +92,7 @@ class VolcanoPlugin:
         changes it; None otherwise."""
         return None
 
-    def score_column(self, task: VolcanoTask) -> ScoreColumn | None:
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
         """What `batch_node_order` finds, if it depends on each node alone; None otherwise."""
         return None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.batch.queue_models.volcano.pod_rules import PASSES, ScoreColumn
+from stowplan.batch.queue_models.volcano.pod_rules import PASSES, RowScores
 from stowplan.batch.queue_models.volcano.session_nodes.free_columns import FreeColumns
 from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
@@ -33,7 +33,7 @@ class KindColumn:
     """Scores of one kind of pod. at: position in the log of changes up to which they are valid."""
 
     def __init__(
-        self, columns: KindColumns, task: VolcanoTask, codes: Ints, batch: list[ScoreColumn]
+        self, columns: KindColumns, task: VolcanoTask, codes: Ints, batch: list[RowScores]
     ) -> None:
         self._columns, self._task = columns, task
         self._passes: Bools = codes == PASSES

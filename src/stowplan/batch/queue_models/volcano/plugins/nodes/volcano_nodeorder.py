@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan.batch.queue_models.volcano.pod_rules import NodeScoreUse, ScoreColumn
+from stowplan.batch.queue_models.volcano.pod_rules import NodeScoreUse, RowScores
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import integer
@@ -40,7 +40,7 @@ class VolcanoNodeOrder(VolcanoPlugin):
         self._session = session
         self._scores = session.rules.scores(uses)
 
-    def score_column(self, task: VolcanoTask) -> ScoreColumn | None:
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
         """The weighted sums by row."""
         return self._scores.column(task)
 

@@ -13,7 +13,7 @@ from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNSCHEDULABLE,
     NodeScoreUse,
-    ScoreColumn,
+    RowScores,
 )
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
@@ -97,7 +97,7 @@ class VolcanoPredicates(VolcanoPlugin):
         found: Bools = self._session.pod_limits[places] > self._rules.pod_counts(rows)
         return found
 
-    def score_column(self, task: VolcanoTask) -> ScoreColumn | None:
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
         """Scores of filters, by row."""
         return self._scores.column(task)
 
