@@ -2,7 +2,8 @@
 difference.
 
 Run: python bench/gpu_sharing.py FOLDER [--workload NAME] [--policy NAME] [--seed N]
-[--published FILE.csv.gz] [--columns] [--out TABLE.csv], FOLDER being that of the OpenB files.
+[--published FILE.csv.gz] [--columns] [--out TABLE.csv], FOLDER being that of the OpenB files. Or
+with --table TABLE.csv, which `stowplan experiment examples/fgd.yaml` writes, in place of FOLDER.
 Options may be repeated; without them all workloads of the published file are run. Exit status 1 if
 a figure of a policy other than Random differs, or the mean of Random by more than two standard
 deviations.
@@ -36,7 +37,8 @@ AT = 100
 def main() -> int:
     """Run the experiments that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="Run the experiments on these files.")
+    parser.add_argument("--table", type=Path, help="Take our figures from this file.")
     parser.add_argument("--workload", action="append", choices=WORKLOADS)
     parser.add_argument("--policy", action="append", choices=[one.value for one in GpuPolicy])
     parser.add_argument("--seed", action="append", type=int)
@@ -44,7 +46,11 @@ def main() -> int:
     parser.add_argument("--columns", action="store_true", help="Print all columns.")
     parser.add_argument("--out", type=Path, help="Write our figures into this file.")
     asked = parser.parse_args()
+    if (asked.folder is None) == (asked.table is None):
+        parser.error("one of FOLDER and --table is needed")
     theirs = read_table(asked.published)
+    if asked.table is not None:
+        return compare_table(read_table(asked.table), theirs, columns=asked.columns)
     workloads = asked.workload or [w for w in WORKLOADS if any(run[0] == w for run in theirs)]
     ours: Table = {}
     print(
@@ -66,6 +72,17 @@ def main() -> int:
         asked.out.write_text(table_text(ours))
     print(f"{len(ours)} runs, {n_wrong} with figures that differ")
     return 1 if n_wrong else 0
+
+
+def compare_table(ours: Table, theirs: Table, *, columns: bool) -> int:
+    """Compare the runs of a table with the published ones; the exit status."""
+    both = [run for run in ours if run in theirs]
+    n_wrong = sum(report(run, ours, theirs, 0.0, columns=columns) for run in both)
+    random = {run[0] for run in both if run[1] == GpuPolicy.RANDOM}
+    n_wrong += sum(report_mean(name, ours, theirs) for name in sorted(random))
+    text = f"{len(both)} of {len(ours)} runs are published, {n_wrong} with figures that differ"
+    print(text)
+    return 1 if n_wrong or not both else 0
 
 
 def report(

@@ -28,6 +28,10 @@ def job(queue: str = "default", replicas: int = 2, **spec: Any) -> Tree:
     }
 
 
+def failed(action: str, event: str = "PodFailed") -> Tree:
+    return {"event": event, "action": action}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> SmallCluster:
     made = SmallCluster(volcano=True, simulates_nodes=False, schedules=False)
@@ -104,6 +108,22 @@ def test_a_cycle_of_parents_is_refused(cluster: SmallCluster) -> None:
         (job(minAvailable=3), "job 'minAvailable' must not be greater than total replicas"),
         (job(task={"minAvailable": 3}), "'minAvailable' must be <= 'replicas' in task: w"),
         (job(tasks=[]), "No task specified in job spec"),
+        (job("root"), "can not submit job to root queue"),
+        (
+            job(policies=[failed("RestartJob"), failed("AbortJob")]),
+            "duplicate event PodFailed across different policy",
+        ),
+        (
+            job(policies=[{**failed("AbortJob"), "exitCode": 3}]),
+            "must not specify event and exitCode simultaneously",
+        ),
+        (job(policies=[{"action": "AbortJob"}]), "either event and exitCode should be specified"),
+        (job(policies=[failed("Retry")]), "invalid policy action; valid events are * PodFailed"),
+        (job(policies=[failed("AbortJob", "PodFell")]), "invalid policy event"),
+        (
+            job(task={"policies": [failed("AbortJob", "*"), failed("RestartTask")]}),
+            "if there's * here, no other policy should be here",
+        ),
     ],
 )
 def test_a_job_that_could_not_run_is_refused(cluster: SmallCluster, tree: Tree, text: str) -> None:

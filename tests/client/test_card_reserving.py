@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from stowplan.client.api_calls import LOCKED, ApiCalls, RequestTime, RetryPause
@@ -16,6 +17,8 @@ from stowplan.objects.devices.card_reservation import (
     CardReservations,
     reservation_name,
 )
+from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.pod import Pod
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
 from tests.apiserver.small_cluster import SmallCluster, pod
 
@@ -42,7 +45,11 @@ class Binder:
         own = uid or made["metadata"]["uid"]
         asked = CardReservations(cards, "reporter:1", "default", DEVICES)
         effect = to_do.Bind(1, 1, own, "default", name, NODE, cards=asked)
-        steps, reply = self.calls.steps(effect), None
+        return self.drive(self.calls.steps(effect))
+
+    def drive(self, steps: Any) -> Any:
+        """The outcome of an effect."""
+        reply = None
         while True:
             try:
                 step = steps.send(reply)
@@ -116,6 +123,16 @@ def test_a_refused_binding_leaves_the_card_to_the_others() -> None:
     binder.bind("a", "0")
     found = binder.bind("b", "0", uid="another-pod")
     assert (found.code, binder.owners()) == (409, ["a"])
+
+
+def test_a_reservation_that_a_pod_has_joined_meanwhile_is_not_deleted() -> None:
+    binder = Binder()
+    binder.bind("a", "0")
+    seen = decode(msgspec.json.encode(binder.cluster.the("pods", FIRST)), Pod)
+    binder.bind("b", "0")
+    deletion = to_do.Write(1, 1, seen.uid, seen, {})
+    found = binder.drive(binder.calls.steps(deletion))
+    assert (found.code, binder.owners()) == (409, ["a", "b"])
 
 
 def test_a_pod_that_only_has_the_name_is_left_alone() -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.client.api_calls import ApiCalls, RequestTime, RetryPause
 from stowplan.client.event_correlator import EventCorrelator
@@ -118,6 +119,10 @@ def test_an_object_without_uid_is_created_and_one_without_patch_deleted() -> Non
     assert json.loads(request.body) == head | content
     request = update_object(to_do.Write(4, 1, "uid", ResourceClaim(META), {}))
     assert (request.method, request.path) == ("DELETE", f"{path}/x")
+    given = json.loads(request.body)["preconditions"]
+    assert given == {"uid": "uid-1", "resourceVersion": "7"}
+    anyone = ResourceClaim(replace(META, resource_version=""))
+    request = update_object(to_do.Write(4, 1, "uid", anyone, {}))
     assert json.loads(request.body)["preconditions"] == {"uid": "uid-1"}
 
 

@@ -83,9 +83,16 @@ configurations:
 
 
 def test_plugins_that_have_no_effect_are_warned_about() -> None:
-    found = parse_volcano("actions: allocate\ntiers:\n- plugins:\n  - name: usage\n", "conf")
+    found = parse_volcano("actions: allocate\ntiers:\n- plugins: [{name: extender}]\n", "conf")
     (warning,) = found.warnings
-    assert warning.startswith("tiers[0].plugins[0].name: plugin 'usage' has no effect")
+    assert warning.startswith("tiers[0].plugins[0].name: plugin 'extender' has no effect")
+
+
+def test_arguments_of_devices_that_the_model_does_not_have_are_warned_about() -> None:
+    text = "actions: allocate\ntiers:\n- plugins: [{name: predicates, arguments: {%s: true}}]\n"
+    found = parse_volcano(text % "predicate.GPUSharingEnable", "conf")
+    assert "predicate.GPUSharingEnable" in found.warnings[0]
+    assert found.tiers[0][0].arguments == {}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions, PodsReadyOptions
 from stowplan.controllers.kueue.kueue_kinds import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -30,8 +30,8 @@ HOST = "kubernetes.io/hostname"
 class KueueCluster(SmallCluster):
     """A cluster with Kueue, three nodes and a flavor."""
 
-    def __init__(self, **flavor: Any) -> None:
-        super().__init__(kueue=KueueOptions())
+    def __init__(self, options: KueueOptions | None = None, **flavor: Any) -> None:
+        super().__init__(kueue=options or KueueOptions())
         self.create(FLAVORS, {"metadata": {"name": "f"}, "spec": flavor})
 
     def queue(self, name: str, cpu: str, **more: Any) -> None:
@@ -197,8 +197,79 @@ def test_an_admission_check_is_answered_by_its_annotation(answer: str, state: st
     cluster.run(40)
     assert cluster.running() == ({"a": 2} if state == "Ready" else {})
     if state == "Rejected":
-        assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+        assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
         assert cluster.the(JOBS, "a")["spec"]["suspend"] is True
+
+
+def test_a_workload_that_a_check_sends_back_is_tried_again_after_a_backoff() -> None:
+    cluster = KueueCluster()
+    meta = {"name": "check", "annotations": {"stowplan.dev/check-answer": "Retry"}}
+    cluster.create(CHECKS, {"metadata": meta, "spec": {"controllerName": "example.com/check"}})
+    cluster.queue("q", "3", admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
+    cluster.job("a", 2)
+    assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+    assert cluster.conditions("a")["Requeued"] == ("False", "AdmissionCheck")
+    check = cluster.the(CHECKS, "check")
+    check["metadata"]["annotations"]["stowplan.dev/check-answer"] = "Ready"
+    cluster.api.update(CHECKS, check)
+    cluster.run(50)
+    assert cluster.running() == {}
+    cluster.run(20)
+    assert cluster.running() == {"a": 2}
+
+
+def test_a_job_whose_pods_do_not_get_ready_is_evicted_and_tried_again() -> None:
+    cluster = KueueCluster(
+        KueueOptions(pods_ready=PodsReadyOptions(timeout_s=60, backoff_s=100, requeues_max=1)),
+        nodeLabels={"no": "node"},
+    )
+    cluster.queue("q", "2")
+    cluster.job("a", 2)
+    cluster.run(50)
+    assert cluster.running() == {"a": 2}
+    cluster.run(15)
+    assert cluster.conditions("a")["Evicted"] == ("True", "PodsReadyTimeout")
+    assert cluster.conditions("a")["Requeued"] == ("False", "PodsReadyTimeout")
+    assert cluster.running() == {}
+    # Another one has the quota meanwhile.
+    flavor = cluster.the(FLAVORS, "f")
+    flavor["spec"] = {}
+    cluster.api.update(FLAVORS, flavor)
+    cluster.job("b", 2, run=30)
+    assert cluster.running() == {"b": 2}
+    flavor = cluster.the(FLAVORS, "f")
+    flavor["spec"] = {"nodeLabels": {"no": "node"}}
+    cluster.api.update(FLAVORS, flavor)
+    cluster.run(110)
+    assert cluster.running() == {"a": 2}
+    assert cluster.conditions("a")["Requeued"] == ("True", "BackoffFinished")
+    # The second time is one too many.
+    cluster.run(70)
+    assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
+    assert cluster.workload("a")["spec"]["active"] is False
+
+
+def test_one_job_at_a_time_until_its_pods_are_ready() -> None:
+    cluster = KueueCluster(KueueOptions(pods_ready=PodsReadyOptions(blocks=True)))
+    cluster.queue("q", "8")
+    cluster.queue("other", "8")
+    for name, queue in (("a", "q"), ("b", "other")):
+        meta = {"name": name, "labels": {QUEUE: queue}}
+        template = {"metadata": {"annotations": {}}, "spec": pod_spec()}
+        template["metadata"]["annotations"] = {"stowplan.dev/run-seconds": "100"}
+        spec = {"parallelism": 2, "completions": 2, "template": template}
+        cluster.create(JOBS, {"metadata": meta, "spec": spec})
+    cluster.run(0.5)
+    assert len(cluster.running()) == 1
+    cluster.run(5)
+    assert cluster.running() == {"a": 2, "b": 2}
+    admitted = [
+        one["lastTransitionTime"]
+        for name in ("a", "b")
+        for one in cluster.workload(name)["status"]["conditions"]
+        if one["type"] == "Admitted"
+    ]
+    assert admitted[0] != admitted[1]
 
 
 def test_a_queue_without_its_flavor_starts_with_it() -> None:
@@ -213,6 +284,37 @@ def test_a_queue_without_its_flavor_starts_with_it() -> None:
     cluster.create(FLAVORS, {"metadata": {"name": "f"}, "spec": {}})
     cluster.run(2)
     assert cluster.running() == {"a": 2}
+
+
+def test_objects_that_cannot_be_read_keep_nothing_from_being_admitted(
+    faults: list[str],
+) -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2")
+    quota = {"name": "cpu", "nominalQuota": "abc"}
+    flavors = [{"name": "f", "resources": [quota]}]
+    group = {"coveredResources": ["cpu"], "flavors": flavors}
+    selector = {"matchExpressions": [{"key": "a", "operator": "Foo"}]}
+    specs: list[Tree] = [
+        {"resourceGroups": 3},
+        {"resourceGroups": [group]},
+        {"namespaceSelector": selector},
+        {"fairSharing": {"weight": "zz"}},
+    ]
+    for i, spec in enumerate(specs):
+        cluster.create(CLUSTER_QUEUES, {"metadata": {"name": f"bad-{i}"}, "spec": spec})
+    pod_sets: list[Tree] = [
+        {"name": "main", "count": "x"},
+        {"name": "main", "count": 1, "template": {"spec": pod_spec("oops")}},
+    ]
+    for i, pod_set in enumerate(pod_sets):
+        spec = {"queueName": "q", "podSets": [pod_set]}
+        cluster.create(WORKLOADS, {"metadata": {"name": f"bad-{i}"}, "spec": spec})
+    cluster.job("a", 2)
+    assert cluster.running() == {"a": 2}
+    named = {text.split(":")[0].rpartition("/")[2] for text in faults}
+    assert named == {"bad-0", "bad-1", "bad-2", "bad-3"}
+    faults.clear()
 
 
 def test_cohorts_in_a_cycle_admit_nothing_until_it_is_cut() -> None:
@@ -302,3 +404,93 @@ def test_pods_go_to_their_places_in_a_topology() -> None:
     assert {host: hosts.count(host) for host in set(hosts)} == {"node-1": size, "node-2": 1}
     cluster.job("b", 3 * size, pod_notes=notes)
     assert cluster.conditions("b")["QuotaReserved"] == ("False", "TopologyPlacementFailed")
+
+
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+def define(cluster: SmallCluster, group: str, version: str, kind: str) -> str:
+    """Define a kind of any content; its path."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {
+        "name": version, "served": True, "storage": True, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }  # fmt: skip
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    spec = {"group": group, "names": names, "scope": "Namespaced", "versions": [served]}
+    cluster.create(DEFINITIONS, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
+    cluster.settle()
+    return f"{group}/{plural}"
+
+
+def test_a_jobset_starts_and_stops_with_its_workload() -> None:
+    cluster = KueueCluster(nodeLabels={HOST: "node-1"})
+    path = define(cluster, "jobset.x-k8s.io", "v1alpha2", "JobSet")
+    cluster.queue("q", "6")
+    jobs = [
+        {
+            "name": name,
+            "replicas": n,
+            "template": {"spec": {"parallelism": 2, "template": {"spec": pod_spec()}}},
+        }
+        for name, n in (("driver", 1), ("workers", 2))
+    ]
+    meta = {"name": "train", "labels": {QUEUE: "q"}}
+    made = cluster.create(path, {"metadata": meta, "spec": {"replicatedJobs": jobs}})
+    assert made["spec"]["suspend"] is True
+    cluster.run(1)
+    (workload,) = cluster.list(WORKLOADS)
+    pod_sets = [(one["name"], one["count"]) for one in workload["spec"]["podSets"]]
+    assert pod_sets == [("driver", 2), ("workers", 4)]
+    started = cluster.the(path, "train")["spec"]
+    assert started["suspend"] is False
+    for one in started["replicatedJobs"]:
+        assert one["template"]["spec"]["template"]["spec"]["nodeSelector"] == {HOST: "node-1"}
+    # Its Job is what the JobSet's controller makes, and no job of its own for Kueue.
+    owner = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train",
+        "uid": made["metadata"]["uid"], "controller": True,
+    }  # fmt: skip
+    labels = {QUEUE: "q"}
+    child = {"name": "train-driver-0", "labels": labels, "ownerReferences": [owner]}
+    notes = {"stowplan.dev/run-seconds": "1000"}
+    template = {"metadata": {"annotations": notes}, "spec": pod_spec()}
+    cluster.create(JOBS, {"metadata": child, "spec": {"parallelism": 2, "template": template}})
+    cluster.run(5)
+    assert cluster.running() == {"train-driver-0": 2}
+    assert len(cluster.list(WORKLOADS)) == 1
+    cluster.change(WORKLOADS, workload["metadata"]["name"], active=False)
+    cluster.run(2)
+    stopped = cluster.the(path, "train")["spec"]
+    assert stopped["suspend"] is True
+    # As long as pods are there, so is the quota.
+    assert "admission" in cluster.list(WORKLOADS)[0]["status"]
+    cluster.change(JOBS, "train-driver-0", suspend=True)
+    cluster.run(40)
+    assert "admission" not in cluster.list(WORKLOADS)[0]["status"]
+    for one in cluster.the(path, "train")["spec"]["replicatedJobs"]:
+        assert "nodeSelector" not in one["template"]["spec"]["template"]["spec"]
+
+
+def test_a_job_of_kubeflow_gives_its_quota_back_when_it_ends() -> None:
+    cluster = KueueCluster()
+    path = define(cluster, "kubeflow.org", "v1", "PyTorchJob")
+    cluster.queue("q", "4")
+    replicas = {
+        name: {"replicas": n, "template": {"spec": pod_spec()}}
+        for name, n in (("Master", 1), ("Worker", 3))
+    }
+    for name in ("first", "next"):
+        meta = {"name": name, "labels": {QUEUE: "q"}}
+        cluster.create(path, {"metadata": meta, "spec": {"pytorchReplicaSpecs": replicas}})
+        cluster.run(1)
+    suspended = {
+        one["metadata"]["name"]: one["spec"]["runPolicy"]["suspend"] for one in cluster.list(path)
+    }
+    assert suspended == {"first": False, "next": True}
+    first = cluster.the(path, "first")
+    first["status"] = {"conditions": [{"type": "Succeeded", "status": "True", "message": "done"}]}
+    cluster.api.update_status(path, first)
+    cluster.run(1)
+    assert cluster.the(path, "next")["spec"]["runPolicy"]["suspend"] is False

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from stowplan.apis.machinery.errors import ApiError
 from stowplan.controllers.workloads.controller_revisions import revision_hash
 from stowplan.controllers.workloads.stateful_set.pod_identity import parent_and_ordinal
 from tests.apiserver.small_cluster import SmallCluster, Tree, container, pod, template
@@ -227,37 +226,6 @@ def test_pods_have_a_stable_identity() -> None:
         ("SuccessfulCreate", "Create Claim www-web-0 Pod web-0 in StatefulSet web success"),
         ("SuccessfulCreate", "Create Pod web-0 in StatefulSet web successful"),
     ]
-
-
-def test_containers_mount_the_claims_of_the_set() -> None:
-    cluster = SmallCluster(3)
-    made = stateful_set("web", 1, volumeClaimTemplates=[claim_template("www")])
-    pod_spec = made["spec"]["template"]["spec"]
-    pod_spec["containers"][0]["volumeMounts"] = [{"name": "www", "mountPath": "/data"}]
-    # What pods get anyway is not checked.
-    pod_spec["hostname"] = pod_spec["subdomain"] = "No Name"
-    cluster.create(STATEFUL_SETS, made)
-    cluster.run(10)
-    assert names(cluster) == ["web-0*"]
-    cluster.change(STATEFUL_SETS, "web", replicas=2)
-    cluster.run(10)
-    assert names(cluster) == ["web-0*", "web-1*"]
-
-
-def test_a_mount_of_no_volume_is_refused() -> None:
-    made = stateful_set("web", 1, volumeClaimTemplates=[claim_template("www")])
-    pod_spec = made["spec"]["template"]["spec"]
-    pod_spec["containers"][0]["volumeMounts"] = [{"name": "other", "mountPath": "/data"}]
-    pod_spec["activeDeadlineSeconds"] = 5
-    with pytest.raises(ApiError) as raised:
-        SmallCluster(1).create(STATEFUL_SETS, made)
-    causes = {one["field"]: one["message"] for one in raised.value.details["causes"]}
-    assert causes == {
-        "spec.template.spec.containers[0].volumeMounts[0].name": 'Not found: "other"',
-        "spec.template.spec.activeDeadlineSeconds": (
-            "Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"
-        ),
-    }
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,18 @@ def test_the_command_prints_ours_theirs_and_the_difference() -> None:
     assert ran.returncode == 0, ran.stderr
     assert "alloc_pct                95.14       95.14           0" in ran.stdout
     assert "1 runs, 0 with figures that differ" in ran.stdout
+
+
+def test_the_command_compares_the_table_of_an_experiment(tmp_path: Path) -> None:
+    theirs = read_table(PUBLISHED)
+    run = "default", "FGD", 42
+    ours = {run: {metric: list(figures) for metric, figures in theirs[run].items()}}
+    ours["gpuspec33", "FGD", 42] = ours[run]
+    table = tmp_path / "table.csv"
+    for changed, status, text in ((0.0, 0, "0 with"), (0.01, 1, "1 with")):
+        ours[run]["alloc_pct"][77] += changed
+        table.write_text(table_text(ours))
+        script = [sys.executable, str(ROOT / "bench" / "gpu_sharing.py"), "--table", str(table)]
+        ran = subprocess.run(script, capture_output=True, text=True, check=False)
+        assert ran.returncode == status, ran.stderr
+        assert f"1 of 2 runs are published, {text} figures that differ" in ran.stdout

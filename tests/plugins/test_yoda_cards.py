@@ -119,6 +119,12 @@ def test_an_annotation_that_makes_no_sense_holds_nothing(text: str) -> None:
     assert decide(two, seen, framework()).node_name == "n1"
 
 
+def test_a_pod_that_requests_no_cards_holds_none_by_its_annotation() -> None:
+    seen, _ = bound({}, "0,1")
+    two = pod("b", labels={"scv/number": "2", "scv/memory": "4000"})
+    assert decide(two, seen, framework()).node_name == "n1"
+
+
 def test_a_card_that_the_report_no_longer_has_is_held_nowhere() -> None:
     seen, _ = bound({"scv/memory": "4000"}, "7:4000")
     two = pod("b", labels={"scv/number": "2", "scv/memory": "4000"})

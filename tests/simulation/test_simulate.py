@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stowplan
 from stowplan.assembly import configuration_of
@@ -25,6 +26,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.results.summary import ORDER_NOTE, VOLUMES_NOTE
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
@@ -397,6 +399,40 @@ def test_a_volume_that_a_pod_took_is_gone_for_the_next() -> None:
     assert first in ("n0", "n1")
     assert second == "node(s) didn't find available persistent volumes to bind"
     assert result.summary["notes"] == [ORDER_NOTE, VOLUMES_NOTE]
+
+
+def provisioned() -> Cluster:
+    tree = {
+        "metadata": {"name": "local"},
+        "provisioner": "csi.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    class_ = convert(tree, StorageClass)
+    users = [builders.pod(f"uses-{at}", claims=[f"c{at}"]) for at in range(2)]
+    claims = tuple(claim(f"c{at}") for at in range(2))
+    return small(*users, n_nodes=1, objects=(class_, *claims))
+
+
+def test_volumes_are_provisioned_where_nodes_have_no_hostname_label() -> None:
+    cluster = provisioned()
+    bare = replace(cluster.nodes[0].metadata, labels={})
+    cluster.nodes[0] = replace(cluster.nodes[0], metadata=bare)
+    assert outcome(simulate(cluster)) == ["n0", "n0"]
+
+
+def test_pods_whose_binding_fails_have_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = provisioned()
+
+    def provision(self: VolumeController, claim: PersistentVolumeClaim, node: str) -> None:
+        """Wrong: the volume is on another node than the one that was chosen."""
+        self._cluster.put_node(builders.node("elsewhere", cpu="0"))
+        original(self, claim, "elsewhere")
+
+    original = VolumeController._provision
+    monkeypatch.setattr(VolumeController, "_provision", provision)
+    result = simulate(cluster)
+    assert all("node affinity" in text for text in outcome(result)), outcome(result)
+    assert not any(place.node for place in result.placements)
 
 
 # Invalid arguments.

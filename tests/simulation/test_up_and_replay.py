@@ -136,7 +136,7 @@ class UpCluster(RecordedCluster):
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
         settings = local_cluster.LocalClusterSettings(
-            data=self.folder, seed=5, serves_workloads=True
+            data=self.folder, seed=5, serves_workloads=True, serves_device_taint_rules=True
         )
         users = (("scheduler", User("system:kube-scheduler")),)
         lively = ControllerManagerOptions(pod_lifecycle=manager_options.pod_lifecycle)
@@ -239,7 +239,7 @@ AT_WORK = (
     *("ResourceQuotaController", "EndpointSliceController", "ServiceAccountController"),
     *("DisruptionController", "TaintEvictionController", "PersistentVolumeController"),
     "EphemeralVolumeController",
-    "ResourceClaimController",
+    *("ResourceClaimController", "DeviceTaintEvictionController"),
 )
 IDLE = {
     "NamespaceController": "no namespace is deleted",
@@ -308,6 +308,11 @@ def of_every_controller() -> list[Tree]:
         made(
             *("resource.k8s.io/v1", "ResourceClaimTemplate", "card"),
             {"spec": {"devices": {"requests": requests}}},
+        ),
+        made(
+            *("resource.k8s.io/v1beta2", "DeviceTaintRule", "maintenance"),
+            {"deviceSelector": {}, "taint": {"key": "maintenance", "effect": "NoExecute"}},
+            arrival_seconds="100",
         ),
         *(user_of_cards(name) for name in ("first", "second", "third")),
         made("apps/v1", "StatefulSet", "db", ordered | selecting("db"), replica_changes="100=1"),

@@ -86,6 +86,12 @@ def test_why_a_pod_of_a_gang_waits() -> None:
         "missing": 0,
     }
     assert tree["nodes"] == 2 or tree["wouldGoTo"]
+    # The search for changes runs sessions: the page first asks for the rest.
+    quick = asyncio.run(questions.why("default/b0", objects(), quickly=True))
+    assert quick["changes"] is None
+    assert tree["changes"] or tree["notSearched"]
+    same = {"changes": None, "notSearched": None}
+    assert quick | same == tree | same
 
 
 def test_what_is_not_there_is_not_found() -> None:

@@ -21,7 +21,7 @@ from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import simulate
 from stowplan.web.model.page_frames import Topic
 from stowplan.web.serving.live_source import LiveSource
-from stowplan.web.serving.page_access import HEADERS
+from stowplan.web.serving.page_access import HEADERS, PageAccess
 from stowplan.web.serving.page_server import PageServer, parse_web_address
 from stowplan.web.serving.simulation_source import SimulationSource
 from tests.driver.small_api import SmallApi
@@ -85,6 +85,20 @@ def test_another_host_or_origin_is_refused_everywhere(folder: Path) -> None:
                     assert response.status == 403
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 await session.ws_connect(f"{url}{API}/live", origin="http://evil.example")
+
+    run(steps())
+
+
+def test_without_the_check_a_foreign_page_would_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a server that looks neither at Host nor at Origin."""
+    monkeypatch.setattr(PageAccess, "foreign", lambda *_: "")
+
+    async def steps() -> None:
+        async with page(folder) as (server, session):
+            assert (await got(session, server.url, Host="evil.example"))[0] == 200
+            assert (await got(session, server.url, Origin="http://evil.example"))[0] == 200
 
     run(steps())
 

@@ -137,14 +137,14 @@ def test_why_pods_wait_at_a_moment_of_a_replay(page: Browser) -> None:
     server.start()
     try:
         server.use(SimulationSource(result, read_deciders(None), 5))
-        page.visit(f"{server.url}/#/pending?at=30000")
+        page.visit(f"{server.url}/#/pending?at=30")
         for pod, reason in (("wide", "cpu"), ("large", "memory")):
             page.until(
                 "return arguments[0].every((text) => [...document.querySelectorAll('.rows tr')]"
                 ".some((row) => arguments[0].every((text) => row.innerText.includes(text))))",
                 [f"default/{pod}", f"NodeResourcesFit: Insufficient {reason}"],
             )
-        page.visit(f"{server.url}/#/pod?pod=default%2Fwide&at=30000")
+        page.visit(f"{server.url}/#/pod?pod=default%2Fwide&at=30")
         row = page.until(
             "return [...document.querySelectorAll('.scroll tbody tr')].map((row) => "
             "[...row.cells].map((cell) => cell.textContent)).find((row) => row[1].includes('cpu'))"

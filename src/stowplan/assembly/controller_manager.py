@@ -15,7 +15,6 @@ from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
 from stowplan.apis.machinery.resource import Resource, ServerContext
-from stowplan.assembly.kueue.kueue_admission_controller import KueueAdmissionController
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
@@ -28,10 +27,6 @@ from stowplan.controllers.device_taints.device_taint_eviction import DeviceTaint
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
-from stowplan.controllers.kueue.check_answers import CheckAnswers
-from stowplan.controllers.kueue.queued_job_controller import QueuedJobController
-from stowplan.controllers.kueue.queued_pod_controller import QueuedPodController
-from stowplan.controllers.kueue.topology_ungater import TopologyUngater
 from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
     NodeLifecycleController,
@@ -98,7 +93,6 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
-KUEUE_CONTROLLERS = (QueuedJobController, QueuedPodController, TopologyUngater, CheckAnswers)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -231,7 +225,6 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
-        self.kueue: KueueAdmissionController | None = None
         self._backoffs: dict[str, tuple[float, int]] = {}
         self._first = 0
         if manager_options.controllers:
@@ -247,10 +240,11 @@ class ControllerManager:
             if manager_options.volcano:
                 self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
             if manager_options.kueue is not None:
-                self.parts += [kind(self.api, self.index, recorder) for kind in KUEUE_CONTROLLERS]
-                admission = KueueAdmissionController(self.api, recorder, manager_options.kueue)
-                self.kueue = admission
-                self.parts.append(admission)
+                # Imported here: most clusters run without Kueue.
+                from stowplan.assembly.kueue.kueue_parts import kueue_controllers
+
+                found = kueue_controllers(self.api, self.index, recorder, manager_options.kueue)
+                self.parts += found
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(

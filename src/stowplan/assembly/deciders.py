@@ -32,6 +32,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
 from stowplan.batch.session import SessionAction, SessionPlugin
 from stowplan.config.queue_models.queue_model_choice import SCHEDULER
+from stowplan.config.queue_models.scheduler_config_map import configuration_of_config_map
 from stowplan.config.session_configuration import (
     KUBE_BATCH_0_5,
     BatchConfiguration,
@@ -181,6 +182,7 @@ class Deciders(msgspec.Struct, frozen=True):
     def reread(self, text: str, source: str) -> Deciders:
         """The same parts with another text; raises ConfigError, also if it configures no
         sessions."""
+        text, source = configuration_of_config_map(text, source)
         read = config.parse(
             text, source, self.registry, default_plugins(self.gates), self._known_names
         )
@@ -268,9 +270,11 @@ def deciders_of(
 
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
     tiers). compat: values of `--compat`; those of schedulers that do not decide here change
-    nothing. gates: None for the defaults. admits: whether the caller lets Kueue admit jobs, if a
+    nothing. A ConfigMap of Volcano stands for the file in it. gates: None for the defaults.
+    admits: whether the caller lets Kueue admit jobs, if a
     file or compat chooses it; else that is an error. Raises ConfigError and ContractError.
     """
+    files = _without_config_maps(files)
     names = compat_names(compat)
     session_compat = KUBE_BATCH_0_5 if KUBE_BATCH_0_5 in names else ""
     group_compat = KUBE_SCHEDULER_1_36 if KUBE_SCHEDULER_1_36 in names else ""
@@ -333,7 +337,7 @@ def _kueue_options(
     is_fixed = KUEUE not in compats
     if (files or not is_fixed) and not admits:
         source = files[0].source if files else "--compat"
-        wanted = "simulate, up, queues or explain: nothing is admitted elsewhere"
+        wanted = "simulate, up, queues, explain or what-if: nothing is admitted elsewhere"
         raise ConfigError(source, [Problem(SCHEDULER, KUEUE, wanted)])
     found = [read_kueue_options(one.text, one.source, is_fixed=is_fixed) for one in files]
     if len(found) > 1:
@@ -347,3 +351,9 @@ def _kueue_options(
 def compat_names(given: str | Iterable[str]) -> tuple[str, ...]:
     """Names of schedulers whose defects are reproduced, from one name, "" for none, or several."""
     return ((given,) if given else ()) if isinstance(given, str) else tuple(given)
+
+
+def _without_config_maps(files: Sequence[ConfigText]) -> list[ConfigText]:
+    return [
+        ConfigText(*configuration_of_config_map(decoded(one.text), one.source)) for one in files
+    ]

@@ -52,7 +52,7 @@ OnProgress = Callable[[ExperimentProgress], None]
 
 
 class ExperimentResult(msgspec.Struct):
-    """What an experiment amounts to; its figures are files in `folder`.
+    """Result of an experiment; its figures are files in `folder`.
 
     runs: those selected, of all shards. n_present: runs that were there before. n_executed: runs of
     this call. failures: key -> error, of this call. files: names of the files that gather
@@ -86,7 +86,7 @@ class ExperimentResult(msgspec.Struct):
 
 
 class ExperimentSettings(msgspec.Struct, frozen=True):
-    """Where and how runs are executed, and what is written beside them; none of it changes results.
+    """Settings of the execution of runs and of the files that are written; none changes results.
 
     jobs: processes; None: one per processor. shard: I/N, auto or auto/N; "" for the whole. dask:
     address of a Dask scheduler, "" for this machine. timeout_s: of one run. memory_bytes: address

@@ -52,7 +52,7 @@ NOTHING_FOUND = JobChanges((), ())
 
 
 class NodeReasons(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Why a node does not fit the pod at the end of the session; no reasons: it fits."""
+    """Reasons of a node against the pod at the end of the session; none if it fits."""
 
     name: str
     reasons: tuple[str, ...] = ()

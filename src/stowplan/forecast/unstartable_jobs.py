@@ -28,7 +28,7 @@ AnyTask = TaskInfo | KubeBatchTask
 
 
 class JobNeeds(msgspec.Struct, frozen=True):
-    """What a job needs, and what its nodes and its queue offer.
+    """Requests of a job, and what its nodes and its queue offer.
 
     n_needed: its minimum without tasks that have succeeded. n_missing: tasks that it lacks to be
     ready. waiting: tasks that are not ready. held: tasks with a node. held_here: those on ready

@@ -1,4 +1,4 @@
-"""What the requests of pending pods mean, where that is not plain."""
+"""Notes on requests of pending pods that are easily misread."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ class PlacementRun:
         self._failed = ""
         # Unschedulable pods of the current batch, by key.
         self._refused: dict[str, Placement] = {}
+        self._failed_notes: dict[str, str] = {}
         self._is_batch = False
         self.on_effects: Callable[[list[Effect]], None] = lambda effects: None
         self._direct_bind_check = DirectBindCheck(scheduler)
@@ -118,6 +119,7 @@ class PlacementRun:
         """Create pods as a batch; those that do not fit are deleted."""
         cluster, event_queue, instance = self.cluster, self.cluster.event_queue, self.instance
         refused = self._refused = {}
+        self._failed_notes = {}
         self._is_batch = True
         # Each is tried once: no pod remains in the queue that could be popped instead.
         instance.heads_max = len(pods)
@@ -128,6 +130,13 @@ class PlacementRun:
         instance.heads_max = 1
         self._is_batch = False
         cluster.compact(instance.streams[0].version)
+        for key in (pod.key for pod in pods):
+            pending = cluster.pods.get(key)
+            if pending is not None and not pending.node_name and key not in refused:
+                # Its binding cycle failed.
+                note = self._failed_notes.get(pending.uid, "")
+                refused[key] = refusal_of(pending, note, self.scheduler)
+                cluster.drop_pod(key, "not placed")
         placed = cluster.pods
         return [
             refused[key] if key in refused else Placement(key, placed[key].node_name)
@@ -175,11 +184,13 @@ class PlacementRun:
             for key in self._refused:
                 if key in self.cluster.pods:
                     self.cluster.drop_pod(key, "not placed")
-            return
-        self.groups.observe(effects)
+        else:
+            self.groups.observe(effects)
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
                 self._failed = effect.note or FAILED
+                if self._is_batch:
+                    self._failed_notes[effect.uid] = self._failed
 
 
 class DirectBindCheck:

@@ -38,7 +38,6 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster, run_
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
-from stowplan.simulation.kueue.replayed_workloads import ReplayedWorkload
 from stowplan.simulation.node_autoscaler import NodeAutoscaler
 from stowplan.simulation.placement_run import load_cluster
 
@@ -362,7 +361,7 @@ class Replay:
         return True
 
     @property
-    def workloads(self) -> Sequence[ReplayedWorkload] | None:
+    def workloads(self) -> Sequence[msgspec.Struct] | None:
         """Kueue's Workloads; None where nothing is admitted."""
         return None
 

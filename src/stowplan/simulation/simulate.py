@@ -65,7 +65,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
-from stowplan.simulation.kueue.job_admission import admission_of
+from stowplan.simulation.kueue.admission_step import admission_of
 from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.plugin_watch import PluginWatch

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 
 class PlacementLine(msgspec.Struct, frozen=True):
-    """What reports read of a line of `placements.jsonl`."""
+    """The fields of a line of `placements.jsonl` that reports read."""
 
     pod: str
     node: str = ""

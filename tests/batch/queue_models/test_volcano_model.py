@@ -154,6 +154,33 @@ def test_compat_alone_has_volcano_decide_by_its_default(tmp_path: Path) -> None:
     assert [one.node for one in run.placements] == ["a"]
 
 
+def scheduler_config_map(text: str) -> Tree:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"},
+        "data": {"volcano-scheduler.conf": text},
+    }
+
+
+def test_a_dump_with_the_scheduler_s_config_map_is_cluster_and_configuration(
+    tmp_path: Path,
+) -> None:
+    small = queue("small", capability={"cpu": "2"})
+    items = [node("a"), small, group("g", 3, "small", 3), *(pod(f"g-{i}", "g") for i in range(3))]
+    items.insert(1, scheduler_config_map(WITHOUT_OVERCOMMIT))
+    path = tmp_path / "dump.yaml"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+    run = simulate_jobs(path, config=str(path))
+    assert reasons(run) == {
+        "default/g": "not inqueue: queue small's capability cpu 2, 0 in use, 3 asked"
+    }
+    broken = yaml.safe_dump(scheduler_config_map("actions: alocate"))
+    where = r"cm.yaml: ConfigMap volcano-scheduler-configmap: volcano-scheduler.conf"
+    with pytest.raises(ConfigError, match=where):
+        deciders_of([ConfigText(broken, "cm.yaml")])
+
+
 def hyper_node(name: str, tier: int, *members: Tree) -> Tree:
     spec = {"tier": tier, "members": list(members)}
     version = "topology.volcano.sh/v1alpha1"

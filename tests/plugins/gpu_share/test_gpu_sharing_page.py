@@ -21,7 +21,7 @@ def test_the_example_cluster_is_scheduled_by_the_example_configuration(tmp_path:
 
 def test_the_example_of_registered_devices(tmp_path: Path) -> None:
     page = (DOCS / "gpu-devices.md").read_text()
-    configuration, cluster = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    configuration, cluster, *_ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(cluster)
     (tmp_path / "config.yaml").write_text(configuration)
     found = simulate(tmp_path / "cluster.yaml", config=tmp_path / "config.yaml")

@@ -262,13 +262,17 @@ def test_queues_and_explain(tmp_path: Path) -> None:
     config = tmp_path / "kueue.yaml"
     config.write_text("scheduler: kueue\n")
     chosen = ("-f", file, "--config", str(config))
-    quotas = json.loads(run("queues", *chosen, "-o", "json").out)["quotas"]
-    assert [
-        (one["cluster_queue"], one["nominal"], one["used"], one["borrowed"]) for one in quotas
-    ] == [
-        ("one", "2", "3", "1"),
-        ("two", "2", "0", "0"),
-    ]
+    root, one, two = json.loads(run("queues", *chosen, "-o", "json").out)["queues"]
+    assert (root["kind"], root["name"], root["depth"]) == ("Cohort", "all", 0)
+    amounts = ("nominal", "used", "borrowed", "used_by_others", "available")
+    assert [one["quotas"][0][name] for name in amounts] == ["2", "3", "1", "0", "1"]
+    assert [two["quotas"][0][name] for name in amounts] == ["2", "0", "0", "1", "1"]
+    # A thousandth of what can be lent: 1 of 4 is borrowed.
+    assert (one["share"], two["share"]) == (250.0, 0.0)
+    assert (one["admitted"], two["pending"]) == (1, 1)
+    table = run("queues", *chosen).out
+    assert "cohort/all" in table
+    assert "  two" in table
     result = run("explain", "job/b", *chosen)
     assert result.code == 1
     assert "available 1 in cohort all, at most 4; borrowed by one 1" in result.out
@@ -307,5 +311,7 @@ def test_an_object_with_a_mistake(tmp_path: Path) -> None:
     broken[0]["spec"]["resourceGroups"] = 3
     with pytest.raises(InputError, match="ClusterQueue"):
         simulated(tmp_path, node(), flavor(), broken, job("a", "one", 1))
+    with pytest.raises(InputError, match="abc"):
+        simulated(tmp_path, node(), flavor(), queue("one", "abc"), job("a", "one", 1))
     file = written(tmp_path, node(), flavor(), queue("one", "2"), job("a", "one", 1))
     assert len(read_cluster(file).queued) == 1

@@ -29,6 +29,19 @@ STATES = ("Open", "Closed")
 DEPTH_MAX = 5
 UNREADABLE = "quantities must match the regular expression of resource quantities"
 
+ANY_EVENT = "*"
+EVENTS = (
+    ANY_EVENT, "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed",
+    "JobUpdated",
+)  # fmt: skip
+"""Events that a policy may name."""
+
+ACTIONS = (
+    "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob",
+    "CompleteJob", "ResumeJob",
+)  # fmt: skip
+"""Actions that a policy may name."""
+
 
 class VolcanoAdmission(AdmissionPluginBase):
     """Refuses queues and jobs that Volcano would refuse."""
@@ -177,8 +190,14 @@ def _job_problem(call: ApiCall, job: Tree, *, is_new: bool) -> str:
             return f"'minAvailable' must be <= 'replicas' in task: {name}"
         if names.count(name) > 1:
             return f"duplicated task name {name}"
+        problem = _policy_problem(task.get("policies") or (), "spec.tasks.policies")
+        if problem:
+            return problem
     if (spec.get("minAvailable") or 0) > sum(task.get("replicas") or 0 for task in tasks):
         return "job 'minAvailable' must not be greater than total replicas"
+    problem = _policy_problem(spec.get("policies") or (), "spec.policies")
+    if problem:
+        return problem
     return _job_queue_problem(call, spec.get("queue") or DEFAULT) if is_new else ""
 
 
@@ -189,6 +208,50 @@ def _job_queue_problem(call: ApiCall, name: str) -> str:
     state = (queue.get("status") or {}).get("state") or STATES[0]
     if state != STATES[0]:
         return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+    if name == ROOT:
+        return "can not submit job to root queue"
     if _children(call, name):
         return f"can only submit job to leaf queue, queue `{name}` has child queues"
     return ""
+
+
+def _policy_problem(policies: Iterable[Tree], path: str) -> str:
+    """The first thing that is wrong with the policies at a path, "" for nothing."""
+    problem = next(_problems(list(policies), path), "")
+    if not problem:
+        return ""
+    return f"{problem}; valid events are {' '.join(EVENTS)}, valid actions are {' '.join(ACTIONS)}"
+
+
+def _problems(policies: list[Tree], path: str) -> Iterator[str]:
+    events: set[str] = set()
+    codes: set[int] = set()
+    for policy in policies:
+        named, code = _events(policy), policy.get("exitCode")
+        if named and code is not None:
+            yield "must not specify event and exitCode simultaneously"
+        elif not named and code is None:
+            yield "either event and exitCode should be specified"
+        elif code is not None:
+            if code == 0:
+                yield "0 is not a valid error code"
+            if code in codes:
+                yield f"duplicate exitCode {code}"
+            codes.add(code)
+        for event in named:
+            if event not in EVENTS:
+                yield f'{path}: Invalid value: "{event}": invalid policy event'
+            if policy.get("action") not in ACTIONS:
+                action = policy.get("action") or ""
+                yield f'{path}: Invalid value: "{action}": invalid policy action'
+            if event in events:
+                yield f"duplicate event {event} across different policy"
+            events.add(event)
+    if ANY_EVENT in events and len(events) > 1:
+        yield "if there's * here, no other policy should be here"
+
+
+def _events(policy: Tree) -> list[str]:
+    """The events of a policy, each once."""
+    named = [*(policy.get("events") or ()), policy.get("event")]
+    return list(dict.fromkeys(str(event) for event in named if event))

@@ -17,7 +17,10 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Topology,
     Workload,
 )
-from stowplan.batch.queue_models.kueue.manifests.kueue_versions import current_version
+from stowplan.batch.queue_models.kueue.manifests.kueue_versions import (
+    current_version,
+    value_problem,
+)
 from stowplan.controller_runtime.resource_paths import NAMESPACES, NODES, PODS
 from stowplan.controllers.kueue.kueue_kinds import (
     CHECKS,
@@ -88,7 +91,11 @@ def _read(api: Store, path: str, kind: type[T]) -> Iterator[T]:
 def _typed(api: Store, path: str, tree: Tree, kind: type[T]) -> T | None:
     is_own = path.startswith("kueue.")
     try:
-        return convert(current_version(tree) if is_own else tree, kind)
+        found = convert(current_version(tree) if is_own else tree, kind)
+        problem = value_problem(found)
+        if problem:
+            raise DecodeError(problem)
     except DecodeError as error:
         api.faults.add(COMPONENT, f"{path}/{tree['metadata']['name']}", error)
         return None
+    return found

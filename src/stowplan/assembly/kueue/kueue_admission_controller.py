@@ -15,6 +15,7 @@ from dataclasses import replace
 import msgspec
 
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.timestamps import format_time
 from stowplan.assembly.kueue.cluster_objects import (
     COMPONENT,
     read_nodes,
@@ -35,13 +36,14 @@ from stowplan.batch.queue_models.kueue.kueue_admission import (
 )
 from stowplan.batch.queue_models.kueue.kueue_objects import Workload
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.quota_reports import problem_of
 from stowplan.batch.queue_models.kueue.reports.status_trees import (
     active_condition,
     admission_tree,
     local_queue_status,
     queue_status,
 )
-from stowplan.batch.queue_models.kueue.reports.workload_reports import problem_of, why_pending
+from stowplan.batch.queue_models.kueue.reports.workload_reports import why_pending
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controller_runtime.resource_paths import NAMESPACES, NODES, PODS
@@ -54,10 +56,12 @@ from stowplan.controllers.kueue.kueue_kinds import (
     TOPOLOGIES,
     WORKLOADS,
 )
-from stowplan.controllers.kueue.workload_status import condition_of, is_true, note
+from stowplan.controllers.kueue.workload_status import PODS_READY, condition_of, is_true, note
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
+CHECK_BACKOFF_S = 60.0
+"""Until a workload is tried again that a check sent back; doubled each time."""
 IDLE_CYCLES = 6
 """Cycles without effect after which the next change is waited for."""
 _REBUILT = frozenset(
@@ -88,6 +92,7 @@ class KueueAdmissionController:
         self._idle = 0
         self._changed: dict[str, None] = {}
         self._has_new_places = True
+        self._unready: set[str] = set()
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Note what a change makes due."""
@@ -147,7 +152,7 @@ class KueueAdmissionController:
             nodes, pods = read_nodes(self.api), read_other_pods(self.api)
             admission.objects = replace(admission.objects, nodes=nodes, pods=pods)
         self._has_new_places = False
-        outcome = admission.run_cycle()
+        outcome = None if self._is_blocked else admission.run_cycle()
         if outcome is not None:
             self._write(admission, outcome)
         has_effect = outcome is not None and outcome.has_effect
@@ -155,6 +160,12 @@ class KueueAdmissionController:
         if outcome is None or self._idle >= IDLE_CYCLES:
             self._is_due = False
             self._write_rest(admission)
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether an admitted workload has to get its pods ready first."""
+        rules = self.options.pods_ready
+        return rules is not None and rules.blocks and bool(self._unready)
 
     def _rebuild(self) -> None:
         """Read the state from the store."""
@@ -164,6 +175,11 @@ class KueueAdmissionController:
             self.admission.evictions = before.evictions
         self._is_stale, self._has_new_places = False, True
         self._changed.clear()
+        self._unready = {
+            f"{tree['metadata']['namespace']}/{tree['metadata']['name']}"
+            for tree in self.api.list(WORKLOADS)
+            if _waits_for_pods(tree)
+        }
         for one in self.admission.workloads.values():
             self._note_checks(self.admission, one)
 
@@ -172,6 +188,9 @@ class KueueAdmissionController:
         for key in list(self._changed):
             tree = self.api.get(WORKLOADS, *key.split("/"))
             held = admission.workloads.get(key)
+            self._unready.discard(key)
+            if tree is not None and _waits_for_pods(tree):
+                self._unready.add(key)
             if tree is None or is_true(tree, "Finished"):
                 admission.finish([key])
             elif (
@@ -231,6 +250,7 @@ class KueueAdmissionController:
             self._event(tree, QUOTA_RESERVED, text)
         if one.is_condition(ADMITTED):
             note(tree, ADMITTED, True, ADMITTED, "The workload is admitted", now)
+            self._unready.add(one.key)
             self._event(
                 tree, ADMITTED, f"Admitted by ClusterQueue {queue}, wait time since reservation "
                 "was 0s",
@@ -264,7 +284,7 @@ class KueueAdmissionController:
             self._evict(one, "Deactivated", "The workload is deactivated")
         elif refused:
             text = f"At least one admission check is false: {', '.join(refused)}"
-            self._evict(one, "AdmissionCheck", text)
+            self._refuse(one, tree, text)
         elif not one.is_condition(ADMITTED):
             needed = _needed_checks(admission, one)
             is_delayed = any(demand.delayed == "Pending" for demand in one.demands)
@@ -272,6 +292,21 @@ class KueueAdmissionController:
             if is_listed and not is_delayed and all(s == "Ready" for s in one.checks.values()):
                 one.set_condition(ADMITTED, True, ADMITTED, self.api.now)
                 self._write_admitted(admission, one)
+
+    def _refuse(self, one: AdmissionWorkload, tree: Tree, text: str) -> None:
+        """A check refuses a workload: for some time, or for good."""
+        # The tree is read again, since the model has the spec and the backoff of before.
+        self._changed[one.key] = None
+        if "Rejected" in one.checks.values():
+            tree["spec"]["active"] = False
+            self.api.update(WORKLOADS, tree)
+            self._evict(one, "Deactivated", f"The workload is deactivated: {text}")
+            return
+        count = int((tree["status"].get("requeueState") or {}).get("count", 0)) + 1
+        at = format_time(self.api.now + CHECK_BACKOFF_S * 2.0 ** (count - 1))
+        tree["status"]["requeueState"] = {"count": count, "requeueAt": at}
+        self.api.update_status(WORKLOADS, tree)
+        self._evict(one, "AdmissionCheck", text)
 
     def _evict(self, one: AdmissionWorkload, reason: str, text: str) -> None:
         one.set_condition(EVICTED, True, reason, self.api.now)
@@ -337,6 +372,13 @@ class KueueAdmissionController:
 
     def _event(self, tree: Tree, reason: str, text: str, type_: str = "Normal") -> None:
         self.recorder.record(tree, COMPONENT, reason, text, type=type_)
+
+
+def _waits_for_pods(tree: Tree) -> bool:
+    """Whether a workload is admitted and its pods are not ready yet."""
+    if is_true(tree, "Finished") or is_true(tree, EVICTED) or not is_true(tree, ADMITTED):
+        return False
+    return not is_true(tree, PODS_READY)
 
 
 def _needed_checks(admission: KueueAdmission, one: AdmissionWorkload) -> set[str]:

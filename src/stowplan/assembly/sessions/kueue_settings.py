@@ -1,4 +1,4 @@
-"""The file that chooses Kueue: `scheduler: kueue`, and the configuration of Kueue that decides.
+"""The file that chooses Kueue: `scheduler: kueue`, or the Configuration of Kueue itself.
 
 Kueue admits jobs; their pods are scheduled by profiles. So the file has no part in the
 configuration of profiles and sessions.
@@ -6,6 +6,7 @@ configuration of profiles and sessions.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import yaml
@@ -14,39 +15,136 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     GATES,
     STRATEGIES,
     KueueOptions,
+    PodsReadyOptions,
     kueue_options_of,
 )
 from stowplan.config.queue_models.queue_model_choice import SCHEDULER
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
+from stowplan.objects.timing.duration_text import parse_duration
 
 KUEUE = "kueue"
 """Value of `scheduler` and of `--compat`."""
 
-_FIELDS = (SCHEDULER, "fairSharing", "featureGates")
-_FAIR_SHARING = "fairSharing"
+_FAIR_SHARING, _PODS_READY = "fairSharing", "waitForPodsReady"
+_RESOURCES = "resources"
+_FIELDS = (SCHEDULER, _FAIR_SHARING, "featureGates", _PODS_READY, _RESOURCES)
+_API_GROUP = "config.kueue.x-k8s.io/"
+_ENABLE = "enable"
+_NOT_READ = (
+    "apiVersion", "kind", "namespace", "health", "metrics", "webhook", "leaderElection",
+    "controller", "internalCertManagement", "clientConnection", "integrations", "multiKueue",
+    "manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "queueVisibility", "tls",
+    "objectRetentionPolicies", "pprofBindAddress", "visibilityServer", "admissionFairSharing",
+)  # fmt: skip
+"""Fields of Kueue's Configuration that decide nothing here."""
+_PODS_READY_FIELDS = ("enable", "timeout", "blockAdmission", "recoveryTimeout", "requeuingStrategy")
+_REQUEUING_FIELDS = ("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds")
 _STRATEGIES = "preemptionStrategies"
 
 
 def is_for_kueue(text: str | bytes) -> bool:
-    """True for a text that names Kueue as the scheduler."""
+    """True for a text that names Kueue as the scheduler, or is a Configuration of Kueue."""
     # Most files do not name it, and need not be read twice.
     is_named = KUEUE.encode() in text if isinstance(text, bytes) else KUEUE in text
-    return is_named and _tree(text).get(SCHEDULER) == KUEUE
+    if not is_named:
+        return False
+    tree = _tree(text)
+    return tree.get(SCHEDULER) == KUEUE or _is_own(tree)
+
+
+def _is_own(tree: dict[str, Any]) -> bool:
+    """Whether a tree is the Configuration that Kueue's manager reads."""
+    is_kind = tree.get("kind") == "Configuration"
+    return is_kind and str(tree.get("apiVersion", "")).startswith(_API_GROUP)
 
 
 def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> KueueOptions:
     """The options of a text; raises ConfigError with every mistake."""
     tree, problems = _tree(text), Problems()
+    is_own = _is_own(tree)
     for key in tree:
-        if key not in _FIELDS:
+        if key not in _FIELDS and not (is_own and key in _NOT_READ):
             hint = did_you_mean(str(key), _FIELDS)
             problems.add(str(key), "an unknown field", format_alternatives(_FIELDS), hint)
-    _check_gates(tree.get("featureGates"), problems)
+    # Kueue has gates of parts that decide nothing here.
+    _check_gates(tree.get("featureGates"), problems, is_own=is_own)
     _check_fair_sharing(tree.get(_FAIR_SHARING), problems)
+    pods_ready = _pods_ready(tree.get(_PODS_READY), problems)
+    transformations = _transformations(tree.get(_RESOURCES), problems)
     if problems.found:
         raise problems.error(source)
-    return kueue_options_of(tree, is_fixed=is_fixed)
+    settings = {**tree, "resourceTransformations": transformations}
+    fair = tree.get(_FAIR_SHARING)
+    # In v1beta1 the field has a switch.
+    if isinstance(fair, dict) and fair.get(_ENABLE) is False:
+        del settings[_FAIR_SHARING]
+    options = kueue_options_of(settings, is_fixed=is_fixed)
+    return dataclasses.replace(options, pods_ready=pods_ready)
+
+
+def _transformations(tree: Any, problems: Problems) -> list[Any]:
+    """`resources.transformations`."""
+    if tree is None:
+        return []
+    found = tree.get("transformations") or [] if isinstance(tree, dict) else None
+    is_list = isinstance(found, list) and all(isinstance(one, dict) for one in found)
+    if not is_list or not all("input" in one for one in found or ()):
+        wanted = "a mapping with transformations, each with an input"
+        problems.add(_RESOURCES, format_value(tree), wanted)
+        return []
+    return list(found or ())
+
+
+def _pods_ready(tree: Any, problems: Problems) -> PodsReadyOptions | None:
+    """`waitForPodsReady`; None where it is off."""
+    if tree is None:
+        return None
+    _check_mapping(tree, _PODS_READY, _PODS_READY_FIELDS, problems)
+    if not isinstance(tree, dict) or tree.get(_ENABLE) is False:
+        return None
+    strategy = tree.get("requeuingStrategy") or {}
+    path = f"{_PODS_READY}.requeuingStrategy"
+    _check_mapping(strategy, path, _REQUEUING_FIELDS, problems)
+    if not isinstance(strategy, dict):
+        return None
+    timeout_s = PodsReadyOptions().timeout_s
+    text = tree.get("timeout", "5m")
+    try:
+        timeout_s = parse_duration(str(text))
+    except ValueError:
+        problems.add(f"{_PODS_READY}.timeout", format_value(text), "a duration such as 5m")
+    stamp = strategy.get("timestamp") or "Eviction"
+    if stamp not in ("Eviction", "Creation"):
+        problems.add(f"{path}.timestamp", format_value(stamp), "Eviction or Creation")
+    numbers = {}
+    for name, default in (("backoffBaseSeconds", 60), ("backoffMaxSeconds", 3600)):
+        numbers[name] = strategy.get(name) or default
+        if not isinstance(numbers[name], int):
+            problems.add(f"{path}.{name}", format_value(numbers[name]), "a number of seconds")
+    limit = strategy.get("backoffLimitCount")
+    if limit is not None and not isinstance(limit, int):
+        problems.add(f"{path}.backoffLimitCount", format_value(limit), "a number")
+    if problems.found:
+        return None
+    return PodsReadyOptions(
+        timeout_s,
+        bool(tree.get("blockAdmission")),
+        float(numbers["backoffBaseSeconds"]),
+        float(numbers["backoffMaxSeconds"]),
+        limit,
+        stamp == "Eviction",
+    )
+
+
+def _check_mapping(tree: Any, path: str, fields: tuple[str, ...], problems: Problems) -> None:
+    if not isinstance(tree, dict):
+        problems.add(path, format_value(tree), f"a mapping with {format_alternatives(fields)}")
+        return
+    for key in tree:
+        if key not in fields:
+            hint = did_you_mean(str(key), fields)
+            problems.add(f"{path}.{key}", "an unknown field", format_alternatives(fields), hint)
 
 
 def _tree(text: str | bytes) -> dict[str, Any]:
@@ -58,12 +156,14 @@ def _tree(text: str | bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_gates(gates: Any, problems: Problems) -> None:
+def _check_gates(gates: Any, problems: Problems, *, is_own: bool) -> None:
     path = "featureGates"
     if gates is not None and not isinstance(gates, dict):
         problems.add(path, format_value(gates), "a mapping of gates to true or false")
         return
     for name, is_on in (gates or {}).items():
+        if name not in GATES and is_own:
+            continue
         if name not in GATES:
             hint = did_you_mean(str(name), GATES)
             problems.add(f"{path}.{name}", "an unknown gate", format_alternatives(GATES), hint)
@@ -79,7 +179,7 @@ def _check_fair_sharing(tree: Any, problems: Problems) -> None:
         problems.add(path, format_value(tree), f"a mapping with {_STRATEGIES}")
         return
     for key in tree:
-        if key != _STRATEGIES:
+        if key not in (_STRATEGIES, _ENABLE):
             problems.add(f"{path}.{key}", "an unknown field", _STRATEGIES)
     names = tree.get(_STRATEGIES) or []
     if not isinstance(names, list):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.assembly.in_tree import registry
-from stowplan.assembly.sessions.volcano_scores import KindScores
+from stowplan.assembly.sessions.volcano_scores import KindScores, NoScores
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
@@ -152,7 +152,7 @@ class FrameworkFilters:
         if self._shared_at != self._rules.n_affine:
             self._shared.clear()
             self._shared_at = self._rules.n_affine
-        return self._shared.get(_kind_of(task))
+        return self._shared.get(task.kind)
 
     def _keep(self, task: VolcanoTask, state: CycleState) -> None:
         """Share what was computed for a pod that only filters on nodes themselves can refuse."""
@@ -163,7 +163,7 @@ class FrameworkFilters:
         if codes is None:
             rows = np.arange(nodes.n_nodes, dtype=np.int64)
             codes = self._on_nodes[spec] = self._codes_of(task, rows, state)
-        self._shared[_kind_of(task)] = state, codes
+        self._shared[task.kind] = state, codes
 
     def prepare(self, task: VolcanoTask) -> bool:
         """Run the PreFilters; what they restrict nodes to is ignored, as Filter decides it too."""
@@ -195,6 +195,12 @@ class FrameworkFilters:
             found: Ints = kept[1][rows]
             return found
         return self._codes_of(task, rows, state)
+
+    def constant_codes(self, task: VolcanoTask) -> Ints | None:
+        """int64 (n_rows of the table,): codes that pods of a kind share; None where they share
+        none. `prepare` was called for the task."""
+        kept = self._kept(task)
+        return None if kept is None else kept[1]
 
     def _codes_of(self, task: VolcanoTask, rows: Ints, state: CycleState) -> Ints:
         codes = np.zeros(rows.shape[0], dtype=np.int64)
@@ -285,13 +291,22 @@ class FrameworkScores:
         totals[order] = scores.total
         return totals
 
+    def column(self, task: VolcanoTask) -> KindScores | NoScores | None:
+        """The sums by row; None if a sum depends on other rows."""
+        if self._framework is None:
+            return NoScores()
+        if not self._rules.keeps_scores:
+            return None
+        found = self._kept(self._framework, task)
+        return found if found is not None and found.is_by_row else None
+
     def _kept(self, framework: Framework, task: VolcanoTask) -> KindScores | None:
         """Scores of the task's kind; None where they are computed anew each time."""
         if self._kinds_at != self._rules.n_affine:
             self._kinds.clear()
             self._alike.clear()
             self._kinds_at = self._rules.n_affine
-        kind = _kind_of(task)
+        kind = task.kind
         found = self._kinds.get(kind)
         if found is None:
             found = KindScores(framework, task.pod, self._rules.snapshot, FILTERS)
@@ -302,14 +317,6 @@ class FrameworkScores:
                 found = self._alike[found.key]
             self._kinds[kind] = found
         return found if found.is_kept else None
-
-
-def _kind_of(task: VolcanoTask) -> Hashable:
-    """Pods of which filters on nodes read the same."""
-    if task.kind is None:
-        pod = task.pod
-        task.kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
-    return task.kind
 
 
 def _codes(verdicts: PluginVerdicts) -> Ints:

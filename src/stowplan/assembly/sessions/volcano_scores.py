@@ -11,8 +11,8 @@ from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
 
-ANEW_SHARE = 8
-"""With more than one in this many rows changed, all rows are evaluated."""
+FEW, ANEW_SHARE = 16, 8
+"""With more rows changed than a few, and more than one in so many, all rows are evaluated."""
 MEMO_MAX = 4096
 """Sums that are remembered by the amounts of a row."""
 
@@ -71,6 +71,16 @@ class KindScores:
         self._column = self._base + self._sums(np.arange(nodes.n_nodes, dtype=np.int64))
         self._generation = nodes.journal.generation
 
+    @property
+    def is_by_row(self) -> bool:
+        """True if no other row matters to the score of a row."""
+        return not self._varying
+
+    def at(self, row: int) -> float:
+        """The score of one row, where only that row matters to it."""
+        self._follow()
+        return float(self._column[row])
+
     def totals(self, rows: Ints) -> Floats:
         """float64 (n_rows,): a new array."""
         self._follow()
@@ -90,7 +100,7 @@ class KindScores:
         if self._generation == journal.generation or not self._by_amounts:
             return
         changed = journal.since(self._generation)
-        if changed is None or len(changed) * ANEW_SHARE > n_nodes:
+        if changed is None or len(changed) > max(FEW, n_nodes // ANEW_SHARE):
             self._column = self._base + self._sums(np.arange(n_nodes, dtype=np.int64))
         else:
             for row in changed:
@@ -119,6 +129,18 @@ class KindScores:
                 self._memo.clear()
             found = self._memo[key] = float(self._sums(np.array([row], dtype=np.int64))[0])
         return found
+
+
+class NoScores:
+    """Scores where no plugin has any."""
+
+    def totals(self, rows: Ints) -> Floats:
+        """float64 (n_rows,): zeros."""
+        return np.zeros(rows.shape[0], dtype=np.float64)
+
+    def at(self, row: int) -> float:
+        """0.0."""
+        return 0.0
 
 
 def _by_amounts(member: RegisteredPlugin) -> bool:

@@ -22,12 +22,14 @@ from stowplan.batch.queue_models.volcano.plugins.jobs.volcano_priority import Vo
 from stowplan.batch.queue_models.volcano.plugins.nodes.device_share import VolcanoDeviceShare
 from stowplan.batch.queue_models.volcano.plugins.nodes.network_topology import NetworkTopologyAware
 from stowplan.batch.queue_models.volcano.plugins.nodes.node_group import NodeGroup
+from stowplan.batch.queue_models.volcano.plugins.nodes.rescheduling import Rescheduling
 from stowplan.batch.queue_models.volcano.plugins.nodes.resource_strategy_fit import (
     ResourceStrategyFit,
 )
 from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_binpack import VolcanoBinpack
 from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_nodeorder import VolcanoNodeOrder
 from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_predicates import VolcanoPredicates
+from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_usage import VolcanoUsage
 from stowplan.batch.queue_models.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
 from stowplan.batch.queue_models.volcano.plugins.shares.volcano_drf import VolcanoDrf
 from stowplan.batch.queue_models.volcano.plugins.shares.volcano_proportion import VolcanoProportion
@@ -53,7 +55,7 @@ _PLUGINS: Iterable[type[VolcanoPlugin]] = (
     VolcanoGang, VolcanoPriority, VolcanoConformance, VolcanoDrf, VolcanoProportion,
     VolcanoCapacity, Overcommit, Sla, Tdm, VolcanoBinpack, VolcanoNodeOrder, VolcanoPredicates,
     NodeGroup, ResourceStrategyFit, NetworkTopologyAware, PdbVictims,
-    VolcanoDeviceShare,
+    VolcanoDeviceShare, VolcanoUsage, Rescheduling,
 )  # fmt: skip
 
 VOLCANO_PLUGINS: Mapping[str, Callable[[Any], VolcanoPlugin]] = {one.name: one for one in _PLUGINS}

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options
-from stowplan.cli.command import Command
+from stowplan.cli.command import Command, flag
 
 EXAMPLES = """
 # Show the queues of manifests
@@ -23,7 +23,15 @@ stowplan queues -f cluster.yaml -o name
 
 @click.command(name="queues", cls=Command, examples=EXAMPLES)
 @live_options.source_options
-@options.config
+@flag(
+    "--config",
+    "config_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="Configuration of sessions: a file with actions and tiers, of kube-batch, Volcano or KAI. "
+    "Repeatable.  [default: kube-batch's default configuration]",
+)
 @options.plugin
 @options.compat
 @options.output("table", "wide", "json", "yaml", "name")

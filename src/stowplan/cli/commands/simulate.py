@@ -35,6 +35,7 @@ stowplan simulate -f trace.csv --replay --until 1d --out results
 
 # Replay jobs of a trace at random times, twice as many in an hour, with three seeds
 stowplan simulate -f trace.swf --arrivals poisson,rate=240 --seeds 3
+
 # Replay a generated workload and write a report to look at
 stowplan simulate --replay --report run.html
 

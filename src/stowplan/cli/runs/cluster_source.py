@@ -149,13 +149,15 @@ def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None
 def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
+    from stowplan.driver.client.kueue_listing import list_kueue_objects
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
     from stowplan.inputs.cluster_reader import Cluster
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
         found = list_once(client_config, deciders, **how)
-    return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
+        trees = list_kueue_objects(client_config) if deciders.kueue is not None else []
+    return Cluster(found.nodes, found.pods, found.objects, notes=found.notes, kueue_objects=trees)
 
 
 def _read_files(
@@ -164,7 +166,6 @@ def _read_files(
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
-    from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -179,6 +180,9 @@ def _read_files(
         )
     ignored = cluster.ignored
     if admits:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS
+
         ignored = {kind: count for kind, count in ignored.items() if kind not in KUEUE_KINDS}
     if keep_manifests:
         ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}

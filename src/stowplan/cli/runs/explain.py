@@ -14,7 +14,6 @@ from stowplan.cli.runs.explain_pod_group import (
     pod_group_key,
     run_explain_pod_group,
 )
-from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.changes import print_causes, print_changes
@@ -61,6 +60,9 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
         raise click.UsageError("--changes cannot be used with --after-simulation")
     if deciders.kueue is not None:
         namespace = request.namespace
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
+
         return run_kueue_explain(request.pod, namespace, request.source, deciders, output)
     return _run_pod(request, request.pod, deciders, output)
 

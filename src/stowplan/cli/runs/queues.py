@@ -5,7 +5,6 @@ from __future__ import annotations
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
-from stowplan.cli.runs.kueue.kueue_reports import run_kueue_queues
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.queues import print_shares
 from stowplan.forecast.queue_shares import shares_of
@@ -15,6 +14,9 @@ from stowplan.simulation.session_runner import SessionRunner
 def run_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
     """Print the shares of the queues."""
     if deciders.kueue is not None:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_reports import run_kueue_queues
+
         run_kueue_queues(source, deciders, output)
         return
     cluster = read_cluster_source(source, deciders, notes=True)

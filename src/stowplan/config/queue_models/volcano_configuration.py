@@ -56,16 +56,18 @@ tiers:
   - name: nodeorder
 """
 
-INTEGER, NUMBER, BOOLEAN, TEXT, MAPPING = (
+INTEGER, NUMBER, BOOLEAN, TEXT, MAPPING, LIST = (
     "an integer",
     "a number",
     "true or false",
     "a text",
     "a mapping",
+    "a list",
 )
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     INTEGER: (int,), NUMBER: (int, float), BOOLEAN: (bool,), TEXT: (str,), MAPPING: (dict,),
+    LIST: (list,),
 }  # fmt: skip
 
 _CACHE = {"predicateErrorCacheEnable": BOOLEAN}
@@ -139,6 +141,14 @@ PLUGINS: Mapping[str, Mapping[str, str]] = {
         "sra": MAPPING,
         "proportional": MAPPING,
     },
+    "usage": {
+        "usage.weight": INTEGER,
+        "cpu.weight": INTEGER,
+        "memory.weight": INTEGER,
+        "thresholds": MAPPING,
+        "estimator": MAPPING,
+    },
+    "rescheduling": {"interval": TEXT, "metricsPeriod": TEXT, "strategies": LIST},
     "network-topology-aware": {
         "weight": INTEGER,
         "hypernode.binpack.normal-pod.enable": BOOLEAN,
@@ -156,6 +166,19 @@ PLUGINS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Plugin -> argument, or its beginning followed by `*`, -> kind."""
+
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
+    "predicates": ("predicate.GPUSharingEnable", "predicate.GPUNumberEnable"),
+    "deviceshare": (
+        "deviceshare.GPUSharingEnable",
+        "deviceshare.GPUNumberEnable",
+        "deviceshare.AscendHAMiVNPUEnable",
+        "deviceshare.AscendMindClusterVNPUEnable",
+    ),
+}
+"""Plugin -> arguments of Volcano that turn on devices which the model does not have."""
+
+ON_NODES = "here it is read from annotations of nodes"
 
 _FIELDS = ("actions", "tiers", "configurations", "metrics")
 
@@ -216,7 +239,7 @@ class _VolcanoReader:
         """The whole file."""
         fields = self._fields(tree, "", _FIELDS)
         if "metrics" in fields:
-            self._warn("metrics", "it", volcano_settings.FIELDS["metrics"])
+            self._warn("metrics", "it", f"{volcano_settings.FIELDS['metrics']}; {ON_NODES}")
         return VolcanoConfiguration(
             self._actions(fields.get("actions")),
             tuple(self._tier(one, path) for path, one in self._items(fields.get("tiers"), "tiers")),
@@ -271,7 +294,7 @@ class _VolcanoReader:
         place = f"{path}.arguments"
         if name in PLUGINS:
             return VolcanoPluginEntry(
-                name, enabled, self._arguments(arguments, place, PLUGINS[name])
+                name, enabled, self._arguments(arguments, place, PLUGINS[name], name)
             )
         if name in volcano_settings.PLUGINS:
             self._warn(f"{path}.name", f"plugin {name!r}", volcano_settings.PLUGINS[name])
@@ -289,7 +312,9 @@ class _VolcanoReader:
             self._problems.add(f"{path}.{switch}", format_value(given), BOOLEAN)
         return given is True
 
-    def _arguments(self, tree: Any, path: str, known: Mapping[str, str]) -> Mapping[str, Any]:
+    def _arguments(
+        self, tree: Any, path: str, known: Mapping[str, str], plugin: str = ""
+    ) -> Mapping[str, Any]:
         if tree is None:
             return {}
         if not isinstance(tree, dict):
@@ -299,7 +324,9 @@ class _VolcanoReader:
         for key, given in tree.items():
             name = str(key)
             kind = _kind_of(name, known)
-            if kind is None:
+            if name in WITHOUT_EFFECT.get(plugin, ()):
+                self._warn(child_path(path, name), "it", "share other devices than vGPUs")
+            elif kind is None:
                 wanted = format_alternatives(known) if known else "no arguments"
                 hint = did_you_mean(name, known)
                 self._problems.add(child_path(path, name), "an unknown argument", wanted, hint)

@@ -35,6 +35,7 @@ from stowplan.controllers.kueue.workload_status import (
     ADMITTED,
     EVICTED,
     FINISHED,
+    PODS_READY,
     QUOTA_RESERVED,
     condition_of,
     is_true,
@@ -106,6 +107,7 @@ class QueuedPodController(Controller):
             self._stop(pods, workload)
         elif is_true(workload, ADMITTED):
             self._start(pods, workload)
+            self._note_ready(key, workload)
 
     def _end_without_pods(self, key: Key) -> None:
         """A group whose pods are gone needs no quota."""
@@ -173,6 +175,14 @@ class QueuedPodController(Controller):
             queue = workload["status"]["admission"]["clusterQueue"]
             text = f"Admitted by clusterQueue {queue}"
             self.recorder.record(pod, COMPONENT, "Started", text)
+
+    def _note_ready(self, key: Key, workload: Tree) -> None:
+        facts = [self.index.pods[key[0], name] for name in self._members[key]]
+        if not facts or not all(pod.ready or pod.phase == "Succeeded" for pod in facts):
+            return
+        text = "All pods reached readiness and the workload is running"
+        if note(workload, PODS_READY, True, "Started", text, self.api.now):
+            self.api.update_status(WORKLOADS, workload)
 
     def _stop(self, pods: list[Tree], workload: Tree) -> None:
         """Delete the pods of an evicted group; gated ones have not started and stay."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
-from stowplan.controller_runtime.resource_paths import PODS
+from stowplan.controller_runtime.resource_paths import JOBS, PODS
 from stowplan.controllers.kueue.kueue_kinds import (
     POD_SET_LABEL,
     TOPOLOGY_GATE,
@@ -58,14 +58,15 @@ class TopologyUngater(Controller):
                 self._place(own, list(places["levels"]), list(domains_of(places)))
 
     def _pods_of(self, workload: Tree) -> list[Tree]:
-        owners = workload["metadata"].get("ownerReferences") or ()
-        found = []
-        for owner in owners:
-            for facts in self.index.of_owner(owner["uid"]):
-                if facts.is_active:
-                    pod = self.api.get(PODS, *facts.key)
-                    found.append(pod)
-        return [pod for pod in found if pod is not None]
+        """Active pods of the job, or of the Jobs that it owns."""
+        uids = [owner["uid"] for owner in workload["metadata"].get("ownerReferences") or ()]
+        for uid in list(uids):
+            owned = (item for item in self.index.dependents(uid) if item[0] == JOBS)
+            trees = (self.api.get(*item) for item in owned)
+            uids += [tree["metadata"]["uid"] for tree in trees if tree is not None]
+        keys = [pod.key for uid in uids for pod in self.index.of_owner(uid) if pod.is_active]
+        pods = (self.api.get(PODS, *key) for key in keys)
+        return [pod for pod in pods if pod is not None]
 
     def _place(self, pods: list[Tree], levels: list[str], domains: list[Domain]) -> None:
         left = dict(domains)

@@ -78,7 +78,9 @@ def release_quota(workload: Tree, now: float) -> None:
     if condition_of(workload, ADMITTED) is not None:
         text = "The workload has no reservation"
         note(workload, ADMITTED, False, "NoReservation", text, now)
-    note(workload, REQUEUED, reason != "Deactivated", reason, message, now)
+    has_backoff = bool((status.get("requeueState") or {}).get("requeueAt"))
+    is_requeued = reason != "Deactivated" and not has_backoff
+    note(workload, REQUEUED, is_requeued, reason, message, now)
 
 
 class PodSetInfo:

@@ -29,6 +29,7 @@ from stowplan.objects.workload import (
     DaemonSet,
     Deployment,
     Job,
+    Namespace,
     PodDisruptionBudget,
     PriorityClass,
     ReplicaSet,
@@ -81,6 +82,9 @@ def list_once(
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
     if with_workloads:
         kinds += WORKLOADS
+    if deciders.kueue is not None and Namespace not in kinds:
+        # Queues of Kueue select namespaces by label.
+        kinds += (Namespace,)
     resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
     return asyncio.run(_list_resources(client_config, resources, partial=partial))
 

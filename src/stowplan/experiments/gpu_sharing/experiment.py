@@ -51,7 +51,7 @@ TYPICAL = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, inc
 
 
 class Fill(NamedTuple):
-    """What happened to each pod, in the order of arrival.
+    """Outcome of each pod, in the order of arrival.
 
     rows: int64 (n_pods,), row of the node in the order of names, -1 for a dropped pod. given: int64
     (n_pods, n_cards + 1), how many cards, and which. arrived, used, idle: int64 (n_pods,), milli

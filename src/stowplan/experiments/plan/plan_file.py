@@ -85,8 +85,8 @@ class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlanComparison(msgspec.Struct, frozen=True, rename="camel"):
-    """How policies are compared. baseline: a policy, "" for the first. measures: names, none for
-    the usual ones. confidence: of intervals."""
+    """Settings of the comparison of policies. baseline: a policy, "" for the first. measures:
+    names, none for the usual ones. confidence: of intervals."""
 
     baseline: str = ""
     measures: tuple[str, ...] = ()

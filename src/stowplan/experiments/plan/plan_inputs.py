@@ -52,7 +52,7 @@ class NamedFile(msgspec.Struct, frozen=True):
 
 
 class WorkloadSource(msgspec.Struct, frozen=True):
-    """Where a worker has a workload from. openb: the workload of that trace, "" for other files.
+    """Source of a worker's workload. openb: the workload of that trace, "" for other files.
     trace_format: "" to recognise it."""
 
     name: str
@@ -64,7 +64,7 @@ class WorkloadSource(msgspec.Struct, frozen=True):
 
 
 class PolicySource(msgspec.Struct, frozen=True):
-    """Where a worker has a policy from. inline: JSON text of a configuration inside the plan.
+    """Source of a worker's policy. inline: JSON text of a configuration inside the plan.
 
     helpers: modules that its Python files import. distributions: installed ones that they import ->
     version. installed: plugins that its configuration names.

@@ -47,7 +47,7 @@ KEPT_WORKLOADS = 2
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
-    """How a run ended. error: one line, "" where it succeeded. store_error: why its results could
+    """End of a run. error: one line, "" where it succeeded. store_error: why its results could
     not be written. files: result files, where the caller writes them."""
 
     key: str

@@ -20,7 +20,7 @@ from stowplan.experiments.statistics.paired import (
 
 
 class MeasureText(msgspec.Struct, frozen=True):
-    """How a measure is called. title: as in "wait (mean)". better: `lower`, `higher`, or "" where
+    """Names of a measure. title: as in "wait (mean)". better: `lower`, `higher`, or "" where
     neither is."""
 
     name: str

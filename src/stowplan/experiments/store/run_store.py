@@ -89,7 +89,7 @@ class RunStore:
         return self.folder / RUNS / key
 
     def is_done(self, key: str) -> bool:
-        """True where the run is there."""
+        """True if the run is stored."""
         return (self.run_folder(key) / RUN_FILE).is_file()
 
     def write_run(self, key: str, files: Mapping[str, bytes]) -> None:

@@ -24,14 +24,15 @@ HOLDERS_LISTED = 3
 
 
 class StartReasons(NamedTuple):
-    """Why a pod does not start. is_never: neither time nor the end of other pods changes it."""
+    """Reasons of a pod that does not start. is_never: neither time nor the end of other
+    pods changes it."""
 
     is_never: bool
     texts: tuple[str, ...]
 
 
 class StartFailures:
-    """Why pods do not start, found once per job.
+    """Finds the reasons of pods that do not start, once per job.
 
     nodes: those that there may ever be. endless: running pods that do not end.
     """

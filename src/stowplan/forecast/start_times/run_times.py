@@ -48,7 +48,7 @@ Workload = tuple[str, str, str]
 
 
 class RunTime(msgspec.Struct, frozen=True):
-    """What is known of the run time of pods.
+    """Knowledge of the run time of pods.
 
     source: DECLARED, OBSERVED, LIMIT, SERVICE, OTHERS or UNKNOWN. seconds: float64 (n_finished,),
     sorted; one for DECLARED and LIMIT, none for SERVICE and UNKNOWN. limit_s: infinity without a

@@ -35,8 +35,8 @@ from its start, pod, run time."""
 
 
 class StartReplayOptions(msgspec.Struct, frozen=True):
-    """How a forecast is simulated. horizon_s: the end, in seconds from now. arrivals: None where no
-    further pods arrive. autoscale: None where no nodes are added or removed."""
+    """Options of the simulation of a forecast. horizon_s: the end, in seconds from now. arrivals:
+    None where no further pods arrive. autoscale: None where no nodes are added or removed."""
 
     pace: Pace = Pace()
     horizon_s: float = math.inf

@@ -65,7 +65,7 @@ DRAIN_ROUNDS_MAX = 20
 
 
 class WhatIfOptions(msgspec.Struct, frozen=True):
-    """How a question is answered.
+    """Options of an answer.
 
     namespace: of targets that name none. seed: of ties. profile: of all pods. preemption: whether
     pods that do not fit may preempt. timing: virtual time, None to decide once. now: the present,

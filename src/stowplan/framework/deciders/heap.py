@@ -9,7 +9,7 @@ Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -31,6 +31,10 @@ class Heap(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        """The items, in no particular order."""
+        return iter(self._items)
 
     def copy(self) -> Heap[T]:
         """A heap of the same items, in the same state."""

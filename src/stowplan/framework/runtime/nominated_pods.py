@@ -6,7 +6,6 @@ well as without. For row-local filters the result of one pod holds for all pods 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from stowplan.columns.array_types import Ints
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
+from stowplan.framework.runtime.kept_in_table import kept_in
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.framework.snapshot import Nominations, Snapshot
@@ -54,16 +54,7 @@ class NominatedVerdicts:
     @classmethod
     def of(cls, table: NodeTable, key: Hashable) -> NominatedVerdicts:
         """The verdicts of a class of pods, created on first use."""
-        classes = table.extras.get(_EXTRA)
-        if not isinstance(classes, OrderedDict):
-            classes = table.extras[_EXTRA] = OrderedDict()
-        kept: NominatedVerdicts | None = classes.get(key)
-        if kept is None:
-            kept = classes[key] = cls()
-        classes.move_to_end(key)
-        while len(classes) > max(1, CELLS_MAX // max(1, table.n_nodes)):
-            classes.popitem(last=False)
-        return kept
+        return kept_in(table, _EXTRA, key, cls, CELLS_MAX // max(1, table.n_nodes))
 
     def follow(self, snapshot: Snapshot, filter_rows: RowFilter, own: int) -> tuple[Ints, Ints]:
         """(rows, which), both int64: the rows that do not pass, and the index of their status.
@@ -114,15 +105,9 @@ class NominatedPodsByRow:
     @classmethod
     def of(cls, snapshot: Snapshot, priority: int) -> NominatedPodsByRow:
         """The current ones, for pods of a priority."""
-        kept = snapshot.nodes.extras.get(_NOMINATED_PODS)
-        if not isinstance(kept, OrderedDict):
-            kept = snapshot.nodes.extras[_NOMINATED_PODS] = OrderedDict()
-        nominated_pods: NominatedPodsByRow | None = kept.get(priority)
-        if nominated_pods is None:
-            nominated_pods = kept[priority] = cls(priority)
-        kept.move_to_end(priority)
-        if len(kept) > PRIORITIES_MAX:
-            kept.popitem(last=False)
+        nominated_pods = kept_in(
+            snapshot.nodes, _NOMINATED_PODS, priority, lambda: cls(priority), PRIORITIES_MAX
+        )
         nominated_pods._follow(snapshot)
         return nominated_pods
 

@@ -6,7 +6,6 @@ to, and the one of its victims. For row-local filters the verdicts on all other 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
 from stowplan.framework.node_to_status import NodeToStatus
+from stowplan.framework.runtime.kept_in_table import kept_in
 from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, Status
@@ -45,16 +45,7 @@ class RowVerdicts:
     @classmethod
     def of(cls, table: NodeTable, key: Hashable) -> RowVerdicts:
         """The verdicts of a class, created on first use."""
-        classes = table.extras.get(_EXTRA)
-        if not isinstance(classes, OrderedDict):
-            classes = table.extras[_EXTRA] = OrderedDict()
-        kept: RowVerdicts | None = classes.get(key)
-        if kept is None:
-            kept = classes[key] = cls()
-        classes.move_to_end(key)
-        while len(classes) > max(1, CELLS_MAX // max(1, table.n_nodes)):
-            classes.popitem(last=False)
-        return kept
+        return kept_in(table, _EXTRA, key, cls, CELLS_MAX // max(1, table.n_nodes))
 
     def follow(
         self,

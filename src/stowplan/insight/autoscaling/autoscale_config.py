@@ -40,7 +40,7 @@ class TemplateTaint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeTemplate(msgspec.Struct, frozen=True, rename="camel"):
-    """What new nodes of a pool are like. allocatable: resource -> quantity."""
+    """Template of new nodes of a pool. allocatable: resource -> quantity."""
 
     labels: dict[str, str] = {}
     taints: tuple[TemplateTaint, ...] = ()
@@ -103,7 +103,7 @@ def read_autoscale(text: str | bytes, source: str) -> AutoscaleConfig:
 
 
 def _check(found: AutoscaleConfig, problems: Problems) -> None:
-    """Add what types do not say."""
+    """Add the problems that types do not exclude."""
     if found.api_version != API_VERSION:
         problems.add("apiVersion", repr(found.api_version), API_VERSION)
     if found.kind != KIND:

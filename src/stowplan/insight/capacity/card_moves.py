@@ -59,7 +59,7 @@ class CardFigures(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class KeptPod(msgspec.Struct, frozen=True, rename="camel"):
-    """Why a pod is not moved."""
+    """Reason why a pod is not moved."""
 
     pod: str
     reason: str

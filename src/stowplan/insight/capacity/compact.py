@@ -44,7 +44,7 @@ class DrainStep(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Blocker(msgspec.Struct, frozen=True, rename="camel"):
-    """Why a node is not emptied."""
+    """Reason why a node is not emptied."""
 
     node: str
     reason: str

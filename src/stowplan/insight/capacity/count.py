@@ -22,7 +22,7 @@ BATCH_MIN, BATCH_MAX = 64, 1024
 
 
 class UnitCapacity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How many more units fit.
+    """Number of further units that fit.
 
     name: `deployment/web`, `podgroup/train`, `all of them`. kind: `pod`, `gang` or `workload`.
     pods_per_unit: pods of one unit. count: units that fit; is_limited: the search ended at its
@@ -43,7 +43,7 @@ class UnitCapacity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class CapacityCount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How many more units of a workload fit into a cluster, each unit counted alone.
+    """Numbers of further units of a workload that fit into a cluster, each counted alone.
 
     notes: limits of the answer, such as an autoscaler that was not modelled.
     """

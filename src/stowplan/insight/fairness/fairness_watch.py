@@ -60,7 +60,7 @@ class CountedPreemption(NamedTuple):
 
 
 class FairnessWatch:
-    """Follows one scheduler.
+    """Collects what findings about one scheduler are made of.
 
     served: scheduler names whose pods it schedules. sessions: those whose pods are in queues.
     default_queue: of pods without a PodGroup.

@@ -10,7 +10,7 @@ from stowplan.objects.encoding.duration import SECOND
 
 
 class FindingKind(Enum):
-    """What was found, in the order in which findings are shown."""
+    """Kind of a finding, in the order in which findings are shown."""
 
     PREEMPTS_EACH_OTHER = "preempts-each-other"
     PREEMPTED_REPEATEDLY = "preempted-repeatedly"

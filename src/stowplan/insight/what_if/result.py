@@ -100,8 +100,8 @@ class QueueDifference(msgspec.Struct, frozen=True):
 
 
 class AutoscalerUse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What an autoscaler did. added, removed: nodes. by_pool: pool -> nodes added. cost: of all
-    nodes in virtual time, by the prices of their pools; None without either."""
+    """Changes that an autoscaler made. added, removed: nodes. by_pool: pool -> nodes added. cost:
+    of all nodes in virtual time, by the prices of their pools; None without either."""
 
     added: int
     removed: int
@@ -110,7 +110,7 @@ class AutoscalerUse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
 
 class AutoscalerDifference(msgspec.Struct, frozen=True):
-    """What an autoscaler does before and after."""
+    """Changes that an autoscaler makes before and after the requested changes."""
 
     before: AutoscalerUse
     after: AutoscalerUse
@@ -146,7 +146,7 @@ class PreemptionStep(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class PreemptionPreview(msgspec.Struct, frozen=True, rename="camel"):
-    """What would happen for pods that do not fit without preemption.
+    """Preemption for pods that do not fit without it, and what follows.
 
     pods: the pods asked about, with the nodes that they get. steps: preemptions, in order. pending:
     pods without a node at the end, with the reason. loops: pods that are evicted twice. untried:

@@ -60,7 +60,7 @@ class _ResultsExceeded(Exception):
 
 @dataclass(slots=True)
 class RequestPlan:
-    """What is to be found for a request or one of its alternatives.
+    """The devices to find for a request, or for one of its alternatives.
 
     parent: the request with alternatives around it. all_devices: what "All" stands for, found
     before the search.
@@ -106,7 +106,7 @@ class ChosenDevice:
 
 @dataclass
 class SearchInput:
-    """What a search on any node reads.
+    """The part of a search's input that is the same on every node.
 
     classes: by name. steps_max: steps of one search, 0 for no limit.
     """

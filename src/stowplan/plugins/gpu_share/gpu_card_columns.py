@@ -18,7 +18,7 @@ NO_CARD = -1
 
 
 class GpuCardColumns(msgspec.Struct, frozen=True):
-    """Selected rows of nodes.
+    """Columns of GPU cards for selected rows of nodes.
 
     cpu_capacity, cpu_left, n_cards: int64 (n_rows,). left: int64 (n_rows, n_cards), milli, NO_CARD
     where the node has no such card. model: int64 (n_rows,), index into models. kind_counts: int64

@@ -19,6 +19,7 @@ from stowplan.framework import NodeTable, PodInfo
 from stowplan.framework.handle_state import HandleState
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.pod import Pod
+from stowplan.plugins.yoda.gpu_request import is_gpu_pod
 from stowplan.plugins.yoda.scv_devices import CARDS_KEY, CardShares, parse_shares
 
 
@@ -74,7 +75,11 @@ class GpuLedger:
     def read_pods(self, node: str, pods: Iterable[PodInfo]) -> None:
         """Reserve the cards that the binding has written on the pods of a node, unless a report
         includes them already: after a restart nothing else knows them."""
-        bound = {info.uid: info.pod for info in pods if CARDS_KEY in info.pod.metadata.annotations}
+        bound = {
+            info.uid: info.pod
+            for info in pods
+            if CARDS_KEY in info.pod.metadata.annotations and is_gpu_pod(info.pod)
+        }
         included = self._included.pop(node, set()) & bound.keys()
         if included:
             self._included[node] = included

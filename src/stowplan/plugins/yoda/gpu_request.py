@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
 NUMBER_LABEL = "scv/number"
@@ -65,6 +66,11 @@ class GpuRequest(msgspec.Struct, frozen=True):
 
 
 NO_GPU_REQUEST = GpuRequest()
+
+
+def is_gpu_pod(pod: Pod) -> bool:
+    """True for a pod whose labels request cards."""
+    return not GpuRequest.of(pod.labels).is_none
 
 
 def parse_uint(text: str) -> int:

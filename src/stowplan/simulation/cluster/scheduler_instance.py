@@ -129,7 +129,9 @@ class SchedulerInstance:
             self._n_idle = self._pause = 0
         self._called_at = now
         self._n_idle += 1
-        if self._n_idle > IDLE_MIN + IDLE_PER_POD * self.scheduler.n_waiting:
+        more = self._n_idle - IDLE_MIN
+        # Pods are counted for a call that is one of many only.
+        if more > 0 and more > IDLE_PER_POD * self.scheduler.n_waiting:
             self._pause = min(max(2 * self._pause, PAUSE_MIN), PAUSE_MAX)
 
     def _on_alarm(self, at: int) -> None:

@@ -46,11 +46,13 @@ class VolumeController:
                 self._provision(written, node)
 
     def _provision(self, claim: PersistentVolumeClaim, node: str) -> None:
-        """Create a volume with node affinity to this node."""
-        here = self._cluster.nodes[node].labels.get(HOSTNAME_LABEL, node)
-        term = NodeSelectorTerm(
-            match_expressions=(NodeSelectorRequirement(HOSTNAME_LABEL, "In", (here,)),)
-        )
+        """Create a volume with node affinity to this node, where it has the label of its name."""
+        here = self._cluster.nodes[node].labels.get(HOSTNAME_LABEL)
+        affinity = None
+        if here is not None:
+            required = NodeSelectorRequirement(HOSTNAME_LABEL, "In", (here,))
+            term = NodeSelectorTerm(match_expressions=(required,))
+            affinity = VolumeNodeAffinity(NodeSelector((term,)))
         volume = PersistentVolume(
             metadata=ObjectMeta(name=f"pvc-{claim.metadata.uid}", uid=f"pvc-{claim.metadata.uid}"),
             spec=PVSpec(
@@ -59,7 +61,7 @@ class VolumeController:
                 claim_ref=claim_reference(claim),
                 storage_class_name=claim.spec.storage_class_name or "",
                 volume_mode=claim.spec.volume_mode,
-                node_affinity=VolumeNodeAffinity(NodeSelector((term,))),
+                node_affinity=affinity,
             ),
         )
         self._cluster.put_object(volume)

@@ -9,9 +9,7 @@ Source: sigs.k8s.io/kueue, pkg/podset.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kueue.admission_workload import (
@@ -31,16 +29,15 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Workload,
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.quota_reports import queue_reports
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     KueueReport,
-    QueueReport,
     WorkloadReport,
-    problem_of,
-    quota_reports,
     shortages_of,
     status_of,
     why_pending,
 )
+from stowplan.controllers.kueue.kueue_kinds import WORKLOAD_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
 from stowplan.inputs.input_error import InputError
@@ -49,6 +46,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.workload import Namespace
+from stowplan.simulation.kueue.admitted_cluster import JobAdmission
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
 from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
 
@@ -56,31 +54,6 @@ IDLE_MAX = 6
 """Cycles without effect after which nothing changes any more."""
 CYCLES_PER_WORKLOAD = 20
 """Cycles that are run at most: with `--compat kueue` some clusters never settle."""
-
-
-class JobAdmission(msgspec.Struct):
-    """What Kueue decided. cluster: without the pods that may not run, and with the selectors of
-    flavors. held: placements of the pods that may not run. report: None where nothing is admitted.
-    """
-
-    cluster: Cluster
-    held: list[Placement] = []
-    report: KueueReport | None = None
-
-    def figures(self) -> dict[str, Any]:
-        """What a summary says about the workloads."""
-        if self.report is None:
-            return {}
-        return {"workloads": msgspec.to_builtins(self.report.workloads)}
-
-
-def admission_of(cluster: Cluster, options: KueueOptions | None, *, replays: bool) -> JobAdmission:
-    """The cluster with its jobs admitted; as it is without options, and in a replay, whose
-    controllers admit them. Raises InputError."""
-    if options is None:
-        return JobAdmission(cluster)
-    check_admission(cluster)
-    return JobAdmission(for_kueue(cluster)) if replays else admit_jobs(cluster, options)
 
 
 def check_admission(cluster: Cluster) -> None:
@@ -106,10 +79,7 @@ def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
         key: _report(by_key.get(key), one, admission, preempted, positions)
         for key, one in admission.workloads.items()
     }
-    queues = [_queue_report(name, admission) for name in admission.queues]
-    report = KueueReport(
-        list(reports.values()), quota_reports(admission.queues.values()), queues, cycles
-    )
+    report = KueueReport(list(reports.values()), queue_reports(admission), cycles)
     return _decided(cluster, jobs, admission, reports, report)
 
 
@@ -139,7 +109,11 @@ def _objects(cluster: Cluster, manifests: KueueManifests, jobs: list[QueuedJob])
             for name in names
         ],
         nodes=cluster.nodes,
-        pods=[pod for pod in cluster.pods if pod.key not in managed],
+        pods=[
+            pod
+            for pod in cluster.pods
+            if pod.key not in managed and WORKLOAD_ANNOTATION not in pod.metadata.annotations
+        ],
         now=time_of(cluster).timestamp() + 1,
     )
 
@@ -182,7 +156,7 @@ def _report(
     by = preempted.get(one.key, "")
     return WorkloadReport(
         one.namespace,
-        job.title if job is not None else f"workload/{one.workload.name}",
+        job.title if job is not None else _title(one.workload),
         one.workload.spec.queue_name,
         one.cluster_queue,
         one.priority,
@@ -198,11 +172,12 @@ def _report(
     )
 
 
-def _queue_report(name: str, admission: KueueAdmission) -> QueueReport:
-    queue = admission.queues[name]
-    waiting = admission.pending[name]
-    admitted = sum(status_of(one) == ADMITTED for one in queue.workloads.values())
-    return QueueReport(name, admitted, len(waiting), problem_of(queue))
+def _title(workload: Workload) -> str:
+    """The job that a workload of the input belongs to."""
+    owners = workload.metadata.owner_references
+    if len(owners) != 1:
+        return f"workload/{workload.name}"
+    return f"{owners[0].kind.lower()}/{owners[0].name}"
 
 
 def _decided(

@@ -9,6 +9,7 @@ from stowplan.batch.queue_models.kueue.manifests.kueue_versions import (
     KUEUE_TYPES,
     WorkloadPriorityClass,
     current_version,
+    value_problem,
 )
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.manifests import decode_object
@@ -36,6 +37,9 @@ class KueueManifests:
                 one = decode_object(current_version(tree), kind, "")
             except DecodeError as problem:
                 raise InputError.at("", problem.path, problem.what) from None
+            problem_text = value_problem(one)
+            if problem_text:
+                raise InputError.at("", f"{tree['kind']} {one.name}", problem_text)
             key = f"{one.metadata.namespace}/{one.name}"
             if self._found[kind].setdefault(key, one) is not one:
                 raise InputError.at("", f"{tree['kind']} {one.name}", "Duplicate value")

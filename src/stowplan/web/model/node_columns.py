@@ -47,8 +47,8 @@ class NodeTableCopy(msgspec.Struct):
 
 
 class NodeView(msgspec.Struct):
-    """What viewers have been sent of a copy. flags: uint8 (n_nodes,), bits. zones: number of the
-    zone in `zone_names` of each node, 0 for none. cards: see `cards_of`."""
+    """The columns of a copy as viewers have them. flags: uint8 (n_nodes,), bits. zones: number of
+    the zone in `zone_names` of each node, 0 for none. cards: see `cards_of`."""
 
     columns: NodeTableCopy
     flags: Array

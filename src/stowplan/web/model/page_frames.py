@@ -31,7 +31,7 @@ DTYPES = {name: np.dtype(kind).newbyteorder("<") for name, kind in _TYPES}
 
 
 class Topic(IntEnum):
-    """What a frame is about."""
+    """Topic of a frame."""
 
     STATUS = 1
     NODES = 2
@@ -51,7 +51,7 @@ TOPICS = {topic.label: topic for topic in LIVE_TOPICS}
 
 
 class FrameKind(IntEnum):
-    """Whether a frame replaces what is known of its topic, or changes it."""
+    """Kind of a frame: it replaces the state of its topic, or changes it."""
 
     SNAPSHOT = 0
     UPDATE = 1

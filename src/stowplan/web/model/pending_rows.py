@@ -69,7 +69,7 @@ class QueuedCopy(NamedTuple):
 
 
 class PendingPodFacts(msgspec.Struct, frozen=True):
-    """What a row needs of a pod's object."""
+    """The facts of a pod's object that a row needs."""
 
     gang: str
     gpus: float

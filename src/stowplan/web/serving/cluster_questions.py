@@ -103,11 +103,12 @@ class ClusterQuestions:
 
     # Why.
 
-    async def why(self, key: str, objects: ObjectsAtOnce) -> Tree:
-        """See `GET pods/NAMESPACE/NAME/why`. Raises NotFound and Unavailable."""
+    async def why(self, key: str, objects: ObjectsAtOnce, *, quickly: bool = False) -> Tree:
+        """See `GET pods/NAMESPACE/NAME/why`. quickly: without changes where sessions decide, which
+        must be run for each. Raises NotFound and Unavailable."""
         pod = objects.pod(key)
         async with self._explaining:
-            tree = await asyncio.to_thread(self._why, pod, objects)
+            tree = await asyncio.to_thread(self._why, pod, objects, quickly=quickly)
         gang = gang_of(pod, objects.others, objects.pods)
         return {**tree, "gang": gang, "queue": "" if gang is None else gang["queue"]}
 
@@ -129,13 +130,17 @@ class ClusterQuestions:
             for refusal in one.failing or (one.first,)
         ]
 
-    def _why(self, pod: Pod, objects: ObjectsAtOnce) -> Tree:
+    def _why(self, pod: Pod, objects: ObjectsAtOnce, *, quickly: bool) -> Tree:
         batch = self.deciders.batch
         if batch is not None and pod.spec.scheduler_name in batch.scheduler_names:
             try:
-                return job_tree(explain_job(pod.key, objects.cluster(), config=self.deciders))
+                cluster = objects.cluster()
+                searches = not quickly
+                found = explain_job(pod.key, cluster, config=self.deciders, changes=searches)
             except USER_ERRORS as problem:
                 raise Unavailable(str(problem)) from None
+            tree = job_tree(found)
+            return tree | {"changes": None} if quickly and found.state == "pending" else tree
         return why_tree(self._explained(pod, objects, changes=True))
 
     def _explained(self, pod: Pod, objects: ObjectsAtOnce, *, changes: bool) -> Explanation:

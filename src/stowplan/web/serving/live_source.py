@@ -323,10 +323,10 @@ class LiveSource:
         except ValueError as problem:
             raise BadRequest(str(problem)) from None
 
-    async def why(self, pod: str, at: float | None = None) -> Tree:
+    async def why(self, pod: str, at: float | None = None, *, quickly: bool = False) -> Tree:
         """See `PageSource`."""
         objects = self._objects()
-        tree = await self.questions.why(pod, objects)
+        tree = await self.questions.why(pod, objects, quickly=quickly)
         self.ring.read()
         attempts = [one for one in self.ring.newest_first() if one.pod == pod]
         return {
@@ -367,10 +367,13 @@ class LiveSource:
         if found.sample is None and found.outcome != EVICTED:
             tree["asOf"] = "now"
             try:
-                tree["scores"] = (await self.questions.why(found.pod, self._objects()))["scores"]
+                tree["scores"] = (await self._why_now(found.pod))["scores"]
             except (NotFound, Unavailable):
                 tree["scores"] = None
         return tree
+
+    async def _why_now(self, pod: str) -> Tree:
+        return await self.questions.why(pod, self._objects(), quickly=True)
 
     async def preemptions(self) -> Tree:
         """See `PageSource`."""

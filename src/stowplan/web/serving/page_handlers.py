@@ -89,7 +89,9 @@ class PageHandlers:
             ),
             "pending": lambda source, request: source.pending(request.query),
             "pods/{namespace}/{name}/why": lambda source, request: source.why(
-                _pod(request), _number(request, "at") if "at" in request.query else None
+                _pod(request),
+                _number(request, "at") if "at" in request.query else None,
+                quickly=request.query.get("changes", "") == "quick",
             ),
             "queues": lambda source, request: source.queues(_number(request, "since")),
             "decisions": lambda source, request: source.decisions(request.query),

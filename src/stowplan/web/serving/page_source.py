@@ -56,9 +56,10 @@ class PageSource(Protocol):
     async def pending(self, query: Mapping[str, str]) -> Tree:
         """A page of pending pods. Raises BadRequest."""
 
-    async def why(self, pod: str, at: float | None = None) -> Tree:
+    async def why(self, pod: str, at: float | None = None, *, quickly: bool = False) -> Tree:
         """Why a pod is where it is. at: seconds from the start of a recording; None: now, or at
-        its end. Raises NotFound and Unavailable."""
+        its end. quickly: without changes that help where their search takes long. Raises
+        NotFound and Unavailable."""
 
     async def queues(self, since: float) -> Tree:
         """Queues with history from `since`, milliseconds."""

@@ -53,10 +53,10 @@ class RecordingSource(FinishedSource):
         began = self._recording.wall_time(self._recording.began).timestamp() * MS
         return {**tree, "began": began, "can": {**tree["can"], "whyAt": True}}
 
-    async def why(self, pod: str, at: float | None = None) -> Tree:
+    async def why(self, pod: str, at: float | None = None, *, quickly: bool = False) -> Tree:
         """See `PageSource`."""
         objects = self._at_end if at is None else await self._objects_at(at)
-        tree = await self._questions.why(pod, objects)
+        tree = await self._questions.why(pod, objects, quickly=quickly)
         until = float("inf") if at is None else at * MS
         attempts = [
             {"time": one.time, "outcome": one.outcome, "node": one.node, "message": one.message}

@@ -204,9 +204,9 @@ class FinishedSource:
         except ValueError as problem:
             raise BadRequest(str(problem)) from None
 
-    async def why(self, pod: str, at: float | None = None) -> Tree:
+    async def why(self, pod: str, at: float | None = None, *, quickly: bool = False) -> Tree:
         """See `PageSource`."""
-        tree = await self._questions.why(pod, self._at_end)
+        tree = await self._questions.why(pod, self._at_end, quickly=quickly)
         return {**tree, "time": time.time() * MS, "attempts": []}
 
     async def queues(self, since: float) -> Tree:

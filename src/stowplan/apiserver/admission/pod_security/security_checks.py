@@ -45,7 +45,7 @@ _NAMED_PROFILES = ("RuntimeDefault", "Localhost")
 
 
 class ForbiddenSetting(NamedTuple):
-    """What a pod asks for and may not. reason: in short."""
+    """A setting that a pod asks for and may not have. reason: in short."""
 
     reason: str
     detail: str

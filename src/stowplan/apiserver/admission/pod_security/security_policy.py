@@ -35,7 +35,7 @@ class LeveledVersion(NamedTuple):
 
 
 class SecurityPolicy(NamedTuple):
-    """What is refused, noted and warned of. problems: labels that cannot be read."""
+    """Levels that are enforced, audited and warned of. problems: labels that cannot be read."""
 
     enforce: LeveledVersion = LeveledVersion()
     audit: LeveledVersion = LeveledVersion()

@@ -170,7 +170,7 @@ def _selected_params(
 
 @dataclass(frozen=True)
 class ConditionsResult:
-    """Whether match conditions hold. error: "" if they could all be evaluated, or one is false."""
+    """Result of match conditions. error: "" if they could all be evaluated, or one is false."""
 
     holds: bool
     error: str = ""

@@ -13,9 +13,10 @@ from stowplan.objects.encoding.tree import Tree
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 MANAGED_LABEL = "kueue.x-k8s.io/managed"
 ADMISSION_GATE = "kueue.x-k8s.io/admission"
-_SUSPENDED = (
-    "batch/jobs", "jobset.x-k8s.io/jobsets", "kubeflow.org/pytorchjobs", "kubeflow.org/tfjobs",
-    "kubeflow.org/mpijobs", "trainer.kubeflow.org/trainjobs",
+_SUSPENDED = ("batch/jobs", "jobset.x-k8s.io/jobsets", "trainer.kubeflow.org/trainjobs")
+_BY_RUN_POLICY = tuple(
+    f"kubeflow.org/{kind}s" for kind in ("pytorchjob", "tfjob", "xgboostjob", "paddlejob",
+    "jaxjob", "mpijob")
 )  # fmt: skip
 
 
@@ -29,15 +30,16 @@ class QueuedJobAdmission(AdmissionPluginBase):
         meta = obj["metadata"]
         if not (meta.get("labels") or {}).get(QUEUE_LABEL):
             return
+        if _is_owned(meta):
+            return
+        spec = obj.setdefault("spec", {})
         if any(targets(call, path) for path in _SUSPENDED):
-            spec = obj.setdefault("spec", {})
-            # The other jobs of Kubeflow have the field in their run policy.
-            place = spec.setdefault("runPolicy", {}) if "kubeflow" in call.resource.path else spec
-            is_train = call.resource.path == "trainer.kubeflow.org/trainjobs"
-            (spec if is_train else place)["suspend"] = True
-        elif targets(call, "pods") and not _is_owned(meta) and not obj["spec"].get("nodeName"):
+            spec["suspend"] = True
+        elif any(targets(call, path) for path in _BY_RUN_POLICY):
+            spec.setdefault("runPolicy", {})["suspend"] = True
+        elif targets(call, "pods") and not spec.get("nodeName"):
             meta["labels"][MANAGED_LABEL] = "true"
-            gates = obj["spec"].setdefault("schedulingGates", [])
+            gates = spec.setdefault("schedulingGates", [])
             if all(gate.get("name") != ADMISSION_GATE for gate in gates):
                 gates.append({"name": ADMISSION_GATE})
 

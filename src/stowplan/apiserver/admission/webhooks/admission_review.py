@@ -35,7 +35,7 @@ class WebhookCallError(Exception):
 
 @dataclass(frozen=True)
 class ReviewResult:
-    """What a webhook has answered. patch: a JSON patch, None for none."""
+    """Answer of a webhook. patch: a JSON patch, None for none."""
 
     allowed: bool
     result: Tree | None = None

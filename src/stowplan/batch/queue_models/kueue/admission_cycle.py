@@ -53,9 +53,16 @@ class AdmissionCycle:
         """Nominate and process heads; what became of them is in the entries."""
         for one in entries:
             self._assign(one, {})
+        rules = self.snapshot.options.pods_ready
+        is_admitting = False
         for one in in_order(entries, self.snapshot):
             self.order.append(one)
+            if rules is not None and rules.blocks and is_admitting:
+                # The next one waits until the pods of the one before are ready.
+                one.requeue, one.reason = AFTER_NOMINATION, "Waiting"
+                continue
             self._process(one)
+            is_admitting = is_admitting or one.is_admitted
 
     def _assign(self, entry: AdmissionEntry, nominated: NOMINATED) -> None:
         """Search flavors and victims, and note how far the search came."""

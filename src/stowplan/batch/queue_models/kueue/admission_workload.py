@@ -197,6 +197,10 @@ class AdmissionWorkload:
     def queued_since(self) -> float:
         """By what workloads of equal priority are ordered: creation, or a timed eviction."""
         evicted = self.conditions.get(EVICTED)
+        rules = self.options.pods_ready
+        is_by_creation = rules is not None and not rules.by_eviction
+        if is_by_creation and evicted is not None and evicted.reason == "PodsReadyTimeout":
+            return self.created
         if evicted is not None and evicted.is_true and evicted.reason in _TIMED_EVICTIONS:
             return evicted.since
         return self.created

@@ -41,12 +41,29 @@ class ResourceTransformation:
 
 
 @dataclass(frozen=True, slots=True)
+class PodsReadyOptions:
+    """All-or-nothing with ready pods. timeout_s: until all pods of an admitted workload are ready,
+    else it is evicted. blocks: admit one workload at a time, once those before are ready.
+    backoff_s, backoff_max_s: until it is tried again, doubled each time. requeues_max: evictions
+    after which it is deactivated; None: never. by_eviction: it then waits behind those that came
+    before its eviction; otherwise its creation counts."""
+
+    timeout_s: float = 300.0
+    blocks: bool = False
+    backoff_s: float = 60.0
+    backoff_max_s: float = 3600.0
+    requeues_max: int | None = None
+    by_eviction: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class KueueOptions:
     """Configuration.
 
     strategies: of preemption under fair sharing, in order; empty: fair sharing is off. gates: that
     are on. ignores_undeclared: resources that no group covers are not counted. is_fixed: without
-    the defects of the original, see `docs/kueue-queues.md`.
+    the defects of the original, see `docs/kueue-queues.md`. pods_ready: None: admitted workloads
+    need not have ready pods.
     """
 
     strategies: tuple[str, ...] = ()
@@ -54,6 +71,7 @@ class KueueOptions:
     ignores_undeclared: bool = False
     transformations: tuple[ResourceTransformation, ...] = ()
     is_fixed: bool = False
+    pods_ready: PodsReadyOptions | None = None
 
     @property
     def is_fair(self) -> bool:

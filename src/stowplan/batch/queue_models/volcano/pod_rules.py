@@ -26,6 +26,16 @@ class NodeScoreUse(msgspec.Struct, frozen=True):
     weight: int
 
 
+class RowScores(Protocol):
+    """Scores of the pods of one kind, each of which depends on its row alone."""
+
+    def totals(self, rows: Ints) -> Floats:
+        """float64 (n_rows,): a new array."""
+
+    def at(self, row: int) -> float:
+        """The score of one row."""
+
+
 class PodFilters(Protocol):
     """Filters that apply to pods."""
 
@@ -34,6 +44,10 @@ class PodFilters(Protocol):
 
     def codes(self, task: VolcanoTask, rows: Ints) -> Ints:
         """int64 (n_rows,): a code per row, by the state that was prepared last."""
+
+    def constant_codes(self, task: VolcanoTask) -> Ints | None:
+        """int64 (n_rows of the table,): the codes of every row, which nothing changes that a
+        session does, until `PodRules.n_affine` changes; None if there are no such codes."""
 
     def codes_without(self, task: VolcanoTask, row: int, gone: Sequence[VolcanoTask]) -> Ints:
         """int64 (1,): the code of a row as if some tasks on it had gone, state included."""
@@ -51,9 +65,17 @@ class PodScores(Protocol):
     def totals(self, task: VolcanoTask, rows: Ints) -> Floats | None:
         """float64 (n_rows,): weighted sums of the scores; None if one fails."""
 
+    def column(self, task: VolcanoTask) -> RowScores | None:
+        """The same by row, until `PodRules.n_affine` changes; None if a sum depends on other
+        rows."""
+
 
 class PodRules(Protocol):
     """Filters and scores over the node table of a session."""
+
+    @property
+    def n_affine(self) -> int:
+        """Number of placed or removed pods so far that may keep others away, or attract them."""
 
     def filters(self, names: Sequence[str]) -> PodFilters:
         """The filters that these arguments of Volcano turn on."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
+from stowplan.batch.queue_models.volcano.pod_rules import RowScores
 from stowplan.batch.queue_models.volcano.volcano_defects import (
     ALL_DEFECTS,
     EMPTY_INTERSECTION,
@@ -18,6 +21,7 @@ from stowplan.batch.queue_models.volcano.volcano_defects import (
 )
 from stowplan.batch.queue_models.volcano.volcano_options import Arguments, VolcanoPluginOption
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
+from stowplan.columns.array_types import Bools, Ints
 
 REJECT, ABSTAIN, PERMIT = -1, 0, 1
 """Votes."""
@@ -61,11 +65,13 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 class VolcanoPlugin:
     """Base of the plugins. silent: hooks in which it takes no part in this session.
 
-    knows_queues: it knows what queues deserve.
+    knows_queues: it knows what queues deserve. scores_by_node: what `node_order` finds for a node
+    depends on the request and that node's amounts alone.
     """
 
     name: ClassVar[str]
     knows_queues: ClassVar[bool] = False
+    scores_by_node: ClassVar[bool] = False
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
@@ -73,6 +79,26 @@ class VolcanoPlugin:
 
     def open(self, session: Any) -> None:
         """Compute what hooks read; before any hook is called. session: a VolcanoSession."""
+
+    # For pods that are alike; see KindColumns.
+
+    @property
+    def version(self) -> int:
+        """Changes when what the next two methods found may be no longer valid."""
+        return 0
+
+    def constant_codes(self, task: VolcanoTask) -> Ints | None:
+        """int64 (n_nodes,): what `predicate` finds for a node apart from `takes_more`, if nothing
+        changes it; None otherwise."""
+        return None
+
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
+        """What `batch_node_order` finds, if it depends on each node alone; None otherwise."""
+        return None
+
+    def takes_more(self, rows: Ints, places: Ints | slice) -> Bools:
+        """bool (n_rows,): nodes that may have one more pod. places: theirs in the session."""
+        return np.ones(rows.shape[0], dtype=np.bool_)
 
     def allocated(self, task: VolcanoTask) -> bool:
         """A task was placed, pipelined, or its eviction was undone. False refuses that."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
+from stowplan.objects.encoding import duration
 
 Arguments = Mapping[str, Any]
 
@@ -77,6 +78,14 @@ def text(arguments: Arguments, key: str, default: str = "") -> str:
     """An argument; the default for one that is absent or no text."""
     found = arguments.get(key)
     return found if isinstance(found, str) else default
+
+
+def duration_s(arguments: Arguments, key: str, default: float) -> float:
+    """An argument such as `5m` in seconds; the default for one that is absent or invalid."""
+    try:
+        return duration.parse(text(arguments, key)).total_seconds()
+    except ValueError:
+        return default
 
 
 def resource_weights(arguments: Arguments, prefix: str) -> dict[str, int]:

@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.volcano.pod_rules import (
 )
 from stowplan.batch.queue_models.volcano.queue_books import QueueBooks
 from stowplan.batch.queue_models.volcano.session_nodes.free_columns import FreeColumns
+from stowplan.batch.queue_models.volcano.session_nodes.kind_columns import KindColumns
 from stowplan.batch.queue_models.volcano.session_nodes.node_selection import NodeSelection
 from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, total_of
@@ -56,7 +57,8 @@ class VolcanoCluster:
     """What a session opens on. tasks: of all pods, those without a job too.
 
     now: seconds since 1970. time_of_day: minutes since midnight. device_requests: task -> claim ->
-    (device class, dimension) -> amount. books: sums of the session before.
+    (device class, dimension) -> amount. books: sums of the session before. last_runs: plugin ->
+    when it last chose victims.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class VolcanoCluster:
         time_of_day: int = 0,
         device_requests: Mapping[str, DeviceRequests] | None = None,
         books: QueueBooks | None = None,
+        last_runs: dict[str, float] | None = None,
     ) -> None:
         self.jobs, self.nodes, self.queues = jobs, nodes, queues
         self.tree = HyperNodeTree(hyper_nodes, nodes)
@@ -77,6 +80,7 @@ class VolcanoCluster:
         self.now, self.time_of_day = now, time_of_day
         self.device_requests = device_requests or {}
         self.books: QueueBooks = {} if books is None else books
+        self.last_runs: dict[str, float] = {} if last_runs is None else last_runs
 
 
 class VolcanoSession:
@@ -125,6 +129,7 @@ class VolcanoSession:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
         self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+        self.kind_columns = KindColumns(self.node_list, self._rows, self._free, self.hooks)
         # Plugins that count what is placed.
         self._counting = [
             plugin

@@ -19,6 +19,10 @@ TASK_PRIORITY = "volcano.sh/task-priority"
 ADMISSION_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 """Scheduling gate that Volcano itself removes."""
 
+_EVICTION_KEYS = frozenset({PREEMPTABLE, REVOCABLE_ZONE})
+NOT_PARSED = -(2**63)
+"""Index of a task whose name was not looked at yet."""
+
 ZERO_TIME = -62135596800.0
 """The time of an object without one, in seconds since 1970: the start of year 1."""
 
@@ -80,14 +84,13 @@ def status_of_pod(pod: Pod) -> TaskStatus:
 class VolcanoTask:
     """A pod. node: name, "" for none; request: what it counts with.
 
-    accepts_eviction: it may be evicted for others. kind: equal for pods that rules cannot tell
-    apart, None until it is asked for. near: HyperNode that its gang uses so far.
+    accepts_eviction: it may be evicted for others. near: HyperNode that its gang uses so far.
     """
 
     __slots__ = (
-        "accepts_eviction", "annotations", "created", "index", "is_best_effort", "is_gated", "job",
-        "key", "kind", "near", "node", "pod", "priority", "request", "revocable_zone", "role",
-        "status", "uid",
+        "_index", "_kind", "accepts_eviction", "annotations", "created", "is_best_effort",
+        "is_gated", "job", "key", "near", "node", "pod", "priority", "request", "revocable_zone",
+        "role", "status", "uid",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
@@ -99,20 +102,37 @@ class VolcanoTask:
         self.created = seconds(meta.creation_timestamp)
         self.request = VolcanoAmount.requested_by(pod)
         self.is_best_effort = self.request.is_empty
-        self.accepts_eviction = stated_preemptable(meta, default=True)
-        self.revocable_zone = accepted_zone(annotations)
+        self.accepts_eviction, self.revocable_zone = True, ""
+        if not _EVICTION_KEYS.isdisjoint(annotations) or PREEMPTABLE in meta.labels:
+            self.accepts_eviction = stated_preemptable(meta, default=True)
+            self.revocable_zone = accepted_zone(annotations)
         self.role = annotations.get(TASK_SPEC) or meta.labels.get(TASK_SPEC, "")
         self.is_gated = bool(pod.spec.scheduling_gates)
         self.priority = _priority(pod)
-        self.index = _index(meta.name)
+        self._index: int | None = NOT_PARSED
         self.node = pod.node_name
         self.status = status_of_pod(pod)
         self.near = ""
-        self.kind: Hashable = None
+        self._kind: Hashable = None
         self.annotations: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"VolcanoTask({self.key}, {self.status.title}, {self.node!r})"
+
+    @property
+    def index(self) -> int | None:
+        """Index of a pod of a Volcano job, by its name JOB-TASK-INDEX."""
+        if self._index == NOT_PARSED:
+            self._index = _index(self.pod.name)
+        return self._index
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for pods that rules cannot tell apart: their spec, namespace and labels."""
+        if self._kind is None:
+            pod = self.pod
+            self._kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
+        return self._kind
 
     @property
     def is_gated_by_others(self) -> bool:
@@ -127,16 +147,17 @@ class VolcanoTask:
 
     def comes_before(self, other: VolcanoTask) -> bool:
         """Order where no plugin states one: index in the name, creation time, uid."""
-        if self.index is not None and other.index is not None and self.index != other.index:
-            return self.index < other.index
+        mine, its = self.index, other.index
+        if mine is not None and its is not None and mine != its:
+            return mine < its
         if self.created != other.created:
             return self.created < other.created
         return self.uid < other.uid
 
 
 def _priority(pod: Pod) -> int:
-    stated = pod.metadata.annotations.get(TASK_PRIORITY, "")
-    number = _integer(stated)
+    stated = pod.metadata.annotations.get(TASK_PRIORITY)
+    number = None if stated is None else _integer(stated)
     if number is not None and -(2**31) <= number < 2**31:
         return number
     return 1 if pod.spec.priority is None else pod.spec.priority

@@ -63,7 +63,15 @@ def run_what_if(request: WhatIfRequest) -> int:
         request.config_files,
         request.plugin_files,
         gates=request.feature_gates,
+        admits=True,
     )
+    if deciders.kueue is not None:
+        if condition is not None or request.for_s is not None or request.autoscale is not None:
+            raise click.UsageError("with Kueue: --fail-if, --for and --autoscale do not apply")
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_what_if import run_kueue_what_if
+
+        return run_kueue_what_if(request.source, deciders, changes, request.output)
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(
         request.source,

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.queue_models.kueue.reports.quota_reports import CLUSTER_QUEUE, COHORT
 from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
 from stowplan.cli.errors import CommandError
 from stowplan.cli.options import TREES
@@ -18,13 +19,13 @@ from stowplan.cli.runs.cluster_source import (
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
 
-_AMOUNTS = ("NOMINAL", "LIMIT", "USED", "BORROWED")
+_AMOUNTS = ("NOMINAL", "MAY BORROW", "MAY LEND", "USED", "BORROWED", "LENT", "AVAILABLE")
 
 
 def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
     """The admission of a cluster in files; raises usage errors and InputError."""
-    if source.is_live or source.record_file is not None:
-        raise click.UsageError("Kueue decides about files only: its objects are not listed yet")
+    if source.record_file is not None:
+        raise click.UsageError("Kueue does not decide about recordings: they have no workloads")
     assert deciders.kueue is not None, "Kueue is not configured"
     cluster = read_cluster_source(source, deciders)
     check_admission(cluster)
@@ -39,7 +40,9 @@ def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> 
     if output in TREES:
         print_tree(report, output)
     elif output == "name":
-        print_names("clusterqueue", (queue.name for queue in report.queues))
+        print_names(
+            "clusterqueue", (one.name for one in report.queues if one.kind == CLUSTER_QUEUE)
+        )
     else:
         _print_queues(report, stdout_console())
 
@@ -74,17 +77,27 @@ def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport:
 
 
 def _print_queues(report: KueueReport, console: Console) -> None:
-    columns = ("NAME", "COHORT", "ADMITTED", "PENDING", "FLAVOR", "RESOURCE", *_AMOUNTS)
-    table = plain_table("", *columns, right=("ADMITTED", "PENDING", *_AMOUNTS))
+    columns = ("NAME", "SHARE", "ADMITTED", "PENDING", "FLAVOR", "RESOURCE", *_AMOUNTS)
+    table = plain_table("", *columns, right=("SHARE", "ADMITTED", "PENDING", *_AMOUNTS))
     for queue in report.queues:
-        quotas = [one for one in report.quotas if one.cluster_queue == queue.name]
-        cohort = quotas[0].cohort if quotas else ""
-        head = [queue.name, cohort or "-", str(queue.admitted), str(queue.pending)]
-        for one in quotas:
-            amounts = (one.nominal, one.borrowing_limit, one.used, one.borrowed)
+        is_cohort = queue.kind == COHORT
+        counts = ["", ""] if is_cohort else [str(queue.admitted), str(queue.pending)]
+        share = "inf" if queue.share < 0 else f"{queue.share:g}"
+        title = f"cohort/{queue.name}" if is_cohort else queue.name
+        head = ["  " * queue.depth + title, share if queue.cohort else "-", *counts]
+        for one in queue.quotas:
+            limits = one.borrowing_limit, one.lending_limit
+            amounts = (
+                one.nominal,
+                *limits,
+                one.used,
+                one.borrowed,
+                one.used_by_others,
+                one.available,
+            )
             table.add_row(*map(Text, [*head, one.flavor, one.resource, *amounts]))
             head = [""] * len(head)
-        if not quotas:
+        if not queue.quotas:
             table.add_row(*map(Text, [*head, "-", "-", *["-"] * len(_AMOUNTS)]))
     console.print(table)
     for queue in report.queues:

@@ -15,7 +15,7 @@ _UNUSED: Mapping[str, int] = {}
 
 
 class AllocatedDevices:
-    """What is in use. Devices used with admin access are not.
+    """Devices and device capacity in use; devices used with admin access are not.
 
     devices: those that one claim has for itself. capacities: of shared devices, billionths by name
     of the capacity. revisions: changes with every change to a device of a pool.

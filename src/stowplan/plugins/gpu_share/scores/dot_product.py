@@ -34,7 +34,7 @@ class DotProductExtension(StrEnum):
 
 
 class DotProductNorm(StrEnum):
-    """What vectors are divided by: the capacity of the node, the request of the pod, or the largest
+    """The divisor of vectors: the capacity of the node, the request of the pod, or the largest
     node."""
 
     NODE = "node"

@@ -29,7 +29,7 @@ export function choice(label, chosen) {
   };
 }
 
-const PAUSE = 120;
+const PAUSE = 80;
 
 // A search field; typed(value) is called when typing pauses. `/` moves there (keyboard.js).
 export function field(label, hint, typed) {

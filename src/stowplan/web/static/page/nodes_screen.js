@@ -36,7 +36,8 @@ export class NodesScreen {
   }
 
   lay() {
-    const scale = element("span", { class: "scale" }, "0%", this.scale, "100%");
+    this.none = element("span", { class: "scale", hidden: "" }, element("span", { class: "key-mark none", "aria-hidden": "true" }), "none on the node");
+    const scale = element("span", { class: "scale" }, this.none, "0%", this.scale, "100%");
     const picture = element("button", { type: "button", title: "Save the map as a PNG file" }, "Picture");
     picture.addEventListener("click", () => this.savePicture());
     const tools = element("div", { class: "toolbar" }, this.resource.element, this.measure.element, this.group.element, this.filter.element, picture);
@@ -163,6 +164,7 @@ export class NodesScreen {
     });
     this.rows = rows;
     this.order();
+    this.none.hidden = rows.every((row) => Number.isFinite(this.share(row)));
     this.counted.textContent = countedText(rows.length, nodes.count, shown);
     this.showGroups();
   }

@@ -77,14 +77,14 @@ export class Overview {
     const total = pendingCount(status);
     const link = element("a", { href: app.address.link("pending") }, countText(total));
     const places = Object.entries(status.pending || {}).filter(([, count]) => count).sort(([, one], [, other]) => other - one);
-    const texts = places.map(([name, count]) => `${countText(count)} ${name}`);
+    const texts = places.map(([name, count]) => `${countText(count)} ${name === "sessions" ? "in sessions" : name}`);
     const gpus = status.gpusWaiting ? `, ${shortQuantity("gpu", status.gpusWaiting)} GPUs` : "";
     const lines = [element("div", { class: "figure" }, link, element("small", {}, ` ${total === 1 ? "pod" : "pods"}${gpus}`)), texts.join(" · ") || "none in the queue"];
     const longest = status.longestWait;
     if (longest) {
       const age = ageText(app.model.since(longest.since));
       const pod = element("a", { href: app.address.link("pod", { pod: longest.pod }) }, longest.pod);
-      lines.push(element("div", { class: "cut", title: longest.pod }, age ? `longest ${age}: ` : "first: ", pod));
+      lines.push(element("div", { class: "cut" }, age ? `longest ${age}:` : "first:"), element("div", { class: "cut", title: longest.pod }, pod));
     }
     return lines;
   }

@@ -3,10 +3,13 @@
 import { element } from "../elements.js";
 import { emptyText, facts, panel, plainTable } from "./controls.js";
 import { countText } from "./quantities.js";
-import { podPath } from "./requests.js";
+import { pathOf, podPath } from "./requests.js";
 import { scoreTable } from "./score_table.js";
 
 const EVERY = 3000;
+// The search for changes takes seconds where sessions decide.
+const CHANGES_EVERY = 30000;
+const CHANGES_AGAIN = 10000;
 
 export class PodScreen {
   constructor(app) {
@@ -21,14 +24,14 @@ export class PodScreen {
   show({ pod = "" }) {
     if (pod === this.pod && !this.app.replay) return;
     this.pod = pod;
-    this.found = null;
+    this.changesOf = null;
     this.key = "";
     this.content.replaceChildren(element("div", { class: "panel" }, element("h2", { class: "title" }, `Pod ${pod}`), emptyText(pod ? "Asking why…" : "No pod chosen: open one on the screen Pending.")));
     if (pod) this.ask();
   }
 
   update() {
-    if (this.pod && performance.now() - this.askedAt > EVERY && this.app.isLive) this.ask();
+    if (this.pod && !this.asking && performance.now() - this.askedAt > EVERY && this.app.isLive) this.ask();
   }
 
   async ask() {
@@ -41,18 +44,39 @@ export class PodScreen {
     if (then && !hasMoments && (then.state !== "pending" || !this.app.can("why"))) return;
     if (hasMoments && !["pending", "running"].includes(then.state)) return;
     const at = hasMoments ? (this.app.replay.time - this.app.replay.data.start) / this.app.replay.unit : null;
+    const asking = this.asking = Symbol(pod);
     try {
-      const found = await this.app.requests.get(`pods/${podPath(pod)}/why${hasMoments ? `?at=${at}` : ""}`);
-      if (this.pod !== pod || (hasMoments && then.at !== this.app.replay.time)) return;
-      const notes = hasMoments ? found.notes : ["rules are of this moment, by amounts; changes and scores of the end of the run"];
-      // A recording explains each moment by all rules.
-      const { nodes, fitting, rules } = found;
-      this.draw(then ? { ...found, ...then, ...(hasMoments ? { nodes, fitting, rules } : {}), notes } : found);
+      const isSame = () => this.pod === pod && (!hasMoments || then.at === this.app.replay.time);
+      await this.askTwice(pathOf(`pods/${podPath(pod)}/why`, { at }), isSame, (found) => this.drawAnswer(found, then, hasMoments));
     } catch (problem) {
       if (this.pod !== pod) return;
       this.key = "";
       this.content.replaceChildren(element("div", { class: "panel" }, element("h2", { class: "title" }, `Pod ${pod}`), element("p", { class: "notice error" }, problem.message)));
+    } finally {
+      if (this.asking === asking) this.asking = null;
     }
+  }
+
+  // Where sessions decide, first without changes that help, and then with them, unless they are new.
+  async askTwice(path, isSame, drawn) {
+    const quick = await this.app.requests.get(`${path}${path.includes("?") ? "&" : "?"}changes=quick`);
+    if (!isSame()) return;
+    const known = this.changesOf?.path === path ? this.changesOf : null;
+    const isWhole = quick.changes !== null || Boolean(quick.wouldGoTo);
+    drawn(isWhole ? quick : { ...quick, changes: known?.changes ?? null, notSearched: known?.notSearched });
+    const pause = known?.message === quick.message ? CHANGES_EVERY : CHANGES_AGAIN;
+    if (isWhole || (known && performance.now() - known.at < pause)) return;
+    const found = await this.app.requests.get(path);
+    if (!isSame()) return;
+    this.changesOf = { path, message: found.message, changes: found.changes, notSearched: found.notSearched, at: performance.now() };
+    drawn(found);
+  }
+
+  drawAnswer(found, then, hasMoments) {
+    const notes = hasMoments ? found.notes : ["rules are of this moment, by amounts; changes and scores of the end of the run"];
+    // A recording explains each moment by all rules.
+    const { nodes, fitting, rules } = found;
+    this.draw(then ? { ...found, ...then, ...(hasMoments ? { nodes, fitting, rules } : {}), notes } : found);
   }
 
   draw(found) {
@@ -88,6 +112,7 @@ export class PodScreen {
   }
 
   changes({ changes, notSearched, podRefusal }) {
+    if (changes === null && !podRefusal) return panel("Smallest change that helps", element("p", { class: "soft", role: "status" }, "Searching…"));
     const lines = (changes || []).map((one) => element("p", { class: "change" }, one.text || JSON.stringify(one)));
     const refusal = podRefusal ? [element("p", { class: "notice error" }, textOfRefusal(podRefusal))] : [];
     if (!lines.length && !refusal.length) return null;

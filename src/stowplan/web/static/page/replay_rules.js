@@ -5,7 +5,7 @@ import { quantityOf } from "./quantities.js";
 
 const RULE = "NodeResourcesFit";
 const EXAMPLES = 5;
-export const REASONS_OF_ROOM = ["", "room by amounts: not tried yet, or refused by another rule"];
+export const OTHER_REASON = ["", "another rule, or not tried yet"];
 
 export class ReplayRules {
   // requests: of each template, {resource: amount}. columns: name -> array, as in `NodeColumns`.
@@ -27,7 +27,7 @@ export class ReplayRules {
     let found = this.reasons.get(template);
     if (!found) {
       const short = this.short(template);
-      found = short.fits || !short.most ? REASONS_OF_ROOM : [RULE, `Insufficient ${short.most}`];
+      found = short.fits || !short.most ? OTHER_REASON : [RULE, `Insufficient ${short.most}`];
       this.reasons.set(template, found);
     }
     return found;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stowplan.batch.queue_models.kueue.admission_workload import AdmissionWorkload
 from stowplan.batch.queue_models.kueue.kueue_objects import (
     NEVER,
     AdmissionCheck,
@@ -17,8 +18,12 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Topology,
     Workload,
 )
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.quota.quota_tree import quotas_of, weight_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
+from stowplan.objects.quantity import QuantityError
+from stowplan.objects.selectors import SelectorError, label_selector_matches
 
 _OLD_CHOICES = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 _NAMESPACED = ("LocalQueue", "Workload")
@@ -41,6 +46,21 @@ KUEUE_TYPES: Mapping[str, type[Object]] = {
     "WorkloadPriorityClass": WorkloadPriorityClass,
 }
 """Kind -> type."""
+
+
+def value_problem(value: Object) -> str:
+    """What of an object cannot be read: a quantity or selector; "" if all can."""
+    try:
+        if isinstance(value, KueueClusterQueue | Cohort):
+            quotas_of(value.spec.resource_groups)
+            weight_of(value.spec.fair_sharing)
+        if isinstance(value, KueueClusterQueue):
+            label_selector_matches(value.spec.namespace_selector, {})
+        elif isinstance(value, Workload):
+            AdmissionWorkload(value, KueueOptions())
+    except (QuantityError, SelectorError) as problem:
+        return str(problem)
+    return ""
 
 
 def current_version(tree: Tree) -> Tree:

@@ -16,7 +16,7 @@ from stowplan.batch.queue_models.kueue.admission_workload import (
 )
 from stowplan.batch.queue_models.kueue.pending_workloads import PendingWorkloads
 from stowplan.batch.queue_models.kueue.quota.dominant_share import dominant_share
-from stowplan.batch.queue_models.kueue.reports.workload_reports import problem_of
+from stowplan.batch.queue_models.kueue.reports.quota_reports import problem_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import format_quantity
 

@@ -1,8 +1,6 @@
-"""What Kueue's admission says about workloads and quota, and why a workload is not admitted."""
+"""What Kueue's admission says about workloads, and why one is not admitted."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -19,6 +17,12 @@ from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission
 from stowplan.batch.queue_models.kueue.kueue_objects import LocalQueue, PodSet, ResourceFlavor
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import FlavorResource
 from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
+from stowplan.batch.queue_models.kueue.reports.quota_reports import (
+    QueueReport,
+    amount_text,
+    borrowers,
+    problem_of,
+)
 from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 
 INACTIVE = "Inadmissible"
@@ -74,35 +78,10 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     shortages: list[QuotaShortage] = []
 
 
-class QuotaReport(msgspec.Struct, frozen=True):
-    """Quota of a ClusterQueue in a flavor and resource; amounts as in manifests. borrowing_limit:
-    "-" for none. is_active: whether the queue admits at all."""
-
-    cluster_queue: str
-    cohort: str
-    flavor: str
-    resource: str
-    nominal: str
-    borrowing_limit: str
-    used: str
-    borrowed: str
-    is_active: bool
-
-
-class QueueReport(msgspec.Struct, frozen=True):
-    """Numbers of workloads of a ClusterQueue. problem: why it admits nothing, "" if it does."""
-
-    name: str
-    admitted: int
-    pending: int
-    problem: str = ""
-
-
 class KueueReport(msgspec.Struct, frozen=True):
     """The admission when nothing changes any more. cycles: that it took."""
 
     workloads: list[WorkloadReport]
-    quotas: list[QuotaReport]
     queues: list[QueueReport]
     cycles: int
 
@@ -260,70 +239,3 @@ def _queue_problem(workload: AdmissionWorkload, admission: KueueAdmission) -> st
         return f"ClusterQueue {queue.spec.cluster_queue} doesn't exist"
     problem = problem_of(admission.queues[queue.spec.cluster_queue])
     return f"ClusterQueue {queue.spec.cluster_queue} is inactive: {problem}" if problem else ""
-
-
-def problem_of(queue: AdmissionQueue) -> str:
-    """Why a queue is not active, "" if it is."""
-    if queue.node.is_active:
-        return ""
-    if queue.spec.stop_policy not in (None, "None"):
-        return "it is stopped"
-    if queue.missing_flavors:
-        return f"ResourceFlavor {', '.join(queue.missing_flavors)} not found"
-    if queue.spec.cohort_name and queue.node.parent is None:
-        return f"Cohort {queue.spec.cohort_name} is in a cycle"
-    return "a topology or admission check is missing or not active"
-
-
-def borrowers(node: QuotaNode, pair: FlavorResource) -> list[tuple[QuotaNode, int]]:
-    """Other queues of the tree that use more than their own quota, and how much more."""
-    if node.parent is None:
-        return []
-    every = _queues_below(node.root)
-    found = [(one, one.usage.get(pair, 0) - one.subtree.get(pair, 0)) for one in every]
-    return [(one, n) for one, n in found if n > 0 and one is not node]
-
-
-def _queues_below(node: QuotaNode) -> list[QuotaNode]:
-    found = list(node.queues)
-    for cohort in node.cohorts:
-        found += _queues_below(cohort)
-    return found
-
-
-def quota_reports(queues: Iterable[AdmissionQueue]) -> list[QuotaReport]:
-    """Quota of all queues, by flavor and resource."""
-    found = []
-    for queue in queues:
-        node = queue.node
-        for (flavor, name), quota in node.quotas.items():
-            used = node.usage.get((flavor, name), 0)
-            limit = quota.borrowing_limit
-            found.append(
-                QuotaReport(
-                    queue.name,
-                    queue.spec.cohort_name,
-                    flavor,
-                    name,
-                    amount_text(name, quota.nominal),
-                    "-" if limit is None else amount_text(name, limit),
-                    amount_text(name, used),
-                    amount_text(name, max(0, used - quota.nominal)),
-                    node.is_active,
-                )
-            )
-    return found
-
-
-def amount_text(resource: str, n: int) -> str:
-    """An amount in base units as in manifests."""
-    if resource != "cpu":
-        return _bytes_text(n) if resource in ("memory", "ephemeral-storage") else str(n)
-    return str(n // 1000) if n % 1000 == 0 else f"{n}m"
-
-
-def _bytes_text(n: int) -> str:
-    for power, suffix in ((4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki")):
-        if n and n % 1024**power == 0:
-            return f"{n // 1024**power}{suffix}"
-    return str(n)

@@ -45,14 +45,18 @@ class TaskAllocation:
             task = tasks.pop()
             if not self._is_due(job, sub_job, task):
                 continue
-            passing = self._passing(job, task, nodes, failures)
-            if not passing:
-                if job.may_continue(sub_job.uid):
-                    continue
-                break
-            if sub_job.topology is not None:
+            node = self._at_once(task, nodes, failures, tasks)
+            if node is None:
+                passing = self._passing(job, task, nodes, failures)
+                if not passing:
+                    if job.may_continue(sub_job.uid):
+                        continue
+                    break
+                if sub_job.topology is not None:
+                    task.near = near
+                node = self._choose(task, passing)
+            elif sub_job.topology is not None:
                 task.near = near
-            node = self._choose(task, passing)
             if node is None or not self.place(statement, task, node):
                 continue
             if sub_job.topology is not None:
@@ -63,6 +67,30 @@ class TaskAllocation:
             return statement
         statement.discard()
         return None
+
+    def _at_once(
+        self,
+        task: VolcanoTask,
+        nodes: Sequence[VolcanoNode],
+        failures: PredicateFailures,
+        others: TaskHeap,
+    ) -> VolcanoNode | None:
+        """The best node with idle resources by the column of the task's kind; None where the nodes
+        must be asked.
+
+        Of tasks of a role the first one is asked about in any case, which records the nodes that do
+        not pass: no node that has passed can be recorded later that suits a task like it.
+        """
+        session = self._session
+        if nodes is not session.node_list or task.pod.status.nominated_node_name:
+            return None
+        if not failures.would_not_change(task, others):
+            return None
+        if not session.with_room(task, nodes, later=False).any() or not session.prepare(task):
+            return None
+        column = session.kind_columns.of(task)
+        place = -1 if column is None else column.best()
+        return None if place < 0 else session.node_list[place]
 
     def _is_due(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob, task: VolcanoTask) -> bool:
         """False for a task that is not tried."""

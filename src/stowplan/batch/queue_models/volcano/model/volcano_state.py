@@ -49,6 +49,7 @@ class VolcanoState:
         self.solo: set[str] = set()
         self._classes: dict[str, PriorityClass] | None = None
         self._books: QueueBooks = {}
+        self._last_runs: dict[str, float] = {}
         # Nominated pods of other schedulers, during a session.
         self._held: list[tuple[VolcanoNode, VolcanoTask]] = []
         self._on_node: dict[str, dict[str, VolcanoTask]] = {}
@@ -85,7 +86,15 @@ class VolcanoState:
         self._hold(cluster)
         now = cluster.now / 1e9
         return VolcanoCluster(
-            jobs, self.nodes, self.queues, tree, budgets, now, time_of_day, books=self._books
+            jobs,
+            self.nodes,
+            self.queues,
+            tree,
+            budgets,
+            now,
+            time_of_day,
+            books=self._books,
+            last_runs=self._last_runs,
         )
 
     def settle(self, jobs: Iterable[VolcanoSessionJob]) -> None:

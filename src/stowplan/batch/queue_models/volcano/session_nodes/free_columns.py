@@ -68,14 +68,19 @@ class FreeColumns:
                 self._masks.pop(next(iter(self._masks)))
             mask = self._masks[key] = _FitMask(now, later, at)
         elif mask.at != at:
-            for place in self._changed_since(mask.at):
+            for place in self.changed_since(mask.at):
                 node = self._nodes[place]
                 mask.now[place] = request.fits(node.idle)
                 mask.later[place] = request.fits(node.future_idle())
             mask.at = at
         return mask
 
-    def _changed_since(self, at: int) -> list[int]:
+    @property
+    def n_changes(self) -> int:
+        """Number of changes so far."""
+        return len(self._log)
+
+    def changed_since(self, at: int) -> list[int]:
         """Places of the nodes that changed, with repetitions."""
         return self._log[at:]
 
@@ -94,7 +99,7 @@ class FreeColumns:
             column = np.zeros(len(self._nodes), dtype=np.float64)
             self._fill(column, name, range(len(self._nodes)), later=later)
         elif known_at != at:
-            self._fill(column, name, set(self._changed_since(known_at)), later=later)
+            self._fill(column, name, set(self.changed_since(known_at)), later=later)
         self._columns[name, later] = column, at
         return column
 

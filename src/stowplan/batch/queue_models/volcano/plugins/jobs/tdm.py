@@ -13,6 +13,7 @@ from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE
 from stowplan.batch.queue_models.volcano.volcano_defects import NIGHT_WINDOW
 from stowplan.batch.queue_models.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
+from stowplan.batch.queue_models.volcano.volcano_options import duration_s
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
@@ -20,6 +21,7 @@ from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.tasks import TaskStatus
 
 ZONE = "tdm.revocable-zone."
+PERIOD_S = 60.0
 
 
 class Tdm(VolcanoPlugin):
@@ -31,6 +33,7 @@ class Tdm(VolcanoPlugin):
         """Read which zones are open now."""
         self._session = session
         self._open: dict[str, bool] = {}
+        self._period_s = duration_s(self.arguments, "tdm.evict.period", PERIOD_S)
         for key, window in self.arguments.items():
             if ZONE in key:
                 now = session.cluster.time_of_day
@@ -74,11 +77,13 @@ class Tdm(VolcanoPlugin):
         return self._within_budgets(by_job)
 
     def victim_tasks(self, running: Iterable[VolcanoTask]) -> list[VolcanoTask]:
-        """Running tasks in closed zones, of each job no more than its budget allows.
-
-        `tdm.evict.period` has passed since the last time: the caller sees to that.
-        """
-        victims = []
+        """Running tasks in closed zones, of each job no more than its budget allows; none before
+        `tdm.evict.period` has passed since the last time."""
+        cluster, victims = self._session.cluster, list[VolcanoTask]()
+        last = cluster.last_runs.get(self.name)
+        if last is not None and last + self._period_s > cluster.now:
+            return []
+        cluster.last_runs[self.name] = cluster.now
         for zone, is_open in self._open.items():
             if is_open:
                 continue

@@ -22,6 +22,7 @@ class VolcanoBinpack(VolcanoPlugin):
     """Weighted use of the requested resources."""
 
     name = "binpack"
+    scores_by_node = True
 
     def open(self, session: VolcanoSession) -> None:
         """Read the weights."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan.batch.queue_models.volcano.pod_rules import NodeScoreUse
+from stowplan.batch.queue_models.volcano.pod_rules import NodeScoreUse, RowScores
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import integer
@@ -39,6 +39,10 @@ class VolcanoNodeOrder(VolcanoPlugin):
         uses = [NodeScoreUse(key, weight) for key, weight in weights.items() if weight]
         self._session = session
         self._scores = session.rules.scores(uses)
+
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
+        """The weighted sums by row."""
+        return self._scores.column(task)
 
     def batch_node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:
         """float64 (n_nodes,): the weighted sums."""

@@ -9,13 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNSCHEDULABLE, NodeScoreUse
+from stowplan.batch.queue_models.volcano.pod_rules import (
+    PASSES,
+    UNSCHEDULABLE,
+    NodeScoreUse,
+    RowScores,
+)
 from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean, integer
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
-from stowplan.columns.array_types import Floats, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 
 ALWAYS_ON = "predicate.NodeUnschedulableEnable"
 """Name of the filter that cannot be turned off."""
@@ -76,6 +81,25 @@ class VolcanoPredicates(VolcanoPlugin):
         full = (limits <= n_pods) & (codes == PASSES)
         result: Ints = np.where(full, UNSCHEDULABLE, codes)
         return result
+
+    @property
+    def version(self) -> int:
+        """Number of placed or removed pods with affinity."""
+        return self._rules.n_affine
+
+    def constant_codes(self, task: VolcanoTask) -> Ints | None:
+        """Codes of the filters, where they are constant."""
+        codes = self._filters.constant_codes(task)
+        return None if codes is None else codes[self._session.rows_of(self._session.node_list)]
+
+    def takes_more(self, rows: Ints, places: Ints | slice) -> Bools:
+        """Nodes below their maximum number of pods."""
+        found: Bools = self._session.pod_limits[places] > self._rules.pod_counts(rows)
+        return found
+
+    def score_column(self, task: VolcanoTask) -> RowScores | None:
+        """Scores of filters, by row."""
+        return self._scores.column(task)
 
     def simulate_predicate(
         self, task: VolcanoTask, node: VolcanoNode, gone: Sequence[VolcanoTask]

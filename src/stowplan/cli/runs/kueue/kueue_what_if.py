@@ -1,0 +1,67 @@
+"""What `stowplan what-if` does where Kueue admits jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
+from stowplan.insight.what_if.requested_changes import RequestedChange
+from stowplan.simulation.kueue.job_admission import check_admission
+from stowplan.simulation.kueue.quota_changes import KueueWhatIf, kueue_what_if
+
+
+def run_kueue_what_if(
+    source: ClusterSource, deciders: Deciders, changes: Sequence[RequestedChange], output: str
+) -> int:
+    """Print which workloads would fare differently; 0. Raises usage errors and InputError."""
+    if source.record_file is not None:
+        raise click.UsageError("Kueue does not decide about recordings: they have no workloads")
+    assert deciders.kueue is not None, "Kueue is not configured"
+    before = after = read_cluster_source(source, deciders)
+    check_admission(before)
+    files = tuple(one.text for one in changes if one.kind == "submit")
+    if files and source.is_live:
+        raise click.UsageError("with Kueue, --submit needs the cluster as files")
+    if files:
+        more = source._replace(paths=(*source.paths, *files))
+        after = read_cluster_source(more, deciders)
+    found = kueue_what_if(before, after, changes, deciders.kueue)
+    if output in TREES:
+        print_tree(found, output)
+    elif output == "name":
+        print_names("workload", [one.job.rpartition("/")[2] for one in found.workloads])
+    else:
+        _print(found, stdout_console())
+    return 0
+
+
+def _print(found: KueueWhatIf, console: Console) -> None:
+    for change in found.changes:
+        console.print(Text(f"Change: {change}"), soft_wrap=True)
+    (before, after), (waiting, left) = found.admitted, found.pending
+    text = f"Admitted workloads: {before} before, {after} after; pending: {waiting}, {left}"
+    console.print(Text(text, style="bold"))
+    if not found.workloads:
+        console.print("No workload fares differently.")
+        return
+    table = plain_table("", "NAMESPACE", "JOB", "BEFORE", "AFTER")
+    for one in found.workloads:
+        table.add_row(*map(Text, (one.namespace, one.job, _fate(one.before), _fate(one.after))))
+    console.print(table)
+
+
+def _fate(one: WorkloadReport | None) -> str:
+    if one is None:
+        return "-"
+    if one.reason:
+        return f"{one.status} ({one.reason})"
+    flavors = dict.fromkeys(name for held in one.flavors.values() for name in held.values())
+    return f"{one.status} in {', '.join(flavors)}"

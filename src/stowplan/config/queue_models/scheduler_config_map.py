@@ -1,0 +1,53 @@
+"""The configuration of Volcano's scheduler in a ConfigMap, as a cluster or a dump has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+CONFIG_MAP = "ConfigMap"
+FILE, ENDING = "volcano-scheduler", ".conf"
+"""Beginning and end of the key, which is the name of the file."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def configuration_of_config_map(text: str, source: str) -> tuple[str, str]:
+    """The file that Volcano's scheduler reads, and where it is, if a text has its ConfigMap; else
+    the text itself. The ConfigMap may stand among other objects, or in a List."""
+    if CONFIG_MAP not in text or FILE not in text:
+        return text, source
+    try:
+        documents = list(yaml.load_all(text, _LOADER))
+    except (yaml.YAMLError, RecursionError):
+        return text, source
+    for document in documents:
+        for one in _objects(document):
+            found = _file_of(one)
+            if found is not None:
+                key, content = found
+                return content, f"{source}: ConfigMap {one['metadata'].get('name')}: {key}"
+    return text, source
+
+
+def _objects(document: Any) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict):
+        return
+    items = document.get("items")
+    if isinstance(items, list):
+        yield from (one for one in items if isinstance(one, dict))
+    else:
+        yield document
+
+
+def _file_of(tree: dict[str, Any]) -> tuple[str, str] | None:
+    """Key and text of the scheduler's file in a ConfigMap of Volcano; None for other objects."""
+    meta, data = tree.get("metadata"), tree.get("data")
+    if tree.get("kind") != CONFIG_MAP or not isinstance(meta, dict) or not isinstance(data, dict):
+        return None
+    for key, content in data.items():
+        if str(key).startswith(FILE) and str(key).endswith(ENDING):
+            return str(key), str(content)
+    return None

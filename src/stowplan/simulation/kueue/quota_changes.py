@@ -1,0 +1,164 @@
+"""What would be admitted if queues or jobs of Kueue were different."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
+from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.what_if.requested_changes import RequestedChange
+from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.quantity import QuantityError, amount
+from stowplan.simulation.kueue.job_admission import admit_jobs
+from stowplan.simulation.kueue.queued_jobs import owner_of_pod, owner_of_tree
+
+SCHEMA = "stowplan.dev/kueue-what-if/v1"
+LIMITS = ("nominalQuota", "borrowingLimit", "lendingLimit")
+FIELDS = ("cohortName", "queueingStrategy", "stopPolicy", "weight")
+POLICIES = ("withinClusterQueue", "reclaimWithinCohort")
+FORM = (
+    "NAME.FIELD=VALUE with a FIELD of " + ", ".join((*FIELDS, *POLICIES)) + ", or "
+    "NAME.nominalQuota[FLAVOR/RESOURCE]=AMOUNT (likewise borrowingLimit, lendingLimit)"
+)
+_LIMIT = re.compile(
+    rf"(?P<name>.+)\.(?P<field>{'|'.join(LIMITS)})\[(?P<flavor>[^/\]]+)/(?P<resource>[^\]]+)\]"
+)
+_FIELD = re.compile(rf"(?P<name>.+)\.(?P<field>{'|'.join((*FIELDS, *POLICIES))})")
+KINDS = ("queue", "submit", "delete")
+"""Kinds of changes that are answered; the files of `submit` are read with the cluster."""
+
+
+class WorkloadDifference(msgspec.Struct, frozen=True):
+    """A workload before and after. Either is None for one that is not there."""
+
+    namespace: str
+    job: str
+    before: WorkloadReport | None
+    after: WorkloadReport | None
+
+
+class KueueWhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer. workloads: those that fare differently. admitted: number before and after."""
+
+    schema: str = SCHEMA
+    changes: list[str]
+    admitted: tuple[int, int]
+    pending: tuple[int, int]
+    workloads: list[WorkloadDifference]
+
+
+def kueue_what_if(
+    before: Cluster, after: Cluster, changes: Iterable[RequestedChange], options: KueueOptions
+) -> KueueWhatIf:
+    """Compare a cluster with one in which objects were submitted, and changes made on top.
+
+    Raises InputError.
+    """
+    given = list(changes)
+    after = changed_cluster(after, given)
+    reports = [admit_jobs(one, options).report for one in (before, after)]
+    found = [
+        {} if one is None else {(w.namespace, w.job): w for w in one.workloads} for one in reports
+    ]
+    differing = [
+        WorkloadDifference(*key, found[0].get(key), found[1].get(key))
+        for key in dict.fromkeys((*found[0], *found[1]))
+        if _fate(found[0].get(key)) != _fate(found[1].get(key))
+    ]
+    admitted = [sum(w.status == "Admitted" for w in one.values()) for one in found]
+    return KueueWhatIf(
+        changes=[one.flag for one in given],
+        admitted=(admitted[0], admitted[1]),
+        pending=(len(found[0]) - admitted[0], len(found[1]) - admitted[1]),
+        workloads=differing,
+    )
+
+
+def _fate(one: WorkloadReport | None) -> object:
+    return None if one is None else (one.status, one.flavors, one.counts, one.reason)
+
+
+def changed_cluster(cluster: Cluster, changes: Iterable[RequestedChange]) -> Cluster:
+    """A cluster after changes of its queues and jobs; raises InputError."""
+    for change in changes:
+        if change.kind not in KINDS:
+            kinds = ", ".join(f"--{kind}" for kind in KINDS)
+            raise change.error(f"Kueue answers changes by {kinds} only")
+        if change.kind == "queue":
+            cluster = _with_queue(cluster, change)
+        elif change.kind == "delete":
+            cluster = _without_job(cluster, change)
+    return cluster
+
+
+def _with_queue(cluster: Cluster, change: RequestedChange) -> Cluster:
+    place, sign, value = change.text.rpartition("=")
+    found = _LIMIT.fullmatch(place) or _FIELD.fullmatch(place)
+    if found is None or not sign:
+        raise change.error(f"expected {FORM}")
+    parts = found.groupdict()
+    trees = copy.deepcopy(cluster.kueue_objects)
+    queues = [one for one in trees if one["kind"] in ("ClusterQueue", "Cohort")]
+    queue = next((one for one in queues if one["metadata"]["name"] == parts["name"]), None)
+    if queue is None:
+        names = [one["metadata"]["name"] for one in queues]
+        hint = did_you_mean(parts["name"], names)
+        text = f'ClusterQueue or Cohort "{parts["name"]}" not found'
+        raise change.error(f"{text}; {hint}" if hint else text)
+    spec = queue.setdefault("spec", {})
+    if "flavor" in parts:
+        _set_limit(spec, parts, value, change)
+    elif parts["field"] in POLICIES:
+        spec["preemption"] = {**(spec.get("preemption") or {}), parts["field"]: value}
+    elif parts["field"] == "weight":
+        spec["fairSharing"] = {"weight": value}
+    else:
+        spec[parts["field"]] = value
+        if parts["field"] == "cohortName":
+            spec.pop("cohort", None)
+    return replace(cluster, kueue_objects=trees)
+
+
+def _set_limit(spec: Tree, parts: dict[str, str], value: str, change: RequestedChange) -> None:
+    try:
+        amount(parts["resource"], value)
+    except QuantityError:
+        raise change.error(f'"{value}" is not a quantity') from None
+    known = []
+    for group in spec.get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for resource in flavor.get("resources") or ():
+                known.append(f"{flavor['name']}/{resource['name']}")
+                if known[-1] == f"{parts['flavor']}/{parts['resource']}":
+                    resource[parts["field"]] = value
+                    return
+    raise change.error(
+        f'no quota of "{parts["flavor"]}/{parts["resource"]}": expected one of {", ".join(known)}'
+    )
+
+
+def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
+    kind, _, name = change.text.partition("/")
+    owners = {owner_of_tree(tree): tree for tree in cluster.queued}
+    gone = [key for key in owners if (key[0].lower(), key[2]) == (kind.lower(), name)]
+    if not gone:
+        raise change.error(f'no {kind} "{name}" with a queue in the input')
+    pods = [pod for pod in cluster.pods if owner_of_pod(pod, owners) not in gone]
+    queued = [tree for tree in cluster.queued if owner_of_tree(tree) not in gone]
+    uids = {(key[0], key[2]) for key in gone}
+    trees = [
+        tree
+        for tree in cluster.kueue_objects
+        if not any(
+            (one.get("kind"), one.get("name")) in uids
+            for one in tree["metadata"].get("ownerReferences") or ()
+        )
+    ]
+    return replace(cluster, pods=pods, queued=queued, kueue_objects=trees)
