@@ -140,7 +140,8 @@ def _completed_template(spec: Tree) -> Tree:
         for name, value in template["spec"].items()
         if name not in ("subdomain", "hostname")
     }
-    names = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates", ())]
+    metas = [one.get("metadata") or {} for one in spec.get("volumeClaimTemplates") or ()]
+    names = [meta["name"] for meta in metas if meta.get("name")]
     if names:
         claims = [
             {"name": name, "persistentVolumeClaim": {"claimName": name}}
