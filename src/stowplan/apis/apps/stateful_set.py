@@ -147,7 +147,7 @@ def _completed_template(spec: Tree) -> Tree:
             {"name": name, "persistentVolumeClaim": {"claimName": name}}
             for name in dict.fromkeys(names)
         ]
-        others = [one for one in pod.get("volumes", ()) if one["name"] not in names]
+        others = [one for one in pod.get("volumes") or () if one.get("name") not in names]
         pod["volumes"] = [*claims, *others]
     return {**template, "spec": pod}
 
