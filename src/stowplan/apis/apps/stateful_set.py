@@ -140,13 +140,14 @@ def _completed_template(spec: Tree) -> Tree:
         for name, value in template["spec"].items()
         if name not in ("subdomain", "hostname")
     }
-    names = [one["metadata"]["name"] for one in spec.get("volumeClaimTemplates", ())]
+    metas = [one.get("metadata") or {} for one in spec.get("volumeClaimTemplates") or ()]
+    names = [meta["name"] for meta in metas if meta.get("name")]
     if names:
         claims = [
             {"name": name, "persistentVolumeClaim": {"claimName": name}}
             for name in dict.fromkeys(names)
         ]
-        others = [one for one in pod.get("volumes", ()) if one["name"] not in names]
+        others = [one for one in pod.get("volumes") or () if one.get("name") not in names]
         pod["volumes"] = [*claims, *others]
     return {**template, "spec": pod}
 
