@@ -71,7 +71,9 @@ KAI_NOTE = (
     "disruption budgets; its config is not read: use --config, or --compat kai"
 )
 
-_RECORD = re.compile(rb'\s*(?P<listed>\[\s*)?\{\s*"(time|event)"\s*:')
+_RECORD = re.compile(
+    rb'\s*(?P<listed>\[\s*)?\{\s*("time"\s*:\s*"[^"]*"\s*,\s*)?"(event|resource)"\s*:'
+)
 """Beginning of a recording: lines of JSON, or a list, as earlier versions wrote it."""
 _PUT, _DELETED = ("Add", "Update"), "Delete"
 
