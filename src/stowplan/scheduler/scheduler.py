@@ -272,9 +272,11 @@ class Scheduler:
     def _request_wake(self) -> None:
         """Emit Wake for the next deadline."""
         context = self._context
-        deadlines = [self.bindings.next_deadline(), self._extender_calls.next_deadline()]
-        deadlines += [lane.next_deadline() for lane in context.lanes]
-        due = [deadline for deadline in deadlines if deadline is not None]
+        due = []
+        for owner in (self.bindings, self._extender_calls, *context.lanes):
+            deadline = owner.next_deadline()
+            if deadline is not None:
+                due.append(deadline)
         over = self.queue.backoff.next_over()
         if over is not None:
             due.append(max(over, (self._flushed + 1) * self._backoff_period))

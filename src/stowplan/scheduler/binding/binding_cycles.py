@@ -524,13 +524,15 @@ class BindingCycles:
 
     def next_deadline(self) -> int | None:
         """The next time at which a wait, a read or plugin I/O times out; None if there is none."""
-        times = (
-            self._deadlines.next_at(),
+        earliest = self._deadlines.next_at()
+        for at in (
             self._plugin_io.next_deadline(),
             self.prebind.next_deadline(),
             self._context.cache.next_expiry(),
-        )
-        return min((at for at in times if at is not None), default=None)
+        ):
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
+        return earliest
 
     # Inside.
 

@@ -57,6 +57,11 @@ class PodSizes:
         self._asks = np.array(
             [[asks.get(name, 0) for name in self._names] for asks, _ in self.sizes], dtype=np.int64
         ).reshape(len(self.sizes), len(self._names))
+        # By name: (size, number of pods) of the sizes that request it.
+        self._askers: dict[str, list[tuple[int, int]]] = {}
+        for i, (asks, n_pods) in enumerate(self.sizes):
+            for name in asks:
+                self._askers.setdefault(name, []).append((i, n_pods))
 
     def fragmentation(self, nodes: NodeTable) -> dict[str, float]:
         """Resource -> share of the free amount that pods requesting it cannot use."""
@@ -71,16 +76,15 @@ class PodSizes:
         fits = slots & (free >= self._asks[:, :, None]).all(axis=1)
         usable = (fits @ free.T).tolist()
         total = free.sum(axis=1).tolist()
-        lost: Counter[str] = Counter()
-        askers: Counter[str] = Counter()
-        # Python integers, since bytes times pods may exceed 64 bits.
-        for (asks, count), its in zip(self.sizes, usable, strict=True):
-            for place, name in enumerate(self._names):
-                if name in asks and total[place]:
-                    askers[name] += count
-                    lost[name] += count * (total[place] - its[place])
-        whole = dict(zip(self._names, total, strict=True))
-        return {name: lost[name] / askers[name] / whole[name] for name in askers}
+        found: dict[str, float] = {}
+        for name, askers in self._askers.items():
+            place = self._names.index(name)
+            whole = total[place]
+            if whole:
+                # Python integers, since bytes times pods may exceed 64 bits.
+                lost = sum(n_pods * (whole - usable[i][place]) for i, n_pods in askers)
+                found[name] = lost / sum(n_pods for _, n_pods in askers) / whole
+        return found
 
 
 def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
@@ -177,9 +181,11 @@ class TimeSeries:
 def pending(queue: SchedulingQueue) -> dict[str, int]:
     """Plugins that rejected pending pods, joined by `+` -> number of pods."""
     counts: Counter[str] = Counter()
-    for entry in queue:
-        refusers = [entry.gated_by] if entry.gated_by else sorted(entry.refusers)
-        counts["+".join(refusers) or NOT_TRIED] += 1
+    # Few plugins reject many pods.
+    alike = Counter(entry.gated_by or entry.refusers for entry in queue)
+    for refusers, n_pods in alike.items():
+        name = refusers if isinstance(refusers, str) else "+".join(sorted(refusers))
+        counts[name or NOT_TRIED] += n_pods
     return dict(counts)
 
 
