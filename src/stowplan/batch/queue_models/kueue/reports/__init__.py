@@ -1,1 +1,1 @@
-"""What is said about workloads, quota and queues: reasons in Kueue's words, and statuses."""
+"""Reports on workloads, quota and queues: reasons in Kueue's words, and statuses."""
