@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -113,11 +114,10 @@ def slow_page(page: Browser) -> Iterator[tuple[ChangingSource, SlowLink, str]]:
 
 def wait_for(page: Browser, holds: Any) -> None:
     """Until a condition of the server holds."""
-    for _ in range(600):
-        if holds():
-            return
+    end = time.monotonic() + 240
+    while not holds():
+        assert time.monotonic() < end, "the condition did not become true"
         page.run("return new Promise((done) => setTimeout(done, 50))")
-    raise AssertionError("the condition did not become true")
 
 
 def state_of(page: Browser, source: ChangingSource) -> str:
