@@ -154,7 +154,7 @@ def test_without_the_limit_frames_pile_up(page: Browser, monkeypatch: pytest.Mon
 @pytest.mark.soak
 def test_memory_stays_flat_for_five_minutes(page: Browser) -> None:
     with slow_page(page) as (source, _, _):
-        wait_for(page, lambda: source.n_dropped > 100)
+        wait_for(page, lambda: source.n_dropped > WAITING_MAX)
         rounds = []
         # What piles up does so in every round.
         while len(rounds) < 4 and min(rounds, default=10_000) >= 10_000:
