@@ -31,9 +31,9 @@ ScalingPolicySelect HPAScalingPolicyType MetricSourceType MetricTargetType = str
 HorizontalPodAutoscalerConditionType = string
 
 HorizontalPodAutoscaler -- scales a workload by metrics of its pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
   spec HorizontalPodAutoscalerSpec -- desired state.
   status HorizontalPodAutoscalerStatus -- last observed state.
 

@@ -74,9 +74,9 @@ PodGroupResourceClaim
   resourceClaimTemplateName string? -- a claim is made from it for the group.
 
 PodGroup -- pods that are scheduled together.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
   spec PodGroupSpec! -- desired state.
   status PodGroupStatus -- last observed state.
 

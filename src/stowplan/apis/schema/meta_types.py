@@ -5,9 +5,9 @@ UID DeletionPropagation LabelSelectorOperator ManagedFieldsOperationType Conditi
 FieldSelectorOperator = string
 
 PartialObjectMetadata
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
 
 ObjectMeta -- metadata of every stored object.
   name string -- unique in the namespace for its kind; cannot be changed.
