@@ -18,7 +18,7 @@ _ABOUT = re.compile(r'^class \w+\(.*\):\n    """\n    (.+?)\n\n', re.MULTILINE)
 _FIELD = re.compile(r'^    (\w+): .*?description=("(?:[^"\\]|\\.)*")\)', re.MULTILINE)
 _ALIAS = re.compile(r'^    (\w+): .*?serialization_alias="([^"]+)"', re.MULTILINE)
 _GETTER = re.compile(
-    r"^    def (\w+)\(self\):\n"
+    r"^    def (?P<field>\w+)\(self\):\n"
     r'        """Gets the .*\n\n(?P<text>(?:        [^:\n].*\n)+)\n        :return',
     re.MULTILINE,
 )
@@ -55,7 +55,7 @@ def model_texts(source: str) -> dict[str, str]:
         return {names.get(name, name): text for name, text in found.items()}
     names = dict(_NAME.findall(source.partition("attribute_map = {")[2].partition("}")[0]))
     return {
-        names.get(match[1], match[1]): " ".join(
+        names.get(str(match["field"]), str(match["field"])): " ".join(
             line.strip().removesuffix(_LINTER).rstrip() for line in match["text"].splitlines()
         )
         for match in _GETTER.finditer(source)
