@@ -144,9 +144,7 @@ def _referred_objects(spec: Tree) -> Iterator[str]:
     values = [one.get("valueFrom") or {} for each in containers for one in each.get("env") or ()]
     volumes = spec.get("volumes") or ()
     projected = [
-        one
-        for volume in volumes
-        for one in (volume.get("projected") or {}).get("sources") or ()
+        one for volume in volumes for one in (volume.get("projected") or {}).get("sources") or ()
     ]
     if (
         spec.get("imagePullSecrets")
