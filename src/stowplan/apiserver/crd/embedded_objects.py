@@ -9,7 +9,8 @@ import json
 from typing import Any
 
 from stowplan.apis.builtin_kinds import type_tables
-from stowplan.apis.schema import TypeMismatch, UnknownFields
+from stowplan.apis.schema.scalar_decoders import TypeMismatch
+from stowplan.apis.schema.struct_types import UnknownFields
 from stowplan.apiserver.crd.structural_schema import EMBEDDED, sub_schema
 from stowplan.objects.encoding.tree import Tree
 
