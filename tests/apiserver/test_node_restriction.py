@@ -111,6 +111,12 @@ PROJECTED: dict[str, Tree] = {
 
 def requests() -> Iterator[tuple[str, str, Tree | None]]:
     """What node n1 asks, in order. NODE, MINE and THEIRS stand for uids."""
+    yield from requests_of_pods()
+    yield from requests_of_others()
+
+
+def requests_of_pods() -> Iterator[tuple[str, str, Tree | None]]:
+    """Pods, their subresources, and tokens that are bound to them."""
     yield "POST", PODS, pod("a")
     yield "POST", PODS, mirror("a", "n2")
     yield "POST", PODS, mirror("a", owners=[])
@@ -148,6 +154,10 @@ def requests() -> Iterator[tuple[str, str, Tree | None]]:
     yield "POST", TOKENS, token(kind="Pod", apiVersion="v1", name="theirs", uid="THEIRS")
     yield "POST", TOKENS, token(kind="Pod", apiVersion="v1", name="none", uid="other")
     yield "DELETE", f"{PODS}/mine", None
+
+
+def requests_of_others() -> Iterator[tuple[str, str, Tree | None]]:
+    """Nodes, claims, leases, CSINodes and slices."""
     yield "PATCH", f"{NODES}/n1", labels(**{"example.com__a": "c"})
     yield "PATCH", f"{NODES}/n1", labels(**{"kubernetes.io__hostname": "h"})
     yield "PATCH", f"{NODES}/n1", labels(**{"x.kubelet.kubernetes.io__a": "h"})
