@@ -131,8 +131,9 @@ class Engine:
         return iter(self._index)
 
     def forget_idle(self) -> None:
-        """Forget idle classes and their plans."""
-        if self._index.forget_idle():
+        """Forget idle classes and their plans, unless they are few."""
+        n_nodes = 0 if self._nodes is None else self._nodes.n_nodes
+        if self._index.forget_idle(n_nodes):
             self._class_arrays = self._planner = None
             self._made_for = ()
             self._n_entered = -1
