@@ -524,8 +524,10 @@ class GpuShare:
 
     def forget_choices(self, snapshot: Snapshot) -> None:
         """Another session begins."""
-        CardLedger.of(snapshot.nodes).chosen.clear()
-        DeviceLedger.of(snapshot.nodes).chosen.clear()
+        # Ledgers follow every pod, so none is made for a cluster where no pod requests cards.
+        for ledger in (CardLedger.existing(snapshot.nodes), DeviceLedger.existing(snapshot.nodes)):
+            if ledger is not None:
+                ledger.chosen.clear()
 
     # Events, signature and explanations.
 
