@@ -134,8 +134,13 @@ class Framework:
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
-        keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
-        self._annotation_keys = tuple(sorted(keys))
+        members = self.members.values()
+        keys = {key for one in members for key in one.declaration.reads_annotations}
+        further = [pair for one in members for pair in one.declaration.reads_annotations_with]
+        self._annotation_keys = tuple(sorted({*keys, *(key for key, _ in further)}))
+        self._read_annotations = frozenset(self._annotation_keys)
+        self._further_keys = tuple(sorted(set(further)))
+        self._no_annotations: tuple[str | None, ...] = (None,) * len(self._annotation_keys)
         signatures = (one.calls["claims_signature"] for one in self.members.values())
         self._claims_signatures = tuple(filter(None, signatures))
         binders = self.at("bind")
@@ -364,11 +369,15 @@ class Framework:
 
     def annotations_of(self, pod: Pod) -> tuple[str | None, ...]:
         """The annotations of a pod that plugins read, in a fixed order; empty where they read
-        none."""
-        if not self._annotation_keys:
-            return ()
+        none, whatever the pod has."""
         annotations = pod.metadata.annotations
-        return tuple([annotations.get(key) for key in self._annotation_keys])
+        if self._read_annotations.isdisjoint(annotations):
+            return self._no_annotations
+        found = [annotations.get(key) for key in self._annotation_keys]
+        for key, others in self._further_keys:
+            if key in annotations:
+                found += [annotations.get(other) for other in others]
+        return tuple(found)
 
     def binds_directly(self, state: CycleState, reserved: frozenset[str] = frozenset()) -> bool:
         """True when no plugin has work for the pod before Bind, Permits of groups apart. reserved:
