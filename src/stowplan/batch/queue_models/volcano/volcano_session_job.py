@@ -178,7 +178,10 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
 
 
 def sum_of_requests(tasks: Iterable[VolcanoTask]) -> VolcanoAmount:
-    """What tasks request together; those of a template share their request."""
+    """What tasks request together; those of a template share their request.
+
+    Requests are whole numbers of their units, so a multiple is the same as a sum.
+    """
     requests = [task.request for task in tasks]
     alike = Counter(map(id, requests))
     different = {id(request): request for request in requests}
