@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.batch.sorted_tasks import SortedTasks
-from stowplan.framework.deciders.heap import Heap, KeyedHeap
+from stowplan.framework.deciders.heap import Heap, HeapByKey
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -60,7 +60,7 @@ class Job:
         return self.share, self.number
 
 
-def check_keys_as_comparisons(shares: list[int], heap_by_key: type[KeyedHeap[Job]]) -> None:
+def check_keys_as_comparisons(shares: list[int], heap_by_key: type[HeapByKey[Job]]) -> None:
     jobs = [Job(number, abs(share)) for number, share in enumerate(shares)]
     compared = Heap(lambda a, b: a.key < b.key, jobs)
     keyed = heap_by_key(lambda job: job.key, jobs)
@@ -81,11 +81,11 @@ def check_keys_as_comparisons(shares: list[int], heap_by_key: type[KeyedHeap[Job
 @settings(max_examples=examples(100))
 @given(Numbers)
 def test_a_heap_by_keys_pops_as_one_by_comparisons(shares: list[int]) -> None:
-    check_keys_as_comparisons(shares, KeyedHeap)
+    check_keys_as_comparisons(shares, HeapByKey)
 
 
 def test_control_a_heap_with_the_keys_of_before_is_noticed() -> None:
-    class FirstKeys(KeyedHeap[Job]):
+    class FirstKeys(HeapByKey[Job]):
         """Keeps the key with which an item came first."""
 
         def __init__(self, key: Callable[[Job], tuple[int, int]], items: list[Job]) -> None:

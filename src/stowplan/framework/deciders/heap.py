@@ -71,7 +71,7 @@ class Heap(Generic[T]):
         return items.pop()
 
 
-class KeyedHeap(Heap[T]):
+class HeapByKey(Heap[T]):
     """The same for keys that differ from one another and do not change while an item is in the
     heap: then every heap pops the items in one order, so the steps do not matter."""
 
@@ -90,9 +90,9 @@ class KeyedHeap(Heap[T]):
         """The items, in no particular order."""
         return iter([item for _, item in self._pairs])
 
-    def copy(self) -> KeyedHeap[T]:
+    def copy(self) -> HeapByKey[T]:
         """A heap of the same items."""
-        made: KeyedHeap[T] = KeyedHeap(self._key)
+        made: HeapByKey[T] = HeapByKey(self._key)
         made._pairs = list(self._pairs)
         return made
 

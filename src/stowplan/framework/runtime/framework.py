@@ -32,6 +32,7 @@ from stowplan.framework.plugin import (
 from stowplan.framework.plugin_calls import construct_plugin
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
+from stowplan.framework.runtime.declarations import ReadAnnotations
 from stowplan.framework.runtime.joined_refusals import join_refusals
 from stowplan.framework.runtime.kept_plugins import kept_plugin
 from stowplan.framework.runtime.nominated_pods import (
@@ -134,13 +135,8 @@ class Framework:
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
-        members = self.members.values()
-        keys = {key for one in members for key in one.declaration.reads_annotations}
-        further = [pair for one in members for pair in one.declaration.reads_annotations_with]
-        self._annotation_keys = tuple(sorted({*keys, *(key for key, _ in further)}))
-        self._read_annotations = frozenset(self._annotation_keys)
-        self._further_keys = tuple(sorted(set(further)))
-        self._no_annotations: tuple[str | None, ...] = (None,) * len(self._annotation_keys)
+        read = ReadAnnotations(one.declaration for one in self.members.values())
+        self.annotations_of = read.of_pod
         signatures = (one.calls["claims_signature"] for one in self.members.values())
         self._claims_signatures = tuple(filter(None, signatures))
         binders = self.at("bind")
@@ -366,18 +362,6 @@ class Framework:
         return next((one for one in found if one is not None), None)
 
     # After a node was chosen.
-
-    def annotations_of(self, pod: Pod) -> tuple[str | None, ...]:
-        """The annotations of a pod that plugins read, in a fixed order; empty where they read
-        none, whatever the pod has."""
-        annotations = pod.metadata.annotations
-        if self._read_annotations.isdisjoint(annotations):
-            return self._no_annotations
-        found = [annotations.get(key) for key in self._annotation_keys]
-        for key, others in self._further_keys:
-            if key in annotations:
-                found += [annotations.get(other) for other in others]
-        return tuple(found)
 
     def binds_directly(self, state: CycleState, reserved: frozenset[str] = frozenset()) -> bool:
         """True when no plugin has work for the pod before Bind, Permits of groups apart. reserved:

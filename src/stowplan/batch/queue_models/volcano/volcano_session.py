@@ -35,7 +35,7 @@ from stowplan.batch.queue_models.volcano.volcano_session_job import (
 )
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Bools, Floats, Ints
-from stowplan.framework.deciders.heap import Heap, KeyedHeap
+from stowplan.framework.deciders.heap import Heap, HeapByKey
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.podgroup import NetworkTopology
 from stowplan.objects.workload import PodDisruptionBudget
@@ -225,7 +225,7 @@ class VolcanoSession:
         keys = self._job_keys
         if keys is None:
             return Heap(self.job_before, jobs)
-        return KeyedHeap(lambda job: (*[key(job) for key in keys], job.created, job.uid), jobs)
+        return HeapByKey(lambda job: (*[key(job) for key in keys], job.created, job.uid), jobs)
 
     def task_heap(self, tasks: Sequence[VolcanoTask]) -> Heap[VolcanoTask]:
         """Pending tasks in the order of `task_before`; none is pushed later."""
@@ -234,7 +234,7 @@ class VolcanoSession:
         n_indexed = sum([task.index is not None for task in tasks])
         if keys is None or n_indexed not in (0, len(tasks)):
             return Heap(self.task_before, tasks)
-        return KeyedHeap(
+        return HeapByKey(
             lambda task: (*[key(task) for key in keys], task.index or 0, task.created, task.uid),
             tasks,
         )

@@ -43,7 +43,7 @@ GROUP_POLICY, SPREAD = "volcano.sh/vgpu-podgroup-policy", "spread"
 HAMI_CORE, MIG = "hami-core", "mig"
 REQUEST_ANNOTATIONS = (MODE, USE_TYPE, NOUSE_TYPE, USE_ID, NOUSE_ID, GROUP_POLICY)
 FURTHER_ANNOTATIONS = ((GROUP_POLICY, GROUP_ANNOTATIONS),)
-"""The pods of a group are told apart from others only where they shall spread."""
+"""The group of a pod matters only where its pods shall spread."""
 
 NODE, TIME = "volcano.sh/vgpu-node", "volcano.sh/vgpu-time"
 IDS, TO_ALLOCATE = "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"
