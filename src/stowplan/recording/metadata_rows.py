@@ -7,6 +7,7 @@ the digits that pods in a row have at a place stand side by side.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import msgspec
@@ -20,6 +21,8 @@ BLOCK = 1024
 digits."""
 ROWS_MIN = 32
 """Least number of rows of a block that is written as rows."""
+FEW = 128
+"""Pods that are written as they are where lengths change from pod to pod."""
 
 
 class MetadataRows(msgspec.Struct, frozen=True, array_like=True):
@@ -53,11 +56,25 @@ def rows_of(metadata: Sequence[ObjectMeta]) -> list[MetadataRows]:
     blocks: list[MetadataRows] = []
     # Of the usual size, which saves enlarging it.
     content = bytearray(128 * min(BLOCK, len(metadata)))
-    for first in range(0, len(metadata), BLOCK):
+    first = 0
+    while first < len(metadata):
         block = metadata[first : first + BLOCK]
+        block = block[: _end_of_length(block)]
         _ENCODER.encode_into(block, content)
         blocks.append(_rows(len(block), content))
+        first += len(block)
     return blocks
+
+
+def _end_of_length(block: Sequence[ObjectMeta]) -> int:
+    """How many pods of a block to write together: the whole block, unless a name has another digit
+    somewhere within it."""
+    n_rows, width = len(block), len(_ENCODER.encode(block[0]))
+    if n_rows <= ROWS_MIN or len(_ENCODER.encode(block[-1])) == width:
+        return n_rows
+    end = bisect_left(range(n_rows), True, key=lambda at: len(_ENCODER.encode(block[at])) != width)
+    # The first digits of numbers from zero, or pods of several templates in turn.
+    return end if end >= ROWS_MIN else min(FEW, n_rows)
 
 
 def _rows(n_rows: int, content: bytearray) -> MetadataRows:
