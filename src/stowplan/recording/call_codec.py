@@ -59,7 +59,7 @@ class _BindRunRecord(msgspec.Struct, frozen=True, array_like=True):
     effect: int
     term: int
     first_pod: int
-    nodes: list[str]
+    nodes: Sequence[str]
 
 
 class _EffectColumns(msgspec.Struct, frozen=True, array_like=True):
