@@ -90,6 +90,14 @@ future_options = grouped(
     show_default=True,
     help="Seed of the draws and of ties between nodes.",
 )
+@flag(
+    "--calibrate",
+    type=click.IntRange(min=0, max=100),
+    default=0,
+    metavar="MOMENTS",
+    help="Forecast so many past moments as well, from what pods show of them, and widen intervals "
+    "by how wrong those were; takes MOMENTS times as long.  [default: 0]",
+)
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Forecast when JOB or POD starts: the cluster is simulated forward by its scheduler.
