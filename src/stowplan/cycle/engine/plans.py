@@ -125,6 +125,7 @@ class ClassTerms:
         self.requires_all = False
         self.cards: tuple[PluginPoints, CardTerms] | None = None
         self.devices: DeviceTerms | None = None
+        self.device_weight = 0
         self.terms: list[TopologyTerm] = []
         for uses, part in parts:
             self._take(uses, part)
@@ -139,6 +140,7 @@ class ClassTerms:
             if not uses.filters:
                 raise NoPlan
             self.devices = _single_part(self.devices, part, 0)
+            self.device_weight = weight if uses.scores and part.has_alternatives else 0
         elif isinstance(part, TopologyTerms):
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
@@ -263,14 +265,16 @@ class Planner:
         if (unplaced or class_terms.are_cards_scored) and static.normalised:
             raise NoPlan
         number = self._static_number(one, class_terms, static)
-        is_bounded = bool(static.normalised) and any(t.kind.filters for t in class_terms.terms)
+        of_devices = ((False, class_terms.device_weight),) if class_terms.device_weight else ()
+        normalised_terms = static.normalised + of_devices
+        is_bounded = bool(normalised_terms) and any(t.kind.filters for t in class_terms.terms)
         layout, placed = self._placed(class_terms, by_block=not is_bounded)
         one.number = self._class_arrays.add_class()
         self._class_arrays.classes[one.number, at.STATIC] = number
         self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
         self._class_arrays.group(params, layout, by_block=not is_bounded)
-        normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
+        normalised = [n for is_reversed, weight in normalised_terms for n in (is_reversed, weight)]
         params[at.N_NORMALISED] = _write_groups(
             memoryview(params.data), at.NORMALISED, 2, normalised
         )
@@ -308,7 +312,10 @@ class Planner:
             return static.number
         if class_terms.cards is not None:
             raise NoPlan
-        number = self.device_rows.add(one, devices.claims, static.number)
+        scored = len(static.normalised) if class_terms.device_weight else -1
+        if scored == at.NORMALISED_MAX:
+            raise NoPlan
+        number = self.device_rows.add(one, devices, static.number, scored)
         if number is None:
             raise NoPlan
         return number

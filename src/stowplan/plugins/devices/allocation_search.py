@@ -38,6 +38,7 @@ from stowplan.plugins.devices.pools.device_pools import (
     DeviceId,
     DevicePool,
     PoolDevice,
+    PoolList,
     node_matches,
 )
 
@@ -126,7 +127,7 @@ class FoundDevices:
     plans: list[list[RequestPlan]]
 
 
-def search_devices(given: SearchInput, node: Node, pools: list[DevicePool]) -> FoundDevices | None:
+def search_devices(given: SearchInput, node: Node, pools: PoolList) -> FoundDevices | None:
     """The first solution on a node, None where there is none.
 
     Raises AllocationError, InvalidPools and SearchBudgetSpent.
@@ -155,17 +156,12 @@ def tolerates_device_taint(toleration: DeviceToleration, taint: DeviceTaint) -> 
 
 
 class _Search:
-    def __init__(self, given: SearchInput, node: Node, pools: list[DevicePool]) -> None:
+    def __init__(self, given: SearchInput, node: Node, pools: PoolList) -> None:
         self._given = given
         self._allocated = given.allocated
         self._node = node
         self._pools = pools
-        self._usable = [
-            (pool, one)
-            for pool in pools
-            if not pool.is_incomplete and not pool.is_invalid
-            for one in pool.devices()
-        ]
+        self._usable = pools.usable
         self._n_steps = self._depth = 0
         self._matches: dict[tuple[int, int, int, DeviceId], bool] = {}
         # Claims of this search that have a device, by device.
