@@ -26,6 +26,8 @@ from stowplan.plugins.devices.claim_search import (
 )
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
 from stowplan.plugins.devices.extended_resources import in_memory_claim
+from stowplan.plugins.devices.pools import cluster_devices, device_pools
+from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.states.device_states import AVAILABLE, PER_NODE, DeviceStates
 from stowplan.testing import node, pod
@@ -129,10 +131,11 @@ def random_request(rng: random.Random) -> dict[str, Any]:
     return exactly
 
 
-class DrawnCluster:
+class RandomCluster:
     """Nodes with drawn devices, and the claims that have some of them."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.rng = rng = random.Random(seed)
         self.names = [f"n{i}" for i in range(N_NODES)]
         kinds = [random_slice(rng, "n") for _ in range(3)]
@@ -163,12 +166,16 @@ class DrawnCluster:
         fast, plain = (
             ClaimSearch(asking, claims, extended, amounts, devices, SETTINGS) for _ in range(2)
         )
+        whole = plain.asked
+        # Begins at the first device every time.
+        plain.asked = lambda *given: replace(whole(*given), content=None)  # type: ignore[method-assign]
         return fast, plain
 
     def step(self, number: int) -> tuple[list[str], int]:
         """A further claim: where the answers differ, and how many nodes answered by their state."""
         rng, names = self.rng, self.names
-        claim = random_claim(rng, f"c{number}")
+        # Claims ask for the same now and then.
+        claim = random_claim(random.Random(10 * self.seed + rng.randrange(6)), f"c{number}")
         self.store.put(claim)
         claims = [claim]
         if self.held and rng.random() < 0.3:
@@ -212,7 +219,7 @@ class DrawnCluster:
 def differences(seed: int) -> tuple[list[str], int]:
     """Where the answers of a drawn cluster differ while claims are allocated and released, and how
     many nodes answered by their state."""
-    cluster = DrawnCluster(seed)
+    cluster = RandomCluster(seed)
     wrong: list[str] = []
     n_shared = 0
     for step in range(N_STEPS):
@@ -220,6 +227,11 @@ def differences(seed: int) -> tuple[list[str], int]:
         wrong += found
         n_shared += n_found
     return wrong, n_shared
+
+
+@pytest.fixture(autouse=True)
+def every_list_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_pools, "LONG_MIN", 1)
 
 
 @pytest.mark.parametrize("first", [0, 20])
@@ -237,6 +249,16 @@ def without_revisions(states: DeviceStates, pair: int) -> None:
     if states._state_of[pair] < 0:
         states._state_of[pair] = states._n_states
         states._n_states += 1
+
+
+def test_a_search_that_forgets_what_was_given_back_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Forgetful(AllocatedDevices):
+        n_releases = property(lambda self: 0, lambda self, n: None)  # type: ignore[assignment]
+
+    monkeypatch.setattr(cluster_devices, "AllocatedDevices", Forgetful)
+    assert any(differences(seed)[0] for seed in range(29, 80))
 
 
 @pytest.mark.parametrize(

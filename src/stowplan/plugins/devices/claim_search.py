@@ -253,7 +253,7 @@ class ClaimSearch:
     def _answer_of_state(
         self, asked: AskedClaims, answers: StateAnswers, state: int, node: Node
     ) -> int:
-        results = self._allocate(node, asked.claims)
+        results = self._allocate(node, asked)
         if not isinstance(results, Status):
             self._devices.states.keep(asked.content, state, node, results)
             answers.points[state] = self._points(asked.claims, results)
@@ -264,13 +264,15 @@ class ClaimSearch:
     def found_on(self, asked: AskedClaims, nodes: NodeTable, row: int) -> NodeAllocation:
         """What the search finds on a row now, where its state says that it finds something."""
         node = nodes.nodes[row]
-        results: tuple[AllocationResult, ...] | Status = ()
-        if asked.claims:
-            states = self._devices.states
-            state = int(states.of_rows(nodes)[row])
-            known = states.results_on(asked.content, state, node)
-            results = self._allocate(node, asked.claims) if known is None else known
-            assert not isinstance(results, Status), f"{node.name}: {results}"
+        if not asked.claims:
+            return NodeAllocation(OK, (), asked.extended, asked.mappings)
+        states = self._devices.states
+        state = int(states.of_rows(nodes)[row])
+        results = states.results_on(asked.content, state, node)
+        if results is None:
+            found = self._allocate(node, asked)
+            assert not isinstance(found, Status), f"{node.name}: {found}"
+            results = found
         return NodeAllocation(OK, results, asked.extended, asked.mappings)
 
     def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
@@ -321,8 +323,8 @@ class ClaimSearch:
             index for index, claim in enumerate(self.claims) if not self._is_available(claim, node)
         )
         results: tuple[AllocationResult, ...] = ()
-        asked = self.asked(extended).claims
-        if asked:
+        asked = self.asked(extended)
+        if asked.claims:
             found = self._allocate(node, asked)
             if isinstance(found, Status):
                 return NodeAllocation(found)
@@ -375,13 +377,16 @@ class ClaimSearch:
         overdue = now is not None and is_overdue(claim, now, self._settings.binding_timeout)
         return ready or not overdue
 
-    def _allocate(
-        self, node: Node, claims: Sequence[ResourceClaim]
-    ) -> tuple[AllocationResult, ...] | Status:
+    def _allocate(self, node: Node, asked: AskedClaims) -> tuple[AllocationResult, ...] | Status:
         """One result per claim, or why the node cannot serve them."""
         devices, settings = self._devices, self._settings
         given = SearchInput(
-            claims, devices.classes, devices.allocated, settings.selectors, settings.steps_max
+            asked.claims,
+            devices.classes,
+            devices.allocated,
+            settings.selectors,
+            settings.steps_max,
+            asked.content,
         )
         try:
             found = search_devices(given, node, devices.slices.pools(node))

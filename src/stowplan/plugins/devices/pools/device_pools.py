@@ -21,6 +21,9 @@ from stowplan.objects.selectors import (
 from stowplan.plugins.devices.device_amounts import amount_of
 from stowplan.plugins.devices.device_selectors import shape_of
 
+LONG_MIN = 32
+"""From so many usable devices on a search remembers where it may begin."""
+
 DeviceId = tuple[str, str, str]
 """(driver, pool, device)."""
 PoolId = tuple[str, str]
@@ -93,8 +96,33 @@ class DevicePool:
         return any(one.device.binding_conditions is not None for one in self.devices())
 
 
+@dataclass(slots=True)
+class FirstPlaces:
+    """Where a search may begin: devices before do not serve a request until a device is given back.
+
+    places: (claim, request, alternative) to the position of the first other device, and the steps
+    that the search takes before. basis: on what they rest.
+    """
+
+    basis: tuple[int, object]
+    places: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+
+
 class PoolList(list[DevicePool]):
     """The pools of nodes that see the same slices, in the order in which they are tried."""
+
+    @cached_property
+    def is_long(self) -> bool:
+        """True for lists in which a search should not begin at the first device every time, and
+        may begin later for all nodes alike."""
+        return len(self.usable) >= LONG_MIN and not any(
+            one.slice.spec.per_device_node_selection for _, one in self.usable
+        )
+
+    @cached_property
+    def first_places(self) -> dict[Hashable, FirstPlaces]:
+        """By what claims ask for: see `FirstPlaces`."""
+        return {}
 
     @cached_property
     def usable(self) -> list[tuple[DevicePool, PoolDevice]]:
