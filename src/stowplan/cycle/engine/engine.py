@@ -23,7 +23,8 @@ from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassI
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
-from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
+from stowplan.cycle.engine.plans import NoPlan, Planner
+from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
