@@ -21,6 +21,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.store import DeleteOptions
 
@@ -47,8 +48,10 @@ class SmallCluster:
         volcano: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
+        gates: FeatureGates | None = None,
     ) -> None:
-        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue."""
+        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. gates: of the
+        controllers."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -57,6 +60,7 @@ class SmallCluster:
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
             kueue=kueue,
+            gates=gates or FeatureGates(),
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []

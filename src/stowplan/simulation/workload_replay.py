@@ -113,6 +113,7 @@ class WorkloadReplay(Replay):
             lifecycle,
             options.node_lifecycle,
             self._deciders.kueue,
+            self._deciders.gates,
         )
         self._api.on_created = self._created
         return self._api
