@@ -173,6 +173,34 @@ def test_what_if_shows_whom_a_group_evicts(tmp_path: Path) -> None:
     assert not any("PodGroups" in note for note in found["notes"])
 
 
+@pytest.mark.parametrize("has_controllers", [False, True])
+def test_what_if_over_time_names_the_group_that_evicts(
+    tmp_path: Path, *, has_controllers: bool
+) -> None:
+    objects = [one for one in cluster() if one["metadata"]["name"] not in ("a", "b")]
+    templates = [{"name": "t", "schedulingPolicy": {"basic": {}}}]
+    workload = group("w", 1, 0) | {"kind": "Workload", "spec": {"podGroupTemplates": templates}}
+    objects.append(workload)
+    if has_controllers:
+        template = pod("j", 1)["spec"] | {"restartPolicy": "Never"}
+        objects.append(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "j"},
+                "spec": {"template": {"spec": template}},
+            }
+        )
+    new = tmp_path / "new.json"
+    items = [pod("a", 2, "train", priority=100), pod("b", 2, "train", priority=100)]
+    new.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    file = file_of(tmp_path, objects)
+    ran = run("what-if", "-f", file, "--submit", str(new), "--for", "10m", *FLAGS, "-o", "json")
+    found = json.loads(ran.out)
+    by = {one["pod"]: one.get("by") for one in found["pods"]}
+    assert by["default/o1"] == by["default/o2"] == "podgroup default/train"
+
+
 def test_the_command_names_a_group(tmp_path: Path) -> None:
     file = file_of(tmp_path, cluster())
     ran = run("preempt-preview", "podgroup/train", "-f", file, *FLAGS)
