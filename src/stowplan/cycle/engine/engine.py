@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -24,6 +25,7 @@ from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
+from stowplan.cycle.engine.row_gate import RowGate
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -146,6 +148,17 @@ class Engine:
         """Begin a run of pods with their classes, placed in this order. draws: uint64 (n_pods,),
         tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
+
+    def row_gate(self, one: EnginePodClass, snapshot: Snapshot) -> RowGate | None:
+        """See `KernelPlacer.row_gate`."""
+        _, heads = self.heads([one], snapshot)
+        if heads[0] < 0 or one.terms or one.card_filter:
+            return None
+        assert self._class_arrays is not None
+        assert self._planner is not None
+        has_room = self._class_arrays.classes[one.number, at.HAS_ROOM]
+        has_cards = self._planner.card_groups.first(heads)[0] is not None
+        return RowGate(snapshot, self._class_arrays) if has_room and not has_cards else None
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot
