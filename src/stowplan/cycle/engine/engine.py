@@ -149,16 +149,25 @@ class Engine:
         tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
 
-    def row_gate(self, one: EnginePodClass, snapshot: Snapshot) -> RowGate | None:
+    def row_gate(self, run: PodRun, snapshot: Snapshot) -> RowGate | None:
         """See `KernelPlacer.row_gate`."""
-        _, heads = self.heads([one], snapshot)
-        if heads[0] < 0 or one.terms or one.card_filter:
+        run.epoch, run.heads = self.heads(run.classes, snapshot)
+        one, n_pods = run.classes[0], len(run.pods)
+        if run.heads[0] < 0 or one.terms or one.card_filter or one.run_limits:
             return None
         assert self._class_arrays is not None
         assert self._planner is not None
-        has_room = self._class_arrays.classes[one.number, at.HAS_ROOM]
-        has_cards = self._planner.card_groups.first(heads)[0] is not None
-        return RowGate(snapshot, self._class_arrays) if has_room and not has_cards else None
+        if not self._class_arrays.classes[one.number, at.HAS_ROOM]:
+            return None
+        if self._planner.card_groups.first(run.heads[:1])[0] is not None:
+            return None
+        self._catch_up(run.classes, snapshot.nodes, has_trees=True)
+
+        def trial() -> list[int]:
+            self.n_evaluated += n_pods
+            return self._run_kernel(run, 0, n_pods, None)
+
+        return RowGate(snapshot, self._class_arrays, n_pods, trial)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot

@@ -153,9 +153,9 @@ class KernelPlacer(Protocol):
         draws: uint64 (n_pods,), tie-breaks; or (0,): the first row wins.
         """
 
-    def row_gate(self, one: Any, snapshot: Snapshot) -> RowLimits | None:
-        """Limits runs of pods of a class to some rows; None where kernels cannot: with terms that
-        count pods on other nodes, with cards, and where the number of pods does not matter."""
+    def row_gate(self, run: Any, snapshot: Snapshot) -> RowLimits | None:
+        """Limits a run of pods of one class to some rows; None where kernels cannot: with terms
+        that count pods on other nodes, with cards, and where the number of pods does not matter."""
 
     def fit_check(
         self, classes: Sequence[tuple[Any, frozenset[str]]], snapshot: Snapshot
@@ -172,6 +172,10 @@ class RowLimits(Protocol):
 
     def opened(self, rows: Ints) -> AbstractContextManager[None]:
         """Open these closed rows, until the end of the block. rows: int64, each once."""
+
+    def trial(self, rows: Ints) -> list[int] | None:
+        """The rows that the pods of the run get of these closed ones, fewer than pods where no more
+        have room; None where kernels cannot tell. Nothing is changed."""
 
 
 class FitCheck(Protocol):

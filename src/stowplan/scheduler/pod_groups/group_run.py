@@ -99,7 +99,8 @@ class GroupRuns:
         run = engine.run(members.pods, members.classes, members.tie_breaks)
         rows = run.place(0, cycle.snapshot)
         if len(rows) < len(members.pods):
-            _take_back(members.pods[: len(rows)], cycle)
+            for pod in members.pods[: len(rows)]:
+                cycle.snapshot.nodes.remove_pod(pod.uid)
             return None
         return PlacedGroup(members.classes, rows, run.scores.tolist(), run.annotations)
 
@@ -113,33 +114,33 @@ class GroupRuns:
     ) -> PlacedGroup | None:
         """Try members of one template on each placement, and place all of them on the best one;
         None where that has no place for some."""
-        one = members.classes[0]
+        one, pods = members.classes[0], members.pods
         if any(other is not one for other in members.classes):
             # Those after a member that does not fit may fit.
             return None
-        gate = engine.row_gate(one, cycle.snapshot)
+        if not all(plugin.in_tree for plugin in framework.at("placementScore")):
+            # They might count pods on closed nodes.
+            return None
+        run = engine.run(pods, members.classes, members.tie_breaks)
+        gate = engine.row_gate(run, cycle.snapshot)
         if gate is None:
             return None
         proposed = []
         with gate.all_closed():
             for placement in placements:
-                with gate.opened(placement.rows):
-                    run = engine.run(members.pods, members.classes, members.tie_breaks)
-                    rows = run.place(0, cycle.snapshot)
-                    placed = members.pods[: len(rows)]
-                    _take_back(placed, cycle)
-                if len(rows) < len(members.pods) and _may_preempt(framework, cycle):
+                rows = gate.trial(placement.rows)
+                if rows is None or (len(rows) < len(pods) and _may_preempt(framework, cycle)):
                     return None
                 if self._is_schedulable(len(rows), framework, cycle):
-                    pairs = list(zip(placed, rows, strict=True))
+                    pairs = list(zip(pods, rows, strict=False))
                     proposed.append(ProposedPlacement(placement, pairs))
-        if not proposed:
-            return None
-        best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
-        if len(best.assignments) < len(members.pods):
-            return None
-        with gate.all_closed(), gate.opened(best.placement.rows):
-            return self._place_all(members, cycle, engine)
+            if not proposed:
+                return None
+            best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
+            if len(best.assignments) < len(pods):
+                return None
+            with gate.opened(best.placement.rows):
+                return self._place_all(members, cycle, engine)
 
     def _is_schedulable(self, n_placed: int, framework: Framework, cycle: PodGroupCycle) -> bool:
         """True where so many placed members make the group schedulable."""
@@ -222,11 +223,6 @@ class GroupRuns:
         if not framework.gates.nominated_node_name_for_expectation:
             return 0
         return max(0, group.min_count - cycle.state.n_scheduled - 1)
-
-
-def _take_back(pods: Sequence[Pod], cycle: PodGroupCycle) -> None:
-    for pod in pods:
-        cycle.snapshot.nodes.remove_pod(pod.uid)
 
 
 def _may_preempt(framework: Framework, cycle: PodGroupCycle) -> bool:
