@@ -61,10 +61,13 @@ def test_a_pod_that_is_replaced_joins_the_group_and_all_go_with_the_job() -> Non
     here.delete("pods", here.pods()[0]["metadata"]["name"])
     here.run(30)
     assert len({pod["spec"]["schedulingGroup"]["podGroupName"] for pod in here.pods()}) == 1
-    assert len(here.pods()) == 3 and len(here.list(GROUPS)) == 1
+    assert len(here.pods()) == 3
+    assert len(here.list(GROUPS)) == 1
     here.delete(JOBS, "train", propagation="Background")
     here.run(60)
-    assert not here.pods() and not here.list(GROUPS) and not here.list(WORKLOADS)
+    assert not here.pods()
+    assert not here.list(GROUPS)
+    assert not here.list(WORKLOADS)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,9 @@ def test_other_jobs_are_no_gangs(shape: dict[str, object]) -> None:
     here = cluster(shape.pop("gates", GATES))  # type: ignore[arg-type]
     here.create(JOBS, gang(**shape))  # type: ignore[arg-type]
     here.settle()
-    assert here.pods() and not here.list(WORKLOADS) and not here.list(GROUPS)
+    assert here.pods()
+    assert not here.list(WORKLOADS)
+    assert not here.list(GROUPS)
     assert all("schedulingGroup" not in pod["spec"] for pod in here.pods())
 
 
@@ -115,7 +120,8 @@ def test_a_workload_of_another_owner_is_not_taken() -> None:
     here.create(WORKLOADS, workload)
     here.create(JOBS, gang())
     here.settle()
-    assert len(here.list(WORKLOADS)) == 1 and not here.list(GROUPS)
+    assert len(here.list(WORKLOADS)) == 1
+    assert not here.list(GROUPS)
     assert all("schedulingGroup" not in pod["spec"] for pod in here.pods())
 
 
@@ -138,9 +144,11 @@ def test_the_parallelism_of_a_gang_is_kept() -> None:
 
 def test_names_are_those_of_the_original_in_length() -> None:
     first, second = workload_name("train", "u1"), workload_name("train", "u2")
-    assert first != second and first.startswith("train-")
+    assert first != second
+    assert first.startswith("train-")
     assert len(workload_name("j" * 300, "u")) == 253
     for workload, template in (("w" * 250, "t"), ("w", "t" * 250), ("w" * 250, "t" * 250)):
         name = pod_group_name(workload, template)
         assert len(name) == 253
-        assert name.startswith("w") and "-t" in name
+        assert name.startswith("w")
+        assert "-t" in name
