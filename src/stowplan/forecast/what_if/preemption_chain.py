@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
 from stowplan.cycle.decision import decide
-from stowplan.forecast.what_if.group_preemption import GroupPreemption
+from stowplan.forecast.what_if.group_trials import GroupPreemption
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.pod_groups.pod_group_states import group_key_of

@@ -92,7 +92,7 @@ class PendingAllocations:
         object_store.restore(after)
 
     def written(self, key: str) -> None:
-        """An allocation was written: it is the claim's, whoever shares it."""
+        """An allocation was written: it is the claim's, and no longer of those that share it."""
         self._shared.pop(key, None)
 
 

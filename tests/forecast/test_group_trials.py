@@ -134,7 +134,7 @@ def test_a_group_that_is_created_again_is_tried_as_a_group(tmp_path: Path) -> No
     assert "Insufficient cpu" in messages["default/o2"]
 
 
-def test_nobody_goes_for_a_group_that_does_not_fit_even_then(tmp_path: Path) -> None:
+def test_no_pod_goes_for_a_group_that_does_not_fit_even_then(tmp_path: Path) -> None:
     objects = [*cluster(), pod("c", 5, "train", priority=100)]
     objects[3] = group("train", 3, 100)
     found = asked(tmp_path, objects)
