@@ -13,8 +13,10 @@ import pytest
 from stowplan.client.requests import JSON, ApiRequest
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.client.volcano_listing import list_volcano_cluster
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
+from stowplan.inputs.importers.volcano_cluster import volcano_cluster_of
 from tests.driver.embedded import Tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
@@ -91,6 +93,15 @@ def test_a_job_runs_and_the_next_waits_for_the_capability_of_its_queue(tmp_path:
             ApiClient(load_client_config(str(tmp_path / "k"))) as api,
         ):
             await check_two_jobs(api)
+            await asyncio.to_thread(check_import)
+
+    def check_import() -> None:
+        """What `stowplan import volcano` reads of this cluster."""
+        listing = list_volcano_cluster(load_client_config(str(tmp_path / "k")))
+        found = volcano_cluster_of(listing.trees)
+        assert listing.refused == ""
+        assert (found.counts["Node"], found.counts["Job"], found.counts["Queue"]) == (3, 1, 3)
+        assert found.source == "default configuration of Volcano"
 
     asyncio.run(asyncio.wait_for(steps(), 300))
 

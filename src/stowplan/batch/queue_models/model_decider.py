@@ -36,7 +36,8 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.quantity import Quantity
 
 
 class ModelPlan(msgspec.Struct, frozen=True):
@@ -75,7 +76,8 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         self._pods: dict[str, Pod] = {}
         self._changed: dict[str, None] = {}
         self._waiting: dict[str, None] = {}
-        self._groups: dict[str, PodGroup] = {}
+        # Groups and queues, whose status sessions write.
+        self._shown: dict[str, Object] = {}
         self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
         self._changed_objects: dict[tuple[type[Object], str], None] = {}
         # Decisions that the watch has not confirmed yet: uid -> node; uid -> time of eviction.
@@ -136,8 +138,8 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
-        if isinstance(value, PodGroup):
-            self._groups[value.key] = value
+        if isinstance(value, PodGroup | Queue):
+            self._shown[key_of(value)] = value
         if type(value) in self._objects:
             self._put(value)
 
@@ -149,8 +151,8 @@ class ModelDecider(AttachedDecider[ModelPlan]):
     def object_deleted(self, value: Object) -> None:
         """Another object was deleted."""
         kind, key = type(value), key_of(value)
-        if isinstance(value, PodGroup):
-            self._groups.pop(key, None)
+        if isinstance(value, PodGroup | Queue):
+            self._shown.pop(key, None)
         if kind in self._objects:
             self._objects[kind].pop(key, None)
             self._changed_objects[kind, key] = None
@@ -216,6 +218,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             ),
             decided.groups,
             decided.pods,
+            decided.queues,
             continues=decided.continues,
         )
 
@@ -246,6 +249,13 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         for report in decided.groups:
             self._note_status(report)
 
+        queues = self._objects.get(Queue, {})
+        for report in decided.queues:
+            queue = queues.get(report.name)
+            if isinstance(queue, Queue):
+                given: dict[str, Quantity] = dict(report.allocated)
+                self._put(replace(queue, status=replace(queue.status, allocated=given)))
+
     def _note_status(self, report: PodGroupReport) -> None:
         group = self._objects.get(PodGroup, {}).get(f"{report.namespace}/{report.name}")
         if report.status is not None and isinstance(group, PodGroup):
@@ -271,10 +281,10 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
         return BindFailureResult()
 
-    def group_status_not_written(self, namespace: str, name: str) -> None:
-        """A group's status was not written; it is as the watch has last shown it."""
-        seen = self._groups.get(f"{namespace}/{name}")
-        if seen is not None and PodGroup in self._objects:
+    def status_not_written(self, namespace: str, name: str) -> None:
+        """The status of a group or queue was not written; it is as the watch has last shown it."""
+        seen = self._shown.get(f"{namespace}/{name}" if namespace else name)
+        if seen is not None and type(seen) in self._objects:
             self._put(seen)
 
     def pod_not_evicted(self, uid: str) -> None:
