@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.client.requests import JSON, ApiRequest
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.volcano_listing import list_volcano_cluster
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
+from stowplan.forecast.shadow.shadow import AS_GOOD, SAME, STARTED, Shadow, ShadowDifference
 from stowplan.inputs.importers.volcano_cluster import volcano_cluster_of
 from tests.driver.embedded import Tree
 
@@ -81,18 +83,29 @@ def phases(jobs: list[Any]) -> dict[str, str]:
 
 def test_a_job_runs_and_the_next_waits_for_the_capability_of_its_queue(tmp_path: Path) -> None:
     (tmp_path / "volcano.conf").write_text(CONFIGURATION)
+    deciders = local_deciders([str(tmp_path / "volcano.conf")])
+    shadow, differences = Shadow(deciders), list[ShadowDifference]()
+    source = ClusterSource((), str(tmp_path / "k"), "", is_live=True)
+
+    async def look() -> None:
+        listed = await asyncio.to_thread(read_cluster_source, source, deciders)
+        differences.extend(shadow.next(listed))
 
     async def steps() -> None:
         settings = LocalClusterSettings(
             nodes=3, kubeconfig=tmp_path / "k", serves_volcano=True, seed=1
         )
-        service = local_scheduler_service(local_deciders([str(tmp_path / "volcano.conf")]))
+        service = local_scheduler_service(deciders)
         async with (
             running_local_cluster(settings) as cluster,
             service(cluster),
             ApiClient(load_client_config(str(tmp_path / "k"))) as api,
         ):
-            await check_two_jobs(api)
+            await check_two_jobs(api, look)
+            # A shadow beside it has seen both jobs start as the model starts them.
+            starts = {kind: n for (what, kind), n in shadow.counts.items() if what == STARTED}
+            assert sum(starts.values()) == starts.get(SAME, 0) + starts.get(AS_GOOD, 0) == 4
+            assert differences == []
             await asyncio.to_thread(check_import)
 
     def check_import() -> None:
@@ -106,13 +119,16 @@ def test_a_job_runs_and_the_next_waits_for_the_capability_of_its_queue(tmp_path:
     asyncio.run(asyncio.wait_for(steps(), 300))
 
 
-async def check_two_jobs(api: ApiClient) -> None:
+async def check_two_jobs(api: ApiClient, look: Callable[[], Awaitable[None]]) -> None:
+    """look: called wherever nothing is under way."""
     meta, version = {"name": "small"}, "scheduling.volcano.sh/v1beta1"
     spec = {"weight": 1, "capability": {"cpu": "3"}}
     queue = {"apiVersion": version, "kind": "Queue", "metadata": meta, "spec": spec}
     await create(api, f"{SCHEDULING}/queues", queue)
+    await look()
     await create(api, JOBS, vcjob("first", 2))
     await until(api, JOBS, lambda jobs: phases(jobs) == {"first": "Running"})
+    await look()
     await create(api, JOBS, vcjob("second", 2))
 
     def refused(events: list[Any]) -> bool:
@@ -133,3 +149,4 @@ async def check_two_jobs(api: ApiClient) -> None:
     # Room for the second one: it starts without another change.
     await api.send(ApiRequest("DELETE", f"{JOBS}/first"))
     await until(api, JOBS, lambda jobs: phases(jobs) == {"second": "Running"})
+    await look()

@@ -10,6 +10,7 @@ import click
 from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
+from stowplan.cli.simulate_options import positive_duration_callback
 
 if TYPE_CHECKING:
     from stowplan.framework.feature_gates import FeatureGates
@@ -26,6 +27,9 @@ stowplan run --web
 
 # Compare decisions with the cluster's own scheduler, without writing
 stowplan run --dry-run
+
+# Compare queues, victims and admissions with those of a live Volcano
+stowplan run --shadow --compat volcano-1.15
 
 # Record every decision, for `stowplan replay`
 stowplan run --record run.rec
@@ -46,6 +50,20 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
     "--dry-run",
     is_flag=True,
     help="Decide without writing, and report where the decisions differ from the cluster's.",
+)
+@flag(
+    "--shadow",
+    is_flag=True,
+    help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, Kueue), "
+    "write nothing, and report which starts, victims and admissions differ from those by --config "
+    "or --compat.",
+)
+@flag(
+    "--shadow-every",
+    "shadow_every_s",
+    metavar="DURATION",
+    callback=positive_duration_callback,
+    help="How often --shadow lists the cluster.  [default: 10s]",
 )
 @flag(
     "--take-over",
@@ -79,6 +97,13 @@ def command(**given: Any) -> None:
     Several replicas may run: one leads, the others stand by. Exit code 1 if the lease is lost or
     another scheduler has the same name, 0 after SIGTERM.
     """
+    every_s, has_shadow = given.pop("shadow_every_s"), given.pop("shadow")
+    if every_s is not None and not has_shadow:
+        raise click.UsageError("--shadow-every needs --shadow")
+    if has_shadow:
+        from stowplan.cli.runs.shadow import run_shadow
+
+        sys.exit(run_shadow(given, every_s))
     _run(record=record_options.RecordRequest.take(given), **given)
 
 

@@ -59,7 +59,8 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     job: as `kubectl` names it. status: Admitted, QuotaReserved or Pending. flavors: pod set ->
     resource -> flavor. counts: pod set -> pods that may run. reason, message: why it is pending, ""
     for others. preempted_by: workload that took its quota, "" for none. position: among those that
-    wait in its ClusterQueue, from 1; 0 for others. shortages: quota that it lacks.
+    wait in its ClusterQueue, from 1; 0 for others. shortages: quota that it lacks. name: of the
+    Workload.
     """
 
     namespace: str
@@ -76,6 +77,7 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     preempted_by: str = ""
     position: int = 0
     shortages: list[QuotaShortage] = []
+    name: str = ""
 
 
 class KueueReport(msgspec.Struct, frozen=True):

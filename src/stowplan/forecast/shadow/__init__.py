@@ -1,0 +1,1 @@
+"""What another scheduler with queues decided in a cluster, beside what a queue model decides."""
