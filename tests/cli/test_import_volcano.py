@@ -85,10 +85,10 @@ def test_a_dump_is_simulated_by_its_own_configuration(tmp_path: Path) -> None:
     assert first == "Imported: 1 Node, 3 Pods, 1 PodGroup, 1 Queue, 3 Jobs, 1 HyperNode"
     source = "ConfigMap volcano-system/volcano-scheduler-configmap: volcano-scheduler.conf"
     assert second == f"Configuration: {source}"
-    said = "\n".join(notes)
-    assert "--node-selector=volcano.sh/role:train of the scheduler (all nodes count)" in said
-    assert "1 Command.bus.volcano.sh (what vcctl asks for)" in said
-    assert "task-topology" in said
+    stated = "\n".join(notes)
+    assert "--node-selector=volcano.sh/role:train of the scheduler (all nodes count)" in stated
+    assert "1 Command.bus.volcano.sh (what vcctl asks for)" in stated
+    assert "task-topology" in stated
     # The pods of `new` did not exist, those of `running` are not created once more.
     assert "2 of 5 pods placed" in found.out, found.out
     assert "not inqueue: queue research's capability cpu 4, 4 in use, 3 asked" in found.out

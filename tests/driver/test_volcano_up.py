@@ -17,7 +17,13 @@ from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.volcano_listing import list_volcano_cluster
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
-from stowplan.forecast.shadow.shadow import AS_GOOD, SAME, STARTED, Shadow, ShadowDifference
+from stowplan.forecast.queue_comparison.queue_comparer import (
+    AS_GOOD,
+    SAME,
+    STARTED,
+    DecisionMismatch,
+    QueueComparer,
+)
 from stowplan.inputs.importers.volcano_cluster import volcano_cluster_of
 from tests.driver.embedded import Tree
 
@@ -84,12 +90,12 @@ def phases(jobs: list[Any]) -> dict[str, str]:
 def test_a_job_runs_and_the_next_waits_for_the_capability_of_its_queue(tmp_path: Path) -> None:
     (tmp_path / "volcano.conf").write_text(CONFIGURATION)
     deciders = local_deciders([str(tmp_path / "volcano.conf")])
-    shadow, differences = Shadow(deciders), list[ShadowDifference]()
+    comparer, differences = QueueComparer(deciders), list[DecisionMismatch]()
     source = ClusterSource((), str(tmp_path / "k"), "", is_live=True)
 
     async def look() -> None:
         listed = await asyncio.to_thread(read_cluster_source, source, deciders)
-        differences.extend(shadow.next(listed))
+        differences.extend(comparer.next(listed))
 
     async def steps() -> None:
         settings = LocalClusterSettings(
@@ -102,8 +108,8 @@ def test_a_job_runs_and_the_next_waits_for_the_capability_of_its_queue(tmp_path:
             ApiClient(load_client_config(str(tmp_path / "k"))) as api,
         ):
             await check_two_jobs(api, look)
-            # A shadow beside it has seen both jobs start as the model starts them.
-            starts = {kind: n for (what, kind), n in shadow.counts.items() if what == STARTED}
+            # A comparison beside it has seen both jobs start as the model starts them.
+            starts = {kind: n for (what, kind), n in comparer.counts.items() if what == STARTED}
             assert sum(starts.values()) == starts.get(SAME, 0) + starts.get(AS_GOOD, 0) == 4
             assert differences == []
             await asyncio.to_thread(check_import)

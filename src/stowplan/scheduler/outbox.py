@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.framework import ObjectChange
 from stowplan.framework.cycle_state import NO_TIMES
-from stowplan.framework.deciders.session_decider import PodGroupReport, QueueReport
+from stowplan.framework.deciders.session_decider import PodGroupReport, QueueStatusReport
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
     Bind,
@@ -241,7 +241,7 @@ class Outbox:
         )
         return number
 
-    def patch_queue(self, queue: QueueReport) -> int:
+    def patch_queue(self, queue: QueueStatusReport) -> int:
         """Patch what the pods of a queue have."""
         number = self._next()
         self._effects.append(

@@ -106,8 +106,8 @@ def test_a_sum_that_could_not_be_written_is_written_by_the_next_session() -> Non
 
 
 def test_a_resource_that_nothing_uses_any_more_is_removed() -> None:
-    said = {"cpu": "3", "memory": "0", "pods": "1", "nvidia.com/gpu": "1"}
-    stale = {**queue("leaf"), "status": {"state": "Open", "allocated": said}}
+    stated = {"cpu": "3", "memory": "0", "pods": "1", "nvidia.com/gpu": "1"}
+    stale = {**queue("leaf"), "status": {"state": "Open", "allocated": stated}}
     sessions = Sessions(made(stale, Queue))
     assert sessions.queues["leaf"] == NONE
 

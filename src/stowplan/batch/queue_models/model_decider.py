@@ -77,7 +77,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         self._changed: dict[str, None] = {}
         self._waiting: dict[str, None] = {}
         # Groups and queues, whose status sessions write.
-        self._shown: dict[str, Object] = {}
+        self._reported: dict[str, Object] = {}
         self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
         self._changed_objects: dict[tuple[type[Object], str], None] = {}
         # Decisions that the watch has not confirmed yet: uid -> node; uid -> time of eviction.
@@ -139,7 +139,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
         if isinstance(value, PodGroup | Queue):
-            self._shown[key_of(value)] = value
+            self._reported[key_of(value)] = value
         if type(value) in self._objects:
             self._put(value)
 
@@ -152,7 +152,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         """Another object was deleted."""
         kind, key = type(value), key_of(value)
         if isinstance(value, PodGroup | Queue):
-            self._shown.pop(key, None)
+            self._reported.pop(key, None)
         if kind in self._objects:
             self._objects[kind].pop(key, None)
             self._changed_objects[kind, key] = None
@@ -250,10 +250,10 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             self._note_status(report)
 
         queues = self._objects.get(Queue, {})
-        for report in decided.queues:
-            queue = queues.get(report.name)
+        for sums in decided.queues:
+            queue = queues.get(sums.name)
             if isinstance(queue, Queue):
-                given: dict[str, Quantity] = dict(report.allocated)
+                given: dict[str, Quantity] = dict(sums.allocated)
                 self._put(replace(queue, status=replace(queue.status, allocated=given)))
 
     def _note_status(self, report: PodGroupReport) -> None:
@@ -283,7 +283,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def status_not_written(self, namespace: str, name: str) -> None:
         """The status of a group or queue was not written; it is as the watch has last shown it."""
-        seen = self._shown.get(f"{namespace}/{name}" if namespace else name)
+        seen = self._reported.get(f"{namespace}/{name}" if namespace else name)
         if seen is not None and type(seen) in self._objects:
             self._put(seen)
 

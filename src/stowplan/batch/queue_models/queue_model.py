@@ -18,7 +18,7 @@ from stowplan.framework.deciders.session_decider import (
     NodeAssignment,
     PodGroupReport,
     PodReport,
-    QueueReport,
+    QueueStatusReport,
 )
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
@@ -106,9 +106,9 @@ class ModelDecisions(msgspec.Struct, frozen=True):
 
     binds: uid -> node. gangs: uid -> name of the gang whose pods start all or none. nominations:
     uid -> node kept for a pod until resources are released; the complete list. groups: statuses and
-    events of PodGroups to write. pods: why pods have no node. queues: what pods of queues have,
-    where that is not what their status says. unready: (group, number of missing pods) of groups
-    that are not ready. continues: see SessionResult.
+    events of PodGroups to write. pods: why pods have no node. unready: (group, number of missing
+    pods) of groups that are not ready. continues: see SessionResult. queues: what pods of queues
+    have, where that is not what their status says.
     """
 
     binds: Mapping[str, str]
@@ -117,9 +117,9 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     gangs: Mapping[str, str] = {}
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
-    queues: Sequence[QueueReport] = ()
     unready: Sequence[tuple[str, int]] = ()
     continues: bool = False
+    queues: Sequence[QueueStatusReport] = ()
 
 
 class QueueModel(Protocol):

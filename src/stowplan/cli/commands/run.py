@@ -29,7 +29,7 @@ stowplan run --web
 stowplan run --dry-run
 
 # Compare queues, victims and admissions with those of a live Volcano
-stowplan run --shadow --compat volcano-1.15
+stowplan run --compare --compat volcano-1.15
 
 # Record every decision, for `stowplan replay`
 stowplan run --record run.rec
@@ -52,18 +52,18 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
     help="Decide without writing, and report where the decisions differ from the cluster's.",
 )
 @flag(
-    "--shadow",
+    "--compare",
     is_flag=True,
     help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, Kueue), "
     "write nothing, and report which starts, victims and admissions differ from those by --config "
     "or --compat.",
 )
 @flag(
-    "--shadow-every",
-    "shadow_every_s",
+    "--compare-every",
+    "compare_every_s",
     metavar="DURATION",
     callback=positive_duration_callback,
-    help="How often --shadow lists the cluster.  [default: 10s]",
+    help="How often --compare lists the cluster.  [default: 10s]",
 )
 @flag(
     "--take-over",
@@ -97,13 +97,13 @@ def command(**given: Any) -> None:
     Several replicas may run: one leads, the others stand by. Exit code 1 if the lease is lost or
     another scheduler has the same name, 0 after SIGTERM.
     """
-    every_s, has_shadow = given.pop("shadow_every_s"), given.pop("shadow")
-    if every_s is not None and not has_shadow:
-        raise click.UsageError("--shadow-every needs --shadow")
-    if has_shadow:
-        from stowplan.cli.runs.shadow import run_shadow
+    every_s, compares = given.pop("compare_every_s"), given.pop("compare")
+    if every_s is not None and not compares:
+        raise click.UsageError("--compare-every needs --compare")
+    if compares:
+        from stowplan.cli.runs.queue_models.compare_queues import run_comparison
 
-        sys.exit(run_shadow(given, every_s))
+        sys.exit(run_comparison(given, every_s))
     _run(record=record_options.RecordRequest.take(given), **given)
 
 

@@ -61,7 +61,7 @@ class PodGroupReport(msgspec.Struct, frozen=True):
     notes: tuple[tuple[str, str, str], ...] = ()
 
 
-class QueueReport(msgspec.Struct, frozen=True, gc=False):
+class QueueStatusReport(msgspec.Struct, frozen=True, gc=False):
     """What the placed pods of a queue, and of those below it, request, to be written on it.
 
     allocated: resource -> quantity. removed: resources that its status has and they do not request.
@@ -94,7 +94,7 @@ class SessionResult(msgspec.Struct, frozen=True):
     nominations: Sequence[NodeAssignment] = ()
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
-    queues: Sequence[QueueReport] = ()
+    queues: Sequence[QueueStatusReport] = ()
     fault: str = ""
     continues: bool = False
 

@@ -58,7 +58,7 @@ _FLAGS = {
 """Flag of Volcano's scheduler that changes decisions and is not read -> what that means here."""
 
 
-class VolcanoCluster(msgspec.Struct, frozen=True):
+class ImportedVolcano(msgspec.Struct, frozen=True):
     """What an import found.
 
     configuration: text of a configuration file. source: where it was, for people and errors.
@@ -73,7 +73,7 @@ class VolcanoCluster(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def volcano_cluster_of(trees: Iterable[Tree]) -> VolcanoCluster:
+def volcano_cluster_of(trees: Iterable[Tree]) -> ImportedVolcano:
     """Sort the objects of a cluster; those of kinds that make no difference stay."""
     kept: list[Tree] = []
     files: list[tuple[Tree, str, str]] = []
@@ -81,9 +81,9 @@ def volcano_cluster_of(trees: Iterable[Tree]) -> VolcanoCluster:
     dropped: Counter[str] = Counter()
     for tree in trees:
         kind = _full_kind(tree)
-        file = scheduler_file_of(tree)
-        if file is not None:
-            files.append((tree, *file))
+        found = scheduler_file_of(tree)
+        if found is not None:
+            files.append((tree, *found))
         if kind in _LEFT_OUT:
             continue
         if kind.endswith(_GROUP) and kind not in _KNOWN:
@@ -100,7 +100,7 @@ def volcano_cluster_of(trees: Iterable[Tree]) -> VolcanoCluster:
     notes += _notes_on_annotations(kept)
     text, source = (file[2], _title(file)) if file is not None else ("", DEFAULT_SOURCE)
     counted = {kind.partition(".")[0]: counts[kind] for kind in _COUNTED}
-    return VolcanoCluster(_configuration(text, flags), source, kept, counted, notes)
+    return ImportedVolcano(_configuration(text, flags), source, kept, counted, notes)
 
 
 def _full_kind(tree: Tree) -> str:

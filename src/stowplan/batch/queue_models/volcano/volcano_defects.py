@@ -2,7 +2,7 @@
 
 `--compat volcano-1.15` reproduces all of them. Each entry is listed by `stowplan parity`, and has a
 case with both answers in `tests/batch/queue_models`: `test_volcano_defects.py`, or
-`test_volcano_complaints.py` where users have reported it.
+`test_volcano_issues.py` where users have reported it.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def volcano(exact: bool, save: Path | None, output: str, **given: Any) -> None:
     scheduler's pod. What is not modelled is said on standard error.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.imports.import_volcano import run_import_volcano
+    from stowplan.cli.runs.queue_models.import_volcano import run_import_volcano
 
     source = ClusterSource.take(given)
     sys.exit(run_import_volcano(source, save, output, is_exact=exact))

@@ -10,7 +10,7 @@ from stowplan.batch.queue_models.volcano.queue_books import QueueBooks, sums_by_
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, VolcanoAmount
 from stowplan.batch.queue_models.volcano.volcano_queue import ROOT
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
-from stowplan.framework.deciders.session_decider import QueueReport
+from stowplan.framework.deciders.session_decider import QueueStatusReport
 from stowplan.objects.podgroup import VOLCANO_API_VERSION
 from stowplan.objects.quantity import format_quantity
 
@@ -21,9 +21,9 @@ class QueueStatuses:
     def __init__(self) -> None:
         self._books: QueueBooks = {}
 
-    def changed(self, session: VolcanoSession) -> list[QueueReport]:
+    def changed(self, session: VolcanoSession) -> list[QueueStatusReport]:
         """The queues whose status says something else than their jobs, and those of the queues
-        below them, have. Queues without an object, such as a `root` that nobody made, have no
+        below them, have. Queues without an object, such as a `root` that was not made, have no
         status."""
         found = []
         sums = self._with_ancestors(session)
@@ -31,12 +31,12 @@ class QueueStatuses:
             meta, version = queue.queue.metadata, queue.queue.api_version
             if not meta.uid or version != VOLCANO_API_VERSION:
                 continue
-            said, amount = queue.queue.status.allocated, sums.get(name, VolcanoAmount())
-            if said and dict(VolcanoAmount.of(said).items()) == dict(amount.items()):
+            reported, amount = queue.queue.status.allocated, sums.get(name, VolcanoAmount())
+            if reported and dict(VolcanoAmount.of(reported).items()) == dict(amount.items()):
                 continue
             texts = quantities(amount)
-            removed = tuple(one for one in said if one not in texts)
-            found.append(QueueReport(meta.uid, name, version, texts, removed))
+            removed = tuple(one for one in reported if one not in texts)
+            found.append(QueueStatusReport(meta.uid, name, version, texts, removed))
         return found
 
     def _with_ancestors(self, session: VolcanoSession) -> dict[str, VolcanoAmount]:

@@ -139,9 +139,9 @@ class VolcanoModel:
             gangs,
             closed.groups,
             closed.pods,
-            self._queues.changed(session),
             closed.unready,
             closed.changes_phases,
+            self._queues.changed(session),
         )
 
     def _nominations(self, session: VolcanoSession) -> Iterator[tuple[str, str]]:

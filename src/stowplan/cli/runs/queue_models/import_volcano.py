@@ -22,7 +22,7 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
 from stowplan.inputs.ignored_kinds import describe_ignored
-from stowplan.inputs.importers.volcano_cluster import VolcanoCluster, volcano_cluster_of
+from stowplan.inputs.importers.volcano_cluster import ImportedVolcano, volcano_cluster_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.manifests import items
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -91,7 +91,7 @@ def _objects_of_files(paths: tuple[str, ...]) -> Iterator[Tree]:
                 raise InputError.at(place, problem.path, problem.what) from None
 
 
-def _print_summary(found: VolcanoCluster, deciders: Deciders) -> None:
+def _print_summary(found: ImportedVolcano, deciders: Deciders) -> None:
     """What was found and what is not modelled, on standard error."""
     parts = ", ".join(count_of(count, kind) for kind, count in found.counts.items())
     click.echo(f"Imported: {parts}", err=True)
@@ -103,7 +103,7 @@ def _print_summary(found: VolcanoCluster, deciders: Deciders) -> None:
         click.echo(f"Note: {note}", err=True)
 
 
-def _save(directory: Path, found: VolcanoCluster) -> None:
+def _save(directory: Path, found: ImportedVolcano) -> None:
     listing = {"apiVersion": "v1", "kind": "List", "items": found.objects}
     try:
         directory.mkdir(parents=True, exist_ok=True)

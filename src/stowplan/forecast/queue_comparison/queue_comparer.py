@@ -1,4 +1,4 @@
-"""Shadow: compares what another scheduler decides with what a queue model decides.
+"""QueueComparer: compares what another scheduler decides with what a queue model decides.
 
 Both decide on the same cluster: that of the latest listing without the decisions made since the
 listing before. What the model alone decides counts when it would decide it twice in a row, because
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.forecast.shadow.cluster_decisions import (
+from stowplan.forecast.queue_comparison.cluster_decisions import (
     QUOTA_RESERVED,
     WAITING_PHASES,
     ClusterDecisions,
@@ -27,7 +27,7 @@ from stowplan.forecast.shadow.cluster_decisions import (
     without_decisions,
     workloads,
 )
-from stowplan.forecast.shadow.model_decisions import model_decisions
+from stowplan.forecast.queue_comparison.model_decisions import model_decisions
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.podgroup import PodGroup
@@ -42,7 +42,7 @@ REPEATED = 2
 """How often in a row the model alone decides something until that is a difference."""
 
 
-class ShadowDifference(msgspec.Struct, frozen=True):
+class DecisionMismatch(msgspec.Struct, frozen=True):
     """A decision that differs. what: STARTED, EVICTED or ADMITTED. here, there: nodes, or `yes` and
     `no`. why: what the model says about it."""
 
@@ -53,7 +53,7 @@ class ShadowDifference(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Shadow:
+class QueueComparer:
     """counts: (what, result) -> number since the beginning."""
 
     def __init__(self, deciders: Deciders) -> None:
@@ -62,7 +62,7 @@ class Shadow:
         self._before: Cluster | None = None
         self._only_here: Counter[tuple[str, str]] = Counter()
 
-    def next(self, listed: Cluster) -> list[ShadowDifference]:
+    def next(self, listed: Cluster) -> list[DecisionMismatch]:
         """Compare with the listing before; the first one has nothing to compare with."""
         before, self._before = self._before, listed
         if before is None:
@@ -83,7 +83,7 @@ class Shadow:
 
     def _starts(
         self, cluster: Cluster, here: ClusterDecisions, there: ClusterDecisions
-    ) -> Iterator[ShadowDifference]:
+    ) -> Iterator[DecisionMismatch]:
         kinds: Mapping[str, Any] | None = None
         for key, node in there.started.items():
             mine = here.started.get(key, "")
@@ -92,40 +92,40 @@ class Shadow:
                 continue
             if not mine:
                 self.counts[STARTED, THERE_ONLY] += 1
-                yield ShadowDifference(STARTED, key, "", node, here.reasons.get(key, ""))
+                yield DecisionMismatch(STARTED, key, "", node, here.reasons.get(key, ""))
                 continue
             kinds = node_kinds(cluster) if kinds is None else kinds
             if node in kinds and kinds[node] == kinds.get(mine):
                 self.counts[STARTED, AS_GOOD] += 1
                 continue
             self.counts[STARTED, OTHER_NODE] += 1
-            yield ShadowDifference(STARTED, key, mine, node)
+            yield DecisionMismatch(STARTED, key, mine, node)
 
     def _others(
         self, here: ClusterDecisions, there: ClusterDecisions
-    ) -> Iterator[ShadowDifference]:
+    ) -> Iterator[DecisionMismatch]:
         """Victims, and what was admitted."""
         victims = ", ".join(sorted(here.evicted)) or "nothing"
         for key in there.evicted:
             is_same = key in here.evicted
             self.counts[EVICTED, SAME if is_same else THERE_ONLY] += 1
             if not is_same:
-                yield ShadowDifference(EVICTED, key, "no", "yes", f"here: {victims}")
+                yield DecisionMismatch(EVICTED, key, "no", "yes", f"here: {victims}")
         for key in sorted(there.admitted):
             is_same = key in here.admitted
             self.counts[ADMITTED, SAME if is_same else THERE_ONLY] += 1
             if not is_same:
-                yield ShadowDifference(ADMITTED, key, "no", "yes", here.reasons.get(key, ""))
+                yield DecisionMismatch(ADMITTED, key, "no", "yes", here.reasons.get(key, ""))
 
-    def _repeated(self, here: ClusterDecisions, unchanged: set[str]) -> Iterator[ShadowDifference]:
+    def _repeated(self, here: ClusterDecisions, unchanged: set[str]) -> Iterator[DecisionMismatch]:
         """What only the model decides, for the second time in a row."""
-        only: dict[tuple[str, str], ShadowDifference] = {}
+        only: dict[tuple[str, str], DecisionMismatch] = {}
         for key, node in here.started.items():
-            only[STARTED, key] = ShadowDifference(STARTED, key, node, "")
+            only[STARTED, key] = DecisionMismatch(STARTED, key, node, "")
         for key, why in here.evicted.items():
-            only[EVICTED, key] = ShadowDifference(EVICTED, key, "yes", "no", why)
+            only[EVICTED, key] = DecisionMismatch(EVICTED, key, "yes", "no", why)
         for key in sorted(here.admitted):
-            only[ADMITTED, key] = ShadowDifference(ADMITTED, key, "yes", "no")
+            only[ADMITTED, key] = DecisionMismatch(ADMITTED, key, "yes", "no")
         only = {one: found for one, found in only.items() if one[1] in unchanged}
         self._only_here = Counter({one: self._only_here[one] + 1 for one in only})
         for one, found in only.items():

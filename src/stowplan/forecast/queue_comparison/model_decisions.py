@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
-from stowplan.forecast.shadow.cluster_decisions import (
+from stowplan.forecast.queue_comparison.cluster_decisions import (
     QUOTA_RESERVED,
     WAITING_PHASES,
     ClusterDecisions,

@@ -1,4 +1,4 @@
-"""What a shadow reports of two listings of a cluster: decisions of Volcano, KAI-Scheduler and
+"""What is reported of two listings of a cluster: decisions of Volcano, KAI-Scheduler and
 Kueue beside those of the model of each."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.forecast.shadow import shadow as shadow_module
-from stowplan.forecast.shadow.shadow import (
+from stowplan.forecast.queue_comparison import queue_comparer as comparer_module
+from stowplan.forecast.queue_comparison.queue_comparer import (
     ADMITTED,
     AS_GOOD,
     EVICTED,
@@ -19,8 +19,8 @@ from stowplan.forecast.shadow.shadow import (
     SAME,
     STARTED,
     THERE_ONLY,
-    Shadow,
-    ShadowDifference,
+    DecisionMismatch,
+    QueueComparer,
 )
 from stowplan.inputs.cluster_reader import Cluster, read_objects
 from tests.batch.queue_models import test_kai_model as kai
@@ -57,15 +57,15 @@ def in_phase(tree: Tree, phase: str) -> Tree:
     return {**tree, "status": {"phase": phase}}
 
 
-def of_volcano(text: str = volcano.CAPACITY) -> Shadow:
-    return Shadow(volcano.deciders(text))
+def volcano_comparer(text: str = volcano.CAPACITY) -> QueueComparer:
+    return QueueComparer(volcano.deciders(text))
 
 
-def compared(shadow: Shadow, *rounds: tuple[Tree, ...]) -> list[ShadowDifference]:
+def compared(comparer: QueueComparer, *rounds: tuple[Tree, ...]) -> list[DecisionMismatch]:
     """The differences of the last of several listings."""
-    found: list[ShadowDifference] = []
+    found: list[DecisionMismatch] = []
     for trees in rounds:
-        found = shadow.next(listed(*trees))
+        found = comparer.next(listed(*trees))
     return found
 
 
@@ -75,51 +75,51 @@ POD = volcano.pod("p", of="g")
 
 
 def test_a_start_on_the_same_node_is_the_same() -> None:
-    shadow = of_volcano()
+    comparer = volcano_comparer()
     before = (volcano.node("n"), QUEUE, GROUP, POD)
     after = (volcano.node("n"), QUEUE, in_phase(GROUP, "Running"), bound(POD, "n"))
-    assert compared(shadow, before, after) == []
-    assert shadow.counts == {(STARTED, SAME): 1, (ADMITTED, SAME): 1}
+    assert compared(comparer, before, after) == []
+    assert comparer.counts == {(STARTED, SAME): 1, (ADMITTED, SAME): 1}
 
 
 def test_a_pod_that_came_and_started_between_two_listings_is_compared() -> None:
-    shadow = of_volcano()
+    comparer = volcano_comparer()
     nodes = (volcano.node("n", 8), volcano.node("small", 4), QUEUE)
     after = (*nodes, in_phase(GROUP, "Running"), bound(POD, "small"))
-    (found,) = compared(shadow, nodes, after)
+    (found,) = compared(comparer, nodes, after)
     assert (found.what, found.key, found.here, found.there) == (STARTED, "default/p", "n", "small")
-    assert shadow.counts[STARTED, OTHER_NODE] == 1
+    assert comparer.counts[STARTED, OTHER_NODE] == 1
 
 
 def test_equal_nodes_are_equally_good() -> None:
-    shadow = of_volcano()
+    comparer = volcano_comparer()
     nodes = (volcano.node("a"), volcano.node("b"), QUEUE)
     for node in "ab":
         found = compared(
-            shadow, (*nodes, GROUP, POD), (*nodes, in_phase(GROUP, "Running"), bound(POD, node))
+            comparer, (*nodes, GROUP, POD), (*nodes, in_phase(GROUP, "Running"), bound(POD, node))
         )
         assert found == []
-    assert shadow.counts[STARTED, SAME] == shadow.counts[STARTED, AS_GOOD] == 1
+    assert comparer.counts[STARTED, SAME] == comparer.counts[STARTED, AS_GOOD] == 1
 
 
 def test_what_the_model_refuses_has_its_reason() -> None:
-    shadow = of_volcano()
+    comparer = volcano_comparer()
     small = volcano.queue("q", capability={"cpu": "1"})
     large = volcano.group("g", 1, "q", 2)
     asks = volcano.pod("p", of="g", cpu=2)
     node = volcano.node("n")
     started, admitted = sorted(
         compared(
-            shadow, (node, small, large, asks), (node, small, in_phase(large, "Running"),
+            comparer, (node, small, large, asks), (node, small, in_phase(large, "Running"),
                                                  bound(asks, "n"))
         ),
         key=lambda one: one.what,
         reverse=True,
     )  # fmt: skip
     why = "not inqueue: queue q's capability cpu 1, 0 in use, 2 asked"
-    assert started == ShadowDifference(STARTED, "default/p", "", "n", why)
-    assert admitted == ShadowDifference(ADMITTED, "podgroup default/g", "no", "yes", why)
-    assert shadow.counts == {(STARTED, THERE_ONLY): 1, (ADMITTED, THERE_ONLY): 1}
+    assert started == DecisionMismatch(STARTED, "default/p", "", "n", why)
+    assert admitted == DecisionMismatch(ADMITTED, "podgroup default/g", "no", "yes", why)
+    assert comparer.counts == {(STARTED, THERE_ONLY): 1, (ADMITTED, THERE_ONLY): 1}
 
 
 def full_cluster() -> tuple[list[Tree], list[Tree], list[Tree]]:
@@ -136,13 +136,13 @@ def test_victims_are_compared() -> None:
     fixed, old, new = full_cluster()
     before = (*fixed, *old, *new)
     inqueue = [in_phase(new[0], "Inqueue"), new[1]]
-    differing: list[ShadowDifference] = []
+    differing: list[DecisionMismatch] = []
     counts: Counter[tuple[str, str]] = Counter()
     for place in range(4):
         pods = [evicted(one) if i == place else one for i, one in enumerate(old)]
-        shadow = of_volcano(volcano.WITHOUT_OVERCOMMIT)
-        differing += compared(shadow, before, (*fixed, *pods, *inqueue))
-        counts += shadow.counts
+        comparer = volcano_comparer(volcano.WITHOUT_OVERCOMMIT)
+        differing += compared(comparer, before, (*fixed, *pods, *inqueue))
+        counts += comparer.counts
     # One of the four is the model's victim.
     assert counts == {(EVICTED, SAME): 1, (EVICTED, THERE_ONLY): 3, (ADMITTED, SAME): 4}
     assert len(differing) == 3
@@ -152,13 +152,13 @@ def test_victims_are_compared() -> None:
 def test_what_only_the_model_decides_counts_the_second_time() -> None:
     fixed, old, new = full_cluster()
     trees = (*fixed, *old, *new)
-    shadow = of_volcano(volcano.WITHOUT_OVERCOMMIT)
-    assert compared(shadow, trees, trees) == []
-    found = {one.what: one for one in compared(shadow, trees)}
+    comparer = volcano_comparer(volcano.WITHOUT_OVERCOMMIT)
+    assert compared(comparer, trees, trees) == []
+    found = {one.what: one for one in compared(comparer, trees)}
     assert found.keys() == {EVICTED, ADMITTED}
     assert (found[EVICTED].here, found[EVICTED].there) == ("yes", "no")
-    assert compared(shadow, trees) == []
-    assert shadow.counts[EVICTED, HERE_ONLY] == 1
+    assert compared(comparer, trees) == []
+    assert comparer.counts[EVICTED, HERE_ONLY] == 1
 
 
 def test_a_pod_that_is_deleted_for_another_reason_is_no_victim() -> None:
@@ -167,21 +167,21 @@ def test_a_pod_that_is_deleted_for_another_reason_is_no_victim() -> None:
         **old[0],
         "metadata": {**old[0]["metadata"], "deletionTimestamp": "2026-01-01T00:00:30Z"},
     }
-    shadow = of_volcano()
-    assert compared(shadow, (*fixed, *old), (*fixed, gone, *old[1:])) == []
-    assert shadow.counts == {}
+    comparer = volcano_comparer()
+    assert compared(comparer, (*fixed, *old), (*fixed, gone, *old[1:])) == []
+    assert comparer.counts == {}
 
 
 def test_starts_by_kai_are_compared() -> None:
-    shadow = Shadow(kai.deciders())
+    comparer = QueueComparer(kai.deciders())
     queues = (kai.queue("top", 4), kai.queue("leaf", 2, limit=2, parent="top"))
     group, nodes = kai.group("g", "leaf", 1), (kai.node("n", 4),)
     pods = [kai.pod(f"p{i}", of="g", gpus=2) for i in range(2)]
     before = (*nodes, *queues, group, *pods)
     after = (*nodes, *queues, group, *(bound(one, "n") for one in pods))
-    (found,) = compared(shadow, before, after)
+    (found,) = compared(comparer, before, after)
     assert (found.what, found.here, found.there) == (STARTED, "", "n")
-    assert shadow.counts == {(STARTED, SAME): 1, (STARTED, THERE_ONLY): 1}
+    assert comparer.counts == {(STARTED, SAME): 1, (STARTED, THERE_ONLY): 1}
 
 
 def kueue_objects(*workloads: Tree) -> tuple[Tree, ...]:
@@ -222,18 +222,18 @@ def kueue_deciders() -> Deciders:
 
 
 def test_admissions_by_kueue_are_compared() -> None:
-    shadow = Shadow(kueue_deciders())
+    comparer = QueueComparer(kueue_deciders())
     before = kueue_objects(workload("small", 3), workload("large", 5))
     after = kueue_objects(workload("small", 3, admitted=True), workload("large", 5, admitted=True))
-    (found,) = compared(shadow, before, after)
+    (found,) = compared(comparer, before, after)
     assert (found.what, found.key, found.here) == (ADMITTED, "workload default/large", "no")
     assert "cpu" in found.why
-    assert shadow.counts == {(ADMITTED, SAME): 1, (ADMITTED, THERE_ONLY): 1}
+    assert comparer.counts == {(ADMITTED, SAME): 1, (ADMITTED, THERE_ONLY): 1}
 
 
 def test_judging_the_cluster_with_the_decisions_in_it_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shadow_module, "without_decisions", lambda before, after, decided: after)
+    monkeypatch.setattr(comparer_module, "without_decisions", lambda before, after, decided: after)
     with pytest.raises(AssertionError):
         test_a_start_on_the_same_node_is_the_same()

@@ -1,1 +1,0 @@
-"""What another scheduler with queues decided in a cluster, beside what a queue model decides."""
