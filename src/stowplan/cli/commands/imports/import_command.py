@@ -22,9 +22,8 @@ stowplan import volcano --context prod
 # The same of a dump, with every pod that is not placed
 stowplan import volcano dump.yaml -o wide
 
-# Keep what was imported, for other questions about it
+# Keep what was imported, for other commands: prod/cluster.json and prod/volcano-scheduler.conf
 stowplan import volcano --context prod --save prod
-stowplan what-if -f prod/cluster.json --config prod/volcano-scheduler.conf --remove-node n1
 """
 SOURCE = grouped(
     options.files,
@@ -53,7 +52,8 @@ def command() -> None:
     "--save",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write cluster.json and volcano-scheduler.conf to this directory.",
+    help="Write cluster.json and volcano-scheduler.conf to this directory.  [default: nothing is "
+    "written]",
 )
 @flag(
     "-o",
