@@ -56,3 +56,17 @@ def test_queues_of_kueue_need_no_configuration(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump_all([{**queue, "spec": spec}, flavor, volcano.node("n")]))
     found = run("queues", "--compat", "kueue", str(file), "-o", "name")
     assert (found.code, "cq" in found.out) == (0, True), found.err
+
+
+def test_what_if_has_the_gate_of_a_queue(tmp_path: Path) -> None:
+    cluster, job = tmp_path / "cluster.yaml", tmp_path / "job.yaml"
+    small = volcano.queue("q", capability={"cpu": "1"})
+    cluster.write_text(yaml.safe_dump_all([volcano.node("n"), small]))
+    job.write_text(
+        yaml.safe_dump_all([volcano.group("g", 2, "q", 2), volcano.pod("p", of="g"),
+                            volcano.pod("r", of="g")])
+    )  # fmt: skip
+    config = tmp_path / "volcano.conf"
+    config.write_text(volcano.WITHOUT_OVERCOMMIT)
+    found = run("what-if", "-f", str(cluster), "--config", str(config), "--submit", str(job))
+    assert "not inqueue: queue q's capability cpu 1, 0 in use, 2 asked" in found.out, found

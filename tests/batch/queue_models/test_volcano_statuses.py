@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.batch.queue_models.volcano.model.queue_statuses import QueueStatuses
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -122,3 +123,14 @@ def test_sums_without_the_queues_above_are_caught(monkeypatch: pytest.MonkeyPatc
     sessions = Sessions(*tree_of_queues())
     sessions.handle(arrivals())
     assert sessions.queues["root"] != BOTH
+
+
+def test_the_status_has_the_gate_of_a_queue_until_it_opens() -> None:
+    sessions = Sessions(made(queue("leaf", capability={"cpu": "1"}), Queue))
+    sessions.handle(arrivals())
+    (lane,) = sessions.scheduler.lanes.batch
+    assert isinstance(lane.decider, ModelDecider)
+    gate = "not inqueue: queue leaf's capability cpu 1, 0 in use, 2 asked"
+    assert lane.decider.waiting_reasons == {"default/job": gate}
+    sessions.handle([happened.ObjectUpdated(made(queue("leaf", capability={"cpu": "4"}), Queue))])
+    assert lane.decider.waiting_reasons == {}
