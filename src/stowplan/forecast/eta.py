@@ -182,11 +182,11 @@ def _past_forecasts(
         for pod in forecast(past_cluster(cluster, at), at).pods:
             if pod.start is None or pod.never:
                 continue
-            ends = (
+            earliest_s, latest_s = (
                 math.inf if s is None else s for s in (pod.start.earliest_s, pod.start.latest_s)
             )
             waited_s = (started.get(pod.pod, now) - at).total_seconds()
-            compared.append(PastForecast(*ends, waited_s, pod.pod in started))
+            compared.append(PastForecast(earliest_s, latest_s, waited_s, pod.pod in started))
         found.append(compared)
     return found
 
