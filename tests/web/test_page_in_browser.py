@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 FIRST_LOAD_MAX = 60_000
 ELEMENTS_MAX = 3_000
 OVERFLOW = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
-CURRENT_IN_VIEW = """
+CURRENT_SCREEN = """
 const { left, right } = document.querySelector('#screens [aria-current]').getBoundingClientRect();
 return left >= 0 && right <= document.documentElement.clientWidth;
 """
@@ -119,7 +119,7 @@ def test_every_screen_keeps_the_policy_and_shows_names_as_text(site: Site, scree
     assert site.page.logged() == []
     assert not site.page.run(OVERFLOW)
     # The row of screens scrolls, and shows where one is, also when the count of pending pods comes.
-    assert site.page.run(CURRENT_IN_VIEW)
+    assert site.page.run(CURRENT_SCREEN)
 
 
 def test_a_violation_and_an_overflow_would_be_seen(site: Site) -> None:
@@ -137,7 +137,7 @@ def test_a_violation_and_an_overflow_would_be_seen(site: Site) -> None:
     assert site.page.run(OVERFLOW)
     site.open("experiments", 390)
     site.page.run("document.getElementById('screens').scrollLeft = 0")
-    assert not site.page.run(CURRENT_IN_VIEW)
+    assert not site.page.run(CURRENT_SCREEN)
 
 
 # Truth.
