@@ -71,10 +71,10 @@ class DecisionSamples:
             return
         if not best or best[0].name != bind.node:
             return
-        self.n_taken += 1
         scores = [msgspec.to_builtins(one) for one in best[:BEST]]
         feasible = int(attempt.passed.shape[0])
         self._ring.add_sample(bind.uid, DecisionSample(feasible, table.n_nodes, scores))
+        self.n_taken += 1
 
     @staticmethod
     def _best(attempt: Attempt) -> list[NodeScore]:

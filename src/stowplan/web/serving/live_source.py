@@ -100,8 +100,9 @@ class LiveSource:
         self._n_sessions = n_sessions
         if effects:
             at = (begun + unix_offset_ns()) / MS
-            self.ring.add(HandledCall(at, took, lane, effects))
+            # A call that is read before its sample would be without scores.
             self.samples.maybe_take(effects, begun)
+            self.ring.add(HandledCall(at, took, lane, effects))
 
     # Topics.
 

@@ -165,6 +165,9 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Draw all of the current state."""
+        if not self.query("#status"):
+            # The screen is being closed.
+            return
         state, name = self.client.state, self.screen_name
         self.n_updates += 1
         if self.resource not in state.resources and state.resources:
