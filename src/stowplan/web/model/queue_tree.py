@@ -128,7 +128,9 @@ def kueue_tree(report: KueueReport) -> Tree:
     several flavors have it."""
     names = _names_of_pairs(report)
     asked = _asked(report, names)
-    queues = [_kueue_queue(one, report, names, asked) for one in report.queues]
+    pods = _pods_by_queue(report)
+    queues = [_kueue_queue(one, names, asked, pods) for one in report.queues]
+    by_name = {one["name"]: one for one in queues}
     total: dict[str, float] = {}
     for queue in queues:
         for resource, amount in queue["deserved"].items():
@@ -141,7 +143,7 @@ def kueue_tree(report: KueueReport) -> Tree:
             msgspec.to_builtins(loan)
             for root in _trees(report.queues)
             for resource in total
-            for loan in _kueue_loans(root, resource, {one["name"]: one for one in queues})
+            for loan in _kueue_loans(root, resource, by_name)
         ],
     }
 
@@ -197,18 +199,26 @@ def _asked(report: KueueReport, names: dict[tuple[str, str], str]) -> dict[str, 
     return found
 
 
+def _pods_by_queue(report: KueueReport) -> dict[str, Counter[bool]]:
+    """ClusterQueue -> pods of its workloads, by whether those are admitted."""
+    found: dict[str, Counter[bool]] = {}
+    for one in report.workloads:
+        found.setdefault(one.cluster_queue, Counter())[one.status == KUEUE_ADMITTED] += one.pods
+    return found
+
+
 def _kueue_queue(
     one: QueueReport,
-    report: KueueReport,
     names: dict[tuple[str, str], str],
     asked: dict[str, dict[str, float]],
+    pods: dict[str, Counter[bool]],
 ) -> Tree:
     def amounts(field: str) -> dict[str, float]:
         texts = {names[q.flavor, q.resource]: str(getattr(q, field)) for q in one.quotas}
         return {name: nanos(text) / NANOS for name, text in texts.items() if text[0].isdigit()}
 
     is_queue = one.kind == CLUSTER_QUEUE
-    held = [work for work in report.workloads if is_queue and work.cluster_queue == one.name]
+    held = pods.get(one.name, Counter()) if is_queue else Counter()
     limits = {names[q.flavor, q.resource]: _limit(q) for q in one.quotas}
     return {
         "name": one.name if is_queue else f"cohort/{one.name}",
@@ -222,8 +232,8 @@ def _kueue_queue(
         "lent": {name: n for name, n in amounts("used_by_others").items() if n},
         "pending": asked.get(one.name, {}) if is_queue else {},
         "capability": {name: n for name, n in limits.items() if n is not None},
-        "podsPlaced": sum(work.pods for work in held if work.status == KUEUE_ADMITTED),
-        "podsPending": sum(work.pods for work in held if work.status != KUEUE_ADMITTED),
+        "podsPlaced": held[True],
+        "podsPending": held[False],
         "problem": one.problem,
     }
 
