@@ -252,6 +252,9 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
     run(steps())
 
 
+@pytest.mark.parametrize(
+    "server", [pytest.param("embedded", marks=pytest.mark.soak), "real"], indirect=True
+)
 def test_sessions_of_volcano_write_what_queues_have(tmp_path: Path, server: str) -> None:
     """status.allocated of a queue and of the one above it, by `run` alone."""
     version = "scheduling.volcano.sh/v1beta1"
