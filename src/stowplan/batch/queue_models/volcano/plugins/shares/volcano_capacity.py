@@ -68,9 +68,12 @@ class VolcanoCapacity(QueuePlugin):
 
     def update_share(self, attributes: QueueAttributes) -> None:
         """The largest share of what is deserved; 1 if nothing is."""
+        if attributes.deserves_nothing:
+            attributes.share = 1.0
+            return
         deserved, given = attributes.deserved, attributes.allocated
-        shares = (share_of(given.get(name), deserved.get(name)) for name in deserved.names())
-        attributes.share = 1.0 if attributes.deserves_nothing else max(shares, default=0.0)
+        shares = [share_of(given.get(name), deserved.get(name)) for name in deserved.names()]
+        attributes.share = max(shares, default=0.0)
 
     def _path(self, queue: str) -> list[QueueAttributes]:
         """A queue and those above it, the root first."""
@@ -126,6 +129,10 @@ class VolcanoCapacity(QueuePlugin):
         for attributes in reversed(self._path(queue.name)):
             if not self._quotas.allow(attributes.name, task):
                 return False
+            if not gone:
+                if not attributes.allocated.leaves_room(attributes.real_capability, task.request):
+                    return False
+                continue
             after = attributes.allocated.copy().add(task.request)
             for other in gone:
                 owner = self.of_task(other)
