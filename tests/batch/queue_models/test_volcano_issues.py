@@ -63,6 +63,13 @@ def test_4679_nothing_is_admitted_for_what_others_may_keep() -> None:
         assert cluster.groups[-1]["status"]["phase"] == "Pending"
 
 
+def test_4679_nothing_is_admitted_where_no_action_reclaims() -> None:
+    cluster = full_tree()
+    cluster.config = cluster.config.replace(", reclaim", "")
+    evictions(cluster, "", 2)
+    assert cluster.groups[-1]["status"]["phase"] == "Pending"
+
+
 def spare_bundle(reclaims: bool) -> SessionCluster:
     """A full node with a gang of eleven pods that needs one of them, and a pod that needs room."""
     action = "gangreclaim" if reclaims else "gangpreempt"
