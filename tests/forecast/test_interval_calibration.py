@@ -184,7 +184,7 @@ def test_eta_is_widened_by_its_own_past() -> None:
         assert after.start.median_s == before.start.median_s
 
 
-def test_without_a_past_nothing_is_calibrated() -> None:
+def test_without_a_past_there_is_no_calibration() -> None:
     cluster = queue_cluster(12)
     found = eta(cluster, now=NOW, draws=2, calibrate=3)
     assert found.calibration is None

@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -125,7 +125,15 @@ def eta(
     is forecast as well, to widen the intervals by how wrong those were. Raises InputError,
     ConfigError and ContractError.
     """
-    _check(draws, percentiles, {"horizon_s": horizon_s, "arrivals_s": arrivals_s}, calibrate)
+    if draws < 1:
+        raise InputError("eta", "draws", str(draws), "1 or more")
+    if not 0 <= percentiles[0] <= 50 <= percentiles[1] <= 100:
+        raise InputError("eta", "percentiles", str(percentiles), "two, around 50, within 0 to 100")
+    for name, value in (("horizon_s", horizon_s), ("arrivals_s", arrivals_s)):
+        if value is not None and not 0 < value < math.inf:
+            raise InputError("eta", name, f"{value:g}", "a number of seconds above 0")
+    if calibrate < 0:
+        raise InputError("eta", "calibrate", str(calibrate), "0 or more")
     cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins, compat)
     if pods is None:
@@ -146,36 +154,23 @@ def eta(
     starts = forecast.draw(targets, draws)
     report = _Report(forecast, starts, percentiles)
     if calibrate and forecast.is_random:
-        same = partial(eta, config=deciders, draws=draws, percentiles=percentiles, seed=seed)
-        same = partial(same, pace=pace, horizon_s=horizon_s, autoscale=autoscale)
-        same = partial(same, arrivals_s=arrivals_s)
-        report.calibrate(_past_forecasts(cluster, begins, calibrate, same))
+
+        def of_past(past: Cluster, at: datetime.datetime) -> ExpectedStarts:
+            how_more: dict[str, Any] = {"horizon_s": horizon_s, "arrivals_s": arrivals_s}
+            how_more |= {"percentiles": percentiles, "pace": pace, "autoscale": autoscale}
+            return eta(past, config=deciders, now=at, draws=draws, seed=seed, **how_more)
+
+        report.calibrate(_past_forecasts(cluster, begins, calibrate, of_past))
     return report.of(chosen, jobs)
-
-
-def _check(
-    draws: int, percentiles: tuple[int, int], seconds: Mapping[str, float | None], calibrate: int
-) -> None:
-    """Raises InputError for options that are out of range. seconds: by name."""
-    if draws < 1:
-        raise InputError("eta", "draws", str(draws), "1 or more")
-    if not 0 <= percentiles[0] <= 50 <= percentiles[1] <= 100:
-        raise InputError("eta", "percentiles", str(percentiles), "two, around 50, within 0 to 100")
-    for name, value in seconds.items():
-        if value is not None and not 0 < value < math.inf:
-            raise InputError("eta", name, f"{value:g}", "a number of seconds above 0")
-    if calibrate < 0:
-        raise InputError("eta", "calibrate", str(calibrate), "0 or more")
 
 
 def _past_forecasts(
     cluster: Cluster,
     now: datetime.datetime,
     n_moments: int,
-    forecast: Callable[..., ExpectedStarts],
+    forecast: Callable[[Cluster, datetime.datetime], ExpectedStarts],
 ) -> list[list[PastForecast]]:
-    """Forecasts at past moments, compared with what followed. forecast: `eta` of a
-    cluster and its `now`."""
+    """Forecasts at past moments, compared with what followed. forecast: makes one."""
     started = {
         pod.key: pod.status.start_time
         for pod in cluster.pods
@@ -184,14 +179,14 @@ def _past_forecasts(
     found: list[list[PastForecast]] = []
     for at in past_moments(cluster, now, n_moments):
         compared: list[PastForecast] = []
-        for pod in forecast(past_cluster(cluster, at), now=at).pods:
+        for pod in forecast(past_cluster(cluster, at), at).pods:
             if pod.start is None or pod.never:
                 continue
-            ends = (
+            earliest_s, latest_s = (
                 math.inf if s is None else s for s in (pod.start.earliest_s, pod.start.latest_s)
             )
             waited_s = (started.get(pod.pod, now) - at).total_seconds()
-            compared.append(PastForecast(*ends, waited_s, pod.pod in started))
+            compared.append(PastForecast(earliest_s, latest_s, waited_s, pod.pod in started))
         found.append(compared)
     return found
 

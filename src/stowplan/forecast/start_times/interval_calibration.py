@@ -104,7 +104,7 @@ def widened(
 
 
 def _logs(seconds: Sequence[float]) -> Floats:
-    # An open end counts as 300 years.
+    # An open end counts as one that no run reaches: 300 years.
     found: Floats = np.log(np.clip(np.array(seconds, np.float64), _SHORTEST_S, 1e10))
     return found
 

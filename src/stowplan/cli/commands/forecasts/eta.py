@@ -52,24 +52,15 @@ future_options = grouped(
 )
 """What happens until pods start."""
 
-interval_options = grouped(
-    flag(
-        "--interval",
-        metavar="LOW-HIGH",
-        default="10-90",
-        show_default=True,
-        help="Percentiles of the interval, around 50.",
-    ),
-    flag(
-        "--calibrate",
-        type=click.IntRange(min=0, max=100),
-        default=0,
-        metavar="MOMENTS",
-        help="Forecast so many past moments as well, from what pods show of them, and widen "
-        "intervals by how wrong those were; takes MOMENTS times as long.  [default: 0]",
-    ),
+
+_calibrate = flag(
+    "--calibrate",
+    type=click.IntRange(min=0, max=100),
+    default=0,
+    metavar="MOMENTS",
+    help="Forecast so many past moments as well, from what pods show of them, and widen intervals "
+    "by how wrong those were; takes MOMENTS times as long.  [default: 0]",
 )
-"""How far apart the ends of an interval are."""
 
 
 @click.command(name="eta", cls=Command, examples=EXAMPLES)
@@ -95,7 +86,13 @@ interval_options = grouped(
     show_default=True,
     help="Number of simulations where run times are drawn from observed ones; else it is one.",
 )
-@interval_options
+@flag(
+    "--interval",
+    metavar="LOW-HIGH",
+    default="10-90",
+    show_default=True,
+    help="Percentiles of the interval, around 50.",
+)
 @flag(
     "--seed",
     type=click.IntRange(min=0),
@@ -103,6 +100,7 @@ interval_options = grouped(
     show_default=True,
     help="Seed of the draws and of ties between nodes.",
 )
+@_calibrate
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Forecast when JOB or POD starts: the cluster is simulated forward by its scheduler.
