@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import io
 import math
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from stowplan import eta
+from stowplan.cli.tables.eta_table import print_expected_starts
+from stowplan.forecast.expected_starts import (
+    SCHEMA,
+    ExpectedStart,
+    ExpectedStarts,
+    StartInterval,
+)
 from stowplan.forecast.start_times import interval_calibration
 from stowplan.forecast.start_times.interval_calibration import (
     COMPARED_MIN,
+    IntervalCalibration,
     PastForecast,
     calibration_of,
     widened,
@@ -182,6 +192,18 @@ def test_eta_is_widened_by_its_own_past() -> None:
         assert after.start.earliest_s == pytest.approx(low, abs=1e-3)
         assert (after.start.latest_s or math.inf) == pytest.approx(high, abs=1e-3)
         assert after.start.median_s == before.start.median_s
+
+
+def test_the_table_tells_an_open_end_from_the_horizon() -> None:
+    start = StartInterval(60.0, 120.0, None, "2026-01-01T12:02:00Z", 1.0)
+    pod = ExpectedStart("default/p", "Pending", start=start)
+    found = ExpectedStarts(SCHEMA, "2026-01-01T12:00:00Z", INTERVAL, 5, 86400.0, 0, (), (pod,), ())
+    is_open = IntervalCalibration(3, 40, 10, 1.0, None)
+    for calibration, text in ((None, "60s to over 24h"), (is_open, "60s to open")):
+        printed = io.StringIO()
+        screen = Console(file=printed, width=200)
+        print_expected_starts(replace(found, calibration=calibration), screen, wide=True)
+        assert text in printed.getvalue()
 
 
 def test_without_a_past_there_is_no_calibration() -> None:
