@@ -38,6 +38,7 @@ from stowplan.objects.pod import (
     Pod,
     PodStatus,
 )
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 from stowplan.testing import builders
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -192,6 +193,21 @@ def test_eta_is_widened_by_its_own_past() -> None:
         assert after.start.earliest_s == pytest.approx(low, abs=1e-3)
         assert (after.start.latest_s or math.inf) == pytest.approx(high, abs=1e-3)
         assert after.start.median_s == before.start.median_s
+
+
+def test_known_run_times_are_calibrated_too() -> None:
+    """What arrived later may have gone first, however exactly run times are known."""
+    known = queue_cluster(60)
+    notes = {RUN_ANNOTATION: "100"}
+    pods = [replace(pod, metadata=replace(pod.metadata, annotations=notes)) for pod in known.pods]
+    found = eta(replace(known, pods=pods), now=NOW, calibrate=3)
+    assert found.draws == 1
+    assert found.calibration is not None
+
+
+def test_times_before_1970_are_no_past() -> None:
+    pods = [job_pod(f"p{n}", -1000.0 - 3e9, None, None) for n in range(50)]
+    assert past_moments(Cluster([builders.node("n0")], pods), NOW, 3) == []
 
 
 def test_the_table_tells_an_open_end_from_the_horizon() -> None:
