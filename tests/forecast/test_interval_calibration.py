@@ -210,7 +210,7 @@ def test_times_before_1970_are_no_past() -> None:
     assert past_moments(Cluster([builders.node("n0")], pods), NOW, 3) == []
 
 
-def test_the_table_tells_an_open_end_from_the_horizon() -> None:
+def test_an_open_end_is_not_the_horizon() -> None:
     start = StartInterval(60.0, 120.0, None, "2026-01-01T12:02:00Z", 1.0)
     pod = ExpectedStart("default/p", "Pending", start=start)
     found = ExpectedStarts(SCHEMA, "2026-01-01T12:00:00Z", INTERVAL, 5, 86400.0, 0, (), (pod,), ())
