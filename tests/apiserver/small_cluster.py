@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
-from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.options import ApiServerOptions, NonResourcePages
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
@@ -47,8 +48,10 @@ class SmallCluster:
         volcano: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
+        pages: Sequence[NonResourcePages] = (),
     ) -> None:
-        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue."""
+        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. pages:
+        discovery and the like."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -65,6 +68,7 @@ class SmallCluster:
             registry=registry,
             admission=(*default_admission(), *webhooks),
             observers=(DefinitionController(),),
+            pages=pages,
         )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options

@@ -41,6 +41,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
+from stowplan.driver.api_field_texts import client_field_texts
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
@@ -294,7 +295,7 @@ def _api_server_options(
         registry=registry,
         access=access,
         admission=(*default_admission(), EscalationCheck(), *volcano, *kueue),
-        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
+        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
         webhook_caller=call_webhooks,
