@@ -163,7 +163,11 @@ class AdmissionCycle:
             one.name: {resource: choice.flavor for resource, choice in one.flavors.items()}
             for one in entry.assignment.pod_sets
         }
-        victims = list(self.preempted.values()) if is_overlap else []
+        victims: list[AdmissionWorkload] = []
+        if is_overlap:
+            # Those of other trees matter to places only.
+            own = self._preempted_below.get(entry.queue.node.root, {})
+            victims += (self.preempted if entry.queue.topologies else own).values()
         for one in victims:
             self.snapshot.remove(one)
         self._assign(entry, nominated)
