@@ -148,22 +148,20 @@ def test_refusals_between_two_events_are_those_of_attempts(
     assert counted == attempted
 
 
-def test_the_scheduler_is_not_called_for_refusals_between_two_events() -> None:
-    calls = []
-    for counts in (True, False):
-        with pytest.MonkeyPatch.context() as patch:
-            handled: list[int] = []
-            right = Scheduler.handle
+def test_the_scheduler_is_not_called_for_refusals_between_two_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, calls = Scheduler.handle, [0]
 
-            def handle(
-                self: Scheduler, events: Any, now: int, heads_max: int | None = None
-            ) -> list[Effect]:
-                handled.append(now)
-                return right(self, events, now, heads_max)
+    def handle(self: Scheduler, *given: Any) -> list[Effect]:
+        calls[-1] += 1
+        return right(self, *given)
 
-            patch.setattr(Scheduler, "handle", handle)
-            replayed(overloaded(1, 20, 3, longest_s=FLUSHED_S), 3, counts=counts)
-            calls.append(len(handled))
+    monkeypatch.setattr(Scheduler, "handle", handle)
+    cluster = overloaded(1, 20, 3, longest_s=FLUSHED_S)
+    replayed(cluster, 3, counts=True)
+    calls.append(0)
+    replayed(cluster, 3, counts=False)
     assert calls[0] < calls[1] / 2
 
 

@@ -133,7 +133,7 @@ class TimeSeries:
             self._skip *= 2
 
     def _figures_of(self, nodes: NodeTable) -> SampleRow:
-        """What a sample has of nodes and the pods on them, as it was while they have not changed."""
+        """What a sample has of nodes and their pods; kept until these change."""
         state = nodes.marks, nodes.shape
         if state == self._state:
             return self._figures
