@@ -74,7 +74,9 @@ from stowplan.plugins.devices.claim_binding import (
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
+    NOT_AVAILABLE,
     STEPS_PER_SECOND,
+    UNAVAILABLE,
     ClaimSearch,
     NodeAllocation,
     SearchSettings,
@@ -244,7 +246,7 @@ class DynamicResources:
         devices = self._devices(object_store)
         extended = None
         if any(name in devices.by_resource for name in amounts):
-            extended = left_over_claim(pod, object_store.all(ResourceClaim))
+            extended = left_over_claim(pod, devices.special_claims_of(pod, object_store))
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
@@ -301,8 +303,9 @@ class DynamicResources:
             found = search.on_rows(nodes, asked)
         else:
             found = np.full(asked.shape[0], PER_NODE, dtype=np.int64)
-        if (found == REFUSED).any():
-            codes[found == REFUSED] = statuses.setdefault(CANNOT_ALLOCATE, len(statuses) + 1)
+        for answer, status in ((REFUSED, CANNOT_ALLOCATE), (UNAVAILABLE, NOT_AVAILABLE)):
+            if (found == answer).any():
+                codes[found == answer] = statuses.setdefault(status, len(statuses) + 1)
         for place in np.flatnonzero(found == PER_NODE).tolist():
             status = self.filter(nodes.info(int(asked[place])), state)
             if not status.is_success:
@@ -411,11 +414,9 @@ class DynamicResources:
     def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         search = state.find(self.name)
-        scores = np.zeros(n_rows_of(rows), dtype=np.int64)
-        if isinstance(search, ClaimSearch) and search.has_alternatives:
-            for place, row in enumerate(np.arange(nodes.n_nodes)[rows].tolist()):
-                scores[place] = search.score(nodes.names[row])
-        return scores
+        if isinstance(search, ClaimSearch):
+            return search.scores_of(nodes, np.arange(nodes.n_nodes)[rows])
+        return np.zeros(n_rows_of(rows), dtype=np.int64)
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
@@ -549,7 +550,11 @@ class DynamicResources:
     ) -> Status:
         """Success when all devices are ready, Wait until then, an error where one has failed."""
         reserved = state.read(self.RESERVED, AssumedClaims)
-        return check_claims(pod, reserved, snapshot.object_store)
+        answer = check_claims(pod, reserved, snapshot.object_store)
+        if answer.is_success:
+            for one in reserved.claims:
+                self._pending.written(one.after.key)
+        return answer
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
         """Per request of the claims how many devices of the node serve it, and what refuses the
@@ -571,14 +576,11 @@ class DynamicResources:
         content = self.claims_signature(pod, store)
         if not isinstance(content, bytes):
             return None
-        return (
-            DeviceTerms(
-                ClassClaims(
-                    content, pod, store, self._devices(store), self._settings(), self._pending,
-                    self.RESERVED,
-                )
-            ),
+        claims = ClassClaims(
+            content, pod, store, self._devices(store), self._settings(), self._pending,
+            self.RESERVED,
         )  # fmt: skip
+        return (DeviceTerms(claims, claims.has_alternatives),)
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""
