@@ -41,6 +41,7 @@ from stowplan.framework.clusterevents import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Action,
+    EventKeys,
     QueueingHint,
     RegisteredEvents,
     on,
@@ -90,9 +91,12 @@ from stowplan.plugins.devices.extended_resources import (
     named_claim,
 )
 from stowplan.plugins.devices.pod_claims import (
+    changed_claim,
     claim_fault,
     consumers_of,
+    named_claims,
     names_claim,
+    releases_devices,
     resource_claims_of,
     usable_anywhere,
 )
@@ -102,6 +106,8 @@ from stowplan.plugins.devices.states.device_states import PER_NODE, REFUSED
 from stowplan.plugins.pod_hints import queueing_hint
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
+# Most changes of claims concern the pods that name them; devices that are given back, all.
+_CLAIM_KEYS = EventKeys(changed_claim, named_claims)
 
 
 class NoClaimSearch:
@@ -165,7 +171,7 @@ class DynamicResources:
         of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             on(NODE, of_nodes),
-            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim, _CLAIM_KEYS),
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
@@ -176,9 +182,7 @@ class DynamicResources:
         return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
-        is_released = (
-            old is not None and old.status.allocation is not None and new.status.allocation is None
-        )
+        is_released = releases_devices(old, new)
         # Most claims are of other pods; many pods may wait.
         if not is_released and not names_claim(pod, new):
             return QUEUE_SKIP
