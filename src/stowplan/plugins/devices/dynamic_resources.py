@@ -67,6 +67,7 @@ from stowplan.plugins.devices.claim_binding import (
     PendingAllocations,
     assume_again,
     assume_claims,
+    binding_wait,
     check_claims,
     deleted_claim,
     is_pending,
@@ -141,7 +142,6 @@ class DynamicResources:
     UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
     DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
-    TIMED_OUT = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self.args = args
@@ -533,8 +533,7 @@ class DynamicResources:
         reserved = state.find(self.RESERVED)
         if not isinstance(reserved, AssumedClaims) or reserved.is_empty:
             return OK
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(reserved, node_name, self.handle.shared.now, self.args.binding_timeout)
 
     def pre_bind_conflict(
         self, pod: Pod, node_name: str, state: CycleState
@@ -546,8 +545,7 @@ class DynamicResources:
         if isinstance(again, Status):
             return again
         state.write(self.RESERVED, again)
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(again.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(again, node_name, shared.now, self.args.binding_timeout)
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
