@@ -22,6 +22,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.store import DeleteOptions
 
@@ -49,9 +50,10 @@ class SmallCluster:
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
         pages: Sequence[NonResourcePages] = (),
+        gates: FeatureGates | None = None,
     ) -> None:
         """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. pages:
-        discovery and the like."""
+        discovery and the like. gates: of the controllers."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -60,6 +62,7 @@ class SmallCluster:
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
             kueue=kueue,
+            gates=gates or FeatureGates(),
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []

@@ -187,6 +187,24 @@ def test_a_label_operator_with_many_digits_is_refused(
     assert b"the value must be an integer" in answer.body
 
 
+@pytest.mark.parametrize("version", [DIGITS, "abc", "-5"])
+def test_a_version_that_is_no_number_is_ignored_where_none_is_wanted(
+    cluster: RestartableCluster, version: str
+) -> None:
+    meta = {"name": "new", "resourceVersion": version}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    path = f"{SPACE}/configmaps"
+    made = asked(cluster, "POST", path, config)
+    assert made.status == 201
+    assert json.loads(made.body)["metadata"]["resourceVersion"] != version
+    # An apply that creates reads it, as the original does.
+    meta["name"] = "applied"
+    apply = (("fieldManager", "x"),)
+    media = "application/apply-patch+yaml"
+    refused = asked(cluster, "PATCH", f"{path}/applied", config, media, query=apply)
+    assert (refused.status, b"strconv.ParseUint: parsing" in refused.body) == (500, True)
+
+
 def test_numbers_of_objects_are_checked_and_not_computed(cluster: RestartableCluster) -> None:
     spec = {"selector": {"matchLabels": {"a": "b"}}}
     budget = {"metadata": {"name": "x"}, "spec": {**spec, "maxUnavailable": f"{DIGITS}%"}}

@@ -54,6 +54,11 @@ class Activation:
         self.limit = limit
         self.cost = 0
 
+    def check(self, cost: int) -> None:
+        """Raises CostLimitError if a cost would exceed the limit."""
+        if self.cost + cost > self.limit:
+            raise CostLimitError
+
     def spend(self, cost: int) -> None:
         """Count a cost; raises CostLimitError."""
         self.cost += cost
@@ -261,8 +266,10 @@ def _call(call: FunctionCall) -> Step:
     def run(activation: Activation) -> Any:
         values = tuple([step(activation) for step in steps])
         overload = choose(overloads, values)
-        result = overload.run(*values)
         cost_of = overload.cost
+        if overload.is_priced_first and cost_of is not None:
+            activation.check(cost_of(values, None))
+        result = overload.run(*values)
         # Costs of standard functions count only where the checker knows the overload.
         if cost_of is None or (known is None and overload.function in _COST_BY_OVERLOAD):
             activation.spend(1)

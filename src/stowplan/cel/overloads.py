@@ -21,7 +21,9 @@ _SIGNATURE = re.compile(r"(?:(?P<target>.+)->)?(?P<name>[^(]+)\((?P<arguments>.*
 
 @dataclass(frozen=True)
 class Overload:
-    """One overload. parameters: with the target first, where `is_member`."""
+    """One overload. parameters: with the target first, where `is_member`. is_priced_first: its
+    cost depends on its arguments alone and is more than their size, so that it is checked before
+    the call and not only counted after it."""
 
     function: str
     overload_id: str
@@ -30,6 +32,7 @@ class Overload:
     run: Implementation
     is_member: bool
     cost: Cost | None = None
+    is_priced_first: bool = False
 
     def accepts(self, kinds: tuple[str, ...]) -> bool:
         """True where arguments of these kinds are the overload's."""
@@ -46,7 +49,13 @@ class Library:
     functions: dict[str, list[Overload]] = field(default_factory=dict)
 
     def add(
-        self, overload_id: str, signature: str, run: Implementation, cost: Cost | None = None
+        self,
+        overload_id: str,
+        signature: str,
+        run: Implementation,
+        cost: Cost | None = None,
+        *,
+        is_priced_first: bool = False,
     ) -> None:
         """Declare an overload; signature: `TARGET->NAME(TYPES) TYPE`, without target if global."""
         match = _SIGNATURE.fullmatch(signature)
@@ -64,6 +73,7 @@ class Library:
             run,
             target is not None,
             cost,
+            is_priced_first,
         )
         self.functions.setdefault(name, []).append(made)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stowplan.cel.syntax_tree import Issues
-from stowplan.cel.values import Uint
+from stowplan.cel.values import Uint, read_digits
 
 END = "<EOF>"
 IDENTIFIER = "IDENTIFIER"
@@ -105,7 +105,7 @@ def _number(kind: str, text: str, offset: int, issues: Issues) -> Any:
     if kind == "float":
         return float(text)
     digits = text.rstrip("uU") if kind == "uint" else text
-    number = int(digits, 16 if digits.startswith("0x") else 10)
+    number = int(digits, 16) if digits.startswith("0x") else read_digits(digits)
     if kind == "uint":
         if number > _UINT_MAX:
             issues.report(offset, "Syntax error: invalid uint literal")

@@ -15,6 +15,13 @@ from typing import Any
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 UINT_MAX = 2**64 - 1
+_DIGITS_MAX = 20
+DIGITS_TOO_MANY = 10**_DIGITS_MAX
+"""More than any type holds, which has at most `_DIGITS_MAX` digits."""
+TEXT_MAX = 10_000_000
+"""Differs: longer strings are not made. The original counts what a function reads and not what it
+makes, so that one `replace` can make terabytes; ten million characters are more than an evaluation
+may read."""
 
 
 class EvaluationError(Exception):
@@ -277,6 +284,19 @@ def compare(left: Any, right: Any) -> int:
     if any(isinstance(value, float) and math.isnan(value) for value in (left, right)):
         raise EvaluationError("NaN values cannot be ordered")
     return int(left > right) - int(left < right)
+
+
+def read_digits(digits: str) -> int:
+    """The number of decimal digits. Every number that no type holds is `DIGITS_TOO_MANY`: Python
+    refuses to read more than 4300 digits."""
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) <= _DIGITS_MAX else DIGITS_TOO_MANY
+
+
+def check_text_length(length: int) -> None:
+    """Raises EvaluationError if a function would make a string of more than `TEXT_MAX`."""
+    if length > TEXT_MAX:
+        raise EvaluationError(f"string of {length} characters exceeds the limit of {TEXT_MAX}")
 
 
 def checked_int(number: int) -> int:

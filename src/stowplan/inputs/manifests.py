@@ -146,6 +146,17 @@ _OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
 others have, too."""
 
 
+_KIND_OF: Mapping[type[Object], str] = {
+    **{how.value: kind for kind, how in KINDS.items()},
+    **{how.value: kind for (_, kind), how in _OF_SCHEDULING.items()},
+}
+
+
+def kind_of(value: Object) -> str:
+    """`kind` of a typed object: types whose kinds others have, too, have names of their own."""
+    return _KIND_OF.get(type(value), type(value).__name__)
+
+
 class ManifestEntry(NamedTuple):
     """An object, its file and document, and the fields that only its controller reads."""
 

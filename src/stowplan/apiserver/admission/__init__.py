@@ -16,7 +16,10 @@ from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.nodes.node_restriction import NodeRestriction
 from stowplan.apiserver.admission.nodes.node_taint import NodeTaint
-from stowplan.apiserver.admission.pod_group_admission import PodGroupAdmission
+from stowplan.apiserver.admission.pod_group_admission import (
+    JobGangAdmission,
+    PodGroupAdmission,
+)
 from stowplan.apiserver.admission.pod_security.pod_security_admission import PodSecurity
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
@@ -68,6 +71,7 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     )
     return (
         *changing,
+        JobGangAdmission(),
         ValidatingAdmissionPolicies(),
         Webhooks(changing),
         ResourceQuotaAdmission(),

@@ -131,7 +131,7 @@ class RegistryStore:
         strategy.canonicalize(obj)
         for plugin in self.admission:
             plugin.validate(call, obj, None)
-        if _parsed_version(meta):
+        if _has_version(meta):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         key = resource.key(meta.get("namespace", ""), name)
         existing = self.store.get(key)
@@ -231,7 +231,8 @@ class RegistryStore:
         call.access.authorize(call.user, wanted)
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
             meta.pop(key, None)
-        # A new object has no version.
+        # A new object has no version, but one that is given has to be a number.
+        _parsed_version(meta)
         meta.pop("resourceVersion", None)
         return self._create(call, obj)
 
@@ -412,6 +413,14 @@ def _parsed_version(meta: Tree) -> int:
         return parse_uint(text) if text else 0
     except ValueError as error:
         raise ApiError(500, "", str(error)) from None
+
+
+def _has_version(meta: Tree) -> bool:
+    """True for a version above 0. A new object's may be no number, and then counts as none."""
+    try:
+        return parse_uint(meta.get("resourceVersion") or "0") > 0
+    except ValueError:
+        return False
 
 
 def _uid_conflict(resource: Resource, call: ApiCall, wanted: str, got: str) -> ApiError:

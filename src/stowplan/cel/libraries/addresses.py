@@ -14,7 +14,7 @@ from typing import Any
 
 from stowplan.cel.libraries.standard_library import STRING_FACTOR, traversal
 from stowplan.cel.overloads import Library
-from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, ValueKind, size_of
+from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, ValueKind, read_digits, size_of
 
 IP_TYPE, CIDR_TYPE = "net.IP", "net.CIDR"
 _DIGITS = re.compile("[0-9]+")
@@ -151,9 +151,10 @@ def _prefix(text: str) -> tuple[CelNetwork | None, str]:
     leading = len(right) > 1 and right[0] in "0+-"
     if leading or not right.isascii() or _DIGITS.fullmatch(right) is None:
         return None, f"{start}bad bits after slash: {_go_quoted(right)}"
-    if int(right) > found.max_prefixlen:
+    n_bits = read_digits(right)
+    if n_bits > found.max_prefixlen:
         return None, f"{start}prefix length out of range"
-    return CelNetwork(found, int(right)), ""
+    return CelNetwork(found, n_bits), ""
 
 
 def parse_network(text: str) -> CelNetwork:

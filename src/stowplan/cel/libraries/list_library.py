@@ -175,7 +175,8 @@ def list_library() -> Library:
     add("list_slice", "list(T)->slice(int, int) list(T)", _slice, _output)
     add("list_flatten", "list(list(T))->flatten() list(T)", _flatten, _flattened)
     add("list_flatten_int", "list(dyn)->flatten(int) list(dyn)", _flatten, _flattened)
-    add("list_distinct", "list(T)->distinct() list(T)", _distinct, _self_compared(0))
+    add("list_distinct", "list(T)->distinct() list(T)", _distinct, _self_compared(0),
+        is_priced_first=True)  # fmt: skip
     add("list_reverse", "list(T)->reverse() list(T)", lambda held: held[::-1], _output)
     for kind in _ORDERED:
         add(f"list_{kind}_sort", f"list({kind})->sort() list({kind})", _sort,
@@ -184,9 +185,11 @@ def list_library() -> Library:
         add(f"list_{kind}_sortByAssociatedKeys", signature, _sort_by_keys,
             _self_compared(1))  # fmt: skip
     add("lists_range", "lists.range(int) list(int)", _range, _output)
-    add("list_sets_contains_list", "sets.contains(list(T), list(T)) bool", _contains, _product(1))
+    add("list_sets_contains_list", "sets.contains(list(T), list(T)) bool", _contains, _product(1),
+        is_priced_first=True)  # fmt: skip
     add("list_sets_equivalent_list", "sets.equivalent(list(T), list(T)) bool",
-        lambda one, two: _contains(one, two) and _contains(two, one), _product(2))  # fmt: skip
+        lambda one, two: _contains(one, two) and _contains(two, one), _product(2),
+        is_priced_first=True)  # fmt: skip
     add("list_sets_intersects_list", "sets.intersects(list(T), list(T)) bool", _intersects,
-        _product(1))  # fmt: skip
+        _product(1), is_priced_first=True)  # fmt: skip
     return library

@@ -12,19 +12,22 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.cel.overloads import Library
-from stowplan.cel.values import INT_MAX, CelDuration, CelTimestamp, EvaluationError
+from stowplan.cel.values import INT_MAX, CelDuration, CelTimestamp, EvaluationError, read_digits
 
 NANOS_PER_SECOND = 10**9
 _UNITS = {
     "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9,
     "m": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
-_DURATION = re.compile(r"([+-]?)((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
+# Possessive: what can be divided in several ways takes the square of its length to refuse.
+_DURATION = re.compile(r"([+-]?)((?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:ns|us|µs|μs|ms|s|m|h))+")
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _STAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9})[0-9]*)?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})"
 )
+_FRACTION_DIGITS = 30
+"""Further digits are less than a nanosecond of any unit."""
 _OFFSET = re.compile(r"([+-]?)([0-9]{1,2}):([0-9]{2})")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # Years 1 to 9999.
@@ -39,7 +42,8 @@ def parse_duration(text: str) -> CelDuration:
     nanos = 0
     for whole, fraction, unit in _PART.findall(text.lstrip("+-")):
         size = _UNITS[unit]
-        nanos += int(whole or "0") * size
+        nanos += read_digits(whole) * size
+        fraction = fraction[:_FRACTION_DIGITS]
         if fraction:
             nanos += int(fraction) * size // 10 ** len(fraction)
     return _duration(-nanos if text.startswith("-") else nanos)

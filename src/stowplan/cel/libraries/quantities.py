@@ -16,7 +16,8 @@ from stowplan.objects.quantity import Quantity, QuantityError, exact
 
 QUANTITY_TYPE = "kubernetes.Quantity"
 # The original checks the form first; suffixes of the right letters in the wrong order come later.
-_FORM = re.compile(r"[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]*")
+# Possessive: digits that two parts may take are divided in one way only.
+_FORM = re.compile(r"[+-]?[0-9.]++[eEinumkKMGTP]*+[-+]?[0-9]*+")
 _WRONG_FORM = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )

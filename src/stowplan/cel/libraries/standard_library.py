@@ -37,6 +37,7 @@ from stowplan.cel.values import (
     joined_lists,
     key_of,
     kind_of,
+    read_digits,
     size_of,
 )
 
@@ -211,8 +212,7 @@ def _to_uint(value: float) -> Uint:
 
 def _parsed(text: str, kind: str) -> Any:
     """A number in a string; raises EvaluationError as Go's strconv."""
-    body = text.removeprefix("-") if kind != "uint" else text
-    body = body.removeprefix("+") if kind == "int" else body
+    body = text[1:] if kind == "int" and text[:1] in ("+", "-") else text
     if kind == "double":
         try:
             if "_" not in text and text == text.strip():
@@ -220,8 +220,11 @@ def _parsed(text: str, kind: str) -> Any:
         except ValueError:
             pass
     elif body.isascii() and body.isdigit():
+        number = read_digits(body)
         try:
-            return checked_int(int(text)) if kind == "int" else checked_uint(int(text))
+            if kind == "uint":
+                return checked_uint(number)
+            return checked_int(-number if text.startswith("-") else number)
         except EvaluationError:
             pass
     raise EvaluationError(f"type conversion error from 'string' to '{kind}'")

@@ -19,13 +19,16 @@ from stowplan.cel.libraries.standard_library import (
 )
 from stowplan.cel.overloads import Library
 from stowplan.cel.values import (
+    INT_MAX,
     CelDuration,
     CelTimestamp,
     EvaluationError,
     MapValue,
     TypeValue,
     Uint,
+    check_text_length,
     kind_of,
+    read_digits,
     size_of,
 )
 
@@ -34,6 +37,7 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _FORMATTED_KINDS = (
     "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
 )
+_DEFAULT_PRECISION = 6
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -69,6 +73,10 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    longer = len(new) - len(old)
+    if longer > 0:
+        n_found = text.count(old) if count < 0 else min(count, text.count(old))
+        check_text_length(len(text) + n_found * longer)
     return text.replace(old, new, count)
 
 
@@ -85,6 +93,7 @@ def _split(text: str, separator: str, count: int = -1) -> tuple[str, ...]:
 def _join(parts: tuple[Any, ...], separator: str = "") -> str:
     if not all(isinstance(part, str) for part in parts):
         raise EvaluationError("no such overload")
+    check_text_length(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
 
@@ -170,6 +179,7 @@ def _clause(verb: str, precision: int, value: Any) -> str:
 def _format(text: str, values: tuple[Any, ...]) -> str:
     parts: list[str] = []
     place = used = 0
+    length = len(text)
     while place < len(text):
         if text[place] != "%":
             parts.append(text[place])
@@ -180,19 +190,37 @@ def _format(text: str, values: tuple[Any, ...]) -> str:
             parts.append("%")
             place += 1
             continue
-        precision = 6
-        if text[place : place + 1] == ".":
-            end = place + 1
-            while end < len(text) and text[end].isdigit():
-                end += 1
-            precision, place = int(text[place + 1 : end] or "0"), end
+        precision, place = _precision(text, place)
         if place >= len(text):
             raise EvaluationError("error during formatting: unexpected end of string")
         if used >= len(values):
             raise EvaluationError(f"error during formatting: index {used} out of range")
         parts.append(_clause(text[place], precision, values[used]))
+        length += len(parts[-1])
+        check_text_length(length)
         used, place = used + 1, place + 1
     return "".join(parts)
+
+
+def _precision(text: str, place: int) -> tuple[int, int]:
+    """The precision that begins at a place, 6 where none is given, and the place behind it."""
+    if text[place : place + 1] != ".":
+        return _DEFAULT_PRECISION, place
+    end = place + 1
+    while end < len(text) and text[end] in "0123456789":
+        end += 1
+    digits = text[place + 1 : end]
+    number = read_digits(digits)
+    if not digits or number > INT_MAX:
+        why = "value out of range" if digits else "invalid syntax"
+        raise EvaluationError(
+            "error during formatting: could not parse formatting clause: error while parsing"
+            " precision: error while converting precision to integer: strconv.Atoi: parsing"
+            f' "{digits}": {why}'
+        )
+    # More digits than a number has are zeros.
+    check_text_length(number)
+    return number, end
 
 
 def _find(text: str, pattern: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stowplan.cel.libraries.standard_library import traversal
 from stowplan.cel.overloads import Library
-from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, ValueKind
+from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, ValueKind, read_digits
 
 SEMVER_TYPE = "kubernetes.Semver"
 _UINT64_MAX = 2**64 - 1
@@ -63,9 +63,10 @@ def _number(text: str, name: str) -> int:
 
 
 def _in_range(text: str) -> int:
-    if int(text) > _UINT64_MAX:
+    number = read_digits(text)
+    if number > _UINT64_MAX:
         raise EvaluationError(f"strconv.ParseUint: parsing {_quoted(text)}: value out of range")
-    return int(text)
+    return number
 
 
 def _prerelease(text: str) -> int | str:

@@ -552,7 +552,11 @@ class DynamicResources:
     ) -> Status:
         """Success when all devices are ready, Wait until then, an error where one has failed."""
         reserved = state.read(self.RESERVED, AssumedClaims)
-        return check_claims(pod, reserved, snapshot.object_store)
+        answer = check_claims(pod, reserved, snapshot.object_store)
+        if answer.is_success:
+            for one in reserved.claims:
+                self._pending.written(one.after.key)
+        return answer
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
         """Per request of the claims how many devices of the node serve it, and what refuses the

@@ -83,6 +83,8 @@ class UnschedulableClasses:
             [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
         )
         self._backs_off = most > 0
+        self._backoff_max = most
+        self._max_unschedulable = seconds_to_ns(options.unschedulable_limit_s)
 
     def use(self, decider: Decider, options: QueueOptions) -> None:
         """Go on with another decider and other backoff durations."""
@@ -191,6 +193,46 @@ class UnschedulableClasses:
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
         self._ledger[DUE, slots_in_use[chosen]] = self._n_events * LISTENERS_MAX
+        return True
+
+    def repeat_flushes(self, due: int, until: int, period: int, snapshot: Snapshot) -> bool:
+        """Count the refusals of all unschedulable flushes before `until`, as if `flush` and `run`
+        were called for each; False, with nothing done, where they may do more.
+
+        due: when the next flush is due at the earliest, a multiple of `period`. Until then nothing
+        else happens.
+        """
+        queue, limit = self._queue, self._max_unschedulable
+        if not self._slots or self._backoff_max > limit or not self._is_queue_idle():
+            return False
+        slots = self._used_slots()
+        ledger = self._ledger
+        entries = queue.unschedulable_pods.entries
+        oldest = [int(entries[key].added_at) for key in self._unadopted]
+        if any(added + limit < until for added in oldest) or (ledger[DUE, slots] > 0).any():
+            return False
+        if self._fit_check is None or not self._has_valid_fit_check(snapshot):
+            return False
+        fits, others = self._may_fit(snapshot)
+        if (fits | others)[ledger[GROUP, slots]].any():
+            return False
+        first = np.maximum((ledger[ADDED, slots] + limit) // period * period + period, due)
+        again = limit // period * period + period
+        n_flushes = np.maximum((until - 1 - first) // again + 1, 0)
+        last = first + (n_flushes - 1) * again
+        flushed = n_flushes > 0
+        # In the order of their last flushes; those that join others come before them.
+        order = np.lexsort((ledger[SEQ, slots], n_flushes, last))
+        order = order[flushed[order]]
+        times = n_flushes[order]
+        those = slots[order]
+        self._next += 1
+        ledger[SEQ, those] = np.arange(self._next, self._next + those.shape[0])
+        self._next += those.shape[0]
+        ledger[REFUSALS, those] += times
+        ledger[REPEATS, those] += times
+        ledger[ADDED, those] = last[order]
+        queue.unschedulable_pods.since = min([int(ledger[ADDED, slots].min()), *oldest])
         return True
 
     def _is_queue_idle(self) -> bool:

@@ -30,6 +30,7 @@ from stowplan.client.resources import RESOURCES
 from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
 from stowplan.messages.extender_api import object_tree
@@ -63,8 +64,10 @@ class ApiCluster:
         lifecycle: PodLifecycleDefaults,
         node_lifecycle: NodeLifecycleOptions,
         kueue: KueueOptions | None = None,
+        gates: FeatureGates | None = None,
     ) -> None:
-        """kueue: options of Kueue's admission; None for none."""
+        """kueue: options of Kueue's admission; None for none. gates: of the controllers; all kinds
+        are served."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -84,6 +87,7 @@ class ApiCluster:
                 heartbeats=False,
                 node_lifecycle=node_lifecycle,
                 kueue=kueue,
+                gates=gates or FeatureGates(),
             ),
         )
         self.server = self.cluster.server

@@ -142,6 +142,13 @@ class HookTable:
         """Methods of all tiers, in order."""
         return self._all[hook]
 
+    def keys(self, hook: str, method: str) -> tuple[Callable[[Any], Any], ...] | None:
+        """Keys by which the plugins of a comparison compare; None if one has none."""
+        owners = [call.__self__ for call in self._all[hook]]  # type: ignore[attr-defined]
+        if not all(hasattr(owner, method) for owner in owners):
+            return None
+        return tuple(getattr(owner, method) for owner in owners)
+
     # How answers are combined. These are called for every comparison of a heap and for every pod.
 
     def first_difference(self, hook: str, *given: Any) -> int:

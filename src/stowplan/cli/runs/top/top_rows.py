@@ -106,7 +106,9 @@ def queue_rows(state: PageState, resource: str) -> Iterable[TopRow]:
 
 def amount_text(resource: str, amount: float) -> str:
     """An amount of a queue, which is in cores, bytes or units."""
-    return format_quantity(resource, round(amount * 1000 if resource == "cpu" else amount))
+    # Of Kueue as "cpu in FLAVOR" where several flavors have it.
+    base = resource.partition(" in ")[0]
+    return format_quantity(base, round(amount * 1000 if base == "cpu" else amount))
 
 
 def decision_rows(state: PageState, _: str) -> Iterable[TopRow]:

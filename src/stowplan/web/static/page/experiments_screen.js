@@ -53,7 +53,7 @@ export class ExperimentsScreen {
       ];
     });
     const columns = [["Folder"], ["State"], ["Runs done"], ["Failed", true], ["Updated"], ["Report"], ["What differs"]];
-    const none = emptyText("No folder of `stowplan experiment` below the directory in which the server was started.");
+    const none = emptyText("No results of ", element("code", {}, "stowplan experiment"), " below the directory in which the server was started.");
     this.panel.replaceChildren(element("h2", {}, "Experiments", element("small", {}, countText(rows.length))), rows.length ? plainTable("Experiments", columns, rows) : none);
   }
 }

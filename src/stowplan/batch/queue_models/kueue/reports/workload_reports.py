@@ -77,13 +77,14 @@ class WorkloadReport(WorkloadSummary, frozen=True):
 
     counts: pod set -> pods that may run. preempted_by: workload that took its quota, "" for none.
     position: among those that wait in its ClusterQueue, from 1; 0 for others. shortages: quota
-    that it lacks.
+    that it lacks. name: of the Workload.
     """
 
     counts: dict[str, int] = {}
     preempted_by: str = ""
     position: int = 0
     shortages: list[QuotaShortage] = []
+    name: str = ""
 
 
 class KueueReport(msgspec.Struct, frozen=True):

@@ -6,7 +6,9 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/reclaim/reclaim.go.
 from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.actions.volcano_backfill import ERROR_CACHE
+from stowplan.batch.queue_models.volcano.pod_rules import PASSES
 from stowplan.batch.queue_models.volcano.session_nodes.predicate_failures import PredicateFailures
+from stowplan.batch.queue_models.volcano.volcano_defects import USELESS_RECLAIM
 from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_options import boolean
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
@@ -83,17 +85,24 @@ def _reclaim_for_task(
         on_node = VolcanoStatement(session)
         available = node.future_idle()
         heap = session.victim_heap(victims, task)
-        while heap and not task.request.fits(available):
+        fits = task.request.fits(available) and _passes(session, task, node)
+        while heap and not fits:
             victim = heap.pop()
             on_node.evict(victim)
             available.add(victim.request)
-        if not task.request.fits(available) or not on_node.pipeline(
-            task, node, evicts=bool(on_node.operations)
-        ):
+            fits = task.request.fits(available) and _passes(session, task, node)
+        if not fits or not on_node.pipeline(task, node, evicts=bool(on_node.operations)):
             on_node.discard()
             continue
         statement.merge(on_node)
         return
+
+
+def _passes(session: VolcanoSession, task: VolcanoTask, node: VolcanoNode) -> bool:
+    """True if the predicates let a task onto a node with what is left on it."""
+    if USELESS_RECLAIM not in session.options.mends:
+        return True
+    return int(session.codes(task, [node])[0]) == PASSES
 
 
 def _may_reclaim(session: VolcanoSession, job: VolcanoSessionJob, other: VolcanoTask) -> bool:

@@ -42,7 +42,7 @@ class JobWorksheet:
             ]
             if tasks:
                 sheet.sub_jobs.push(sub_job)
-                sheet.tasks[uid] = Heap(session.task_before, tasks)
+                sheet.tasks[uid] = session.task_heap(tasks)
         return sheet
 
     @property
