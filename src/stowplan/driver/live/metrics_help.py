@@ -75,8 +75,8 @@ HELP = {
         "Number of ResourceClaims created for extended resources, by status: success or failure."
     ),
     metrics_recorder.CONDITION_ALLOCATIONS: (
-        "Number of allocated devices with binding conditions per attempt, by profile, driver and "
-        "status: success, failure, timeout or error."
+        "Number of allocations of devices with binding conditions, one per device and attempt, by "
+        "profile, driver and status: success, failure, timeout or error."
     ),
     metrics_recorder.CONDITION_SECONDS: (
         "Duration of the wait for binding conditions of devices in seconds, by profile, driver and "

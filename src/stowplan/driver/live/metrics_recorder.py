@@ -30,8 +30,7 @@ from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.plugins.devices.claim_binding import FAILED, TIMED_OUT, AssumedClaims
-from stowplan.plugins.devices.dynamic_resources import DynamicResources
+from stowplan.plugins.devices.claim_binding import FAILED, RESERVED, TIMED_OUT, AssumedClaims
 from stowplan.queue.pod_record import PodState
 
 if TYPE_CHECKING:
@@ -144,9 +143,7 @@ class DeviceMetrics:
     def begin(self, uid: str, profile: str, scheduler: Scheduler | None, now: int) -> None:
         """A pod waits for its devices."""
         cycle = None if scheduler is None else scheduler.bindings.get(uid)
-        reserved = (
-            None if cycle is None else cycle.binding.attempt[1].find(DynamicResources.RESERVED)
-        )
+        reserved = None if cycle is None else cycle.binding.attempt[1].find(RESERVED)
         if isinstance(reserved, AssumedClaims):
             self._waits[uid] = DeviceWait(
                 profile,

@@ -44,6 +44,8 @@ from stowplan.plugins.devices.binding_conditions import (
 from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
 from stowplan.plugins.devices.extended_resources import RequestMapping
 
+RESERVED = "DynamicResources/reserved"
+"""Key of the cycle state for the claims that a pod has reserved: AssumedClaims."""
 CONDITIONS_PENDING = "BindingConditionsPending"
 """Reason of the event of a pod whose devices are waited for."""
 TIMED_OUT = "device binding timeout"

@@ -62,6 +62,7 @@ from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.claim_binding import (
+    RESERVED,
     AssumedClaims,
     AssumedResourceClaim,
     PendingAllocations,
@@ -131,7 +132,7 @@ class DynamicResources:
         rests_when_skipped=True,
     )
     Args = DynamicResourcesArgs
-    RESERVED = "DynamicResources/reserved"
+    RESERVED = RESERVED
     UNUSED = "DynamicResources/unused"
     TRIED = "DynamicResources/tried"
     NO_STATE = error("not found")
