@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from stowplan.apiserver.expressions.environments import api_library
+from stowplan.cel.cel_types import cel_type
 from stowplan.cel.program import Environment
 from stowplan.cel.syntax_tree import CompileError
+from stowplan.cel.values import CostLimitError, EvaluationError
 
 ENVIRONMENT = Environment({}, api_library())
 
@@ -93,3 +95,43 @@ def test_a_constant_that_cannot_be_converted_is_a_fault() -> None:
     program = ENVIRONMENT.compile("int('x') == 1")
     assert program.fault == "type conversion error from 'string' to 'int'"
     assert ENVIRONMENT.compile("int('1') == 1").fault == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"duration('{'9' * 5000}h') > duration('1h')", "integer overflow"),
+        (f"int('{'9' * 5000}') == 1", "type conversion error from 'string' to 'int'"),
+        (f"uint('{'9' * 5000}') == 1u", "type conversion error from 'string' to 'uint'"),
+        ("int('-+5') == 5", "type conversion error from 'string' to 'int'"),
+        (f"cidr('::/{'9' * 5000}').prefixLength() == 0", "prefix length out of range"),
+        (f"semver('{'9' * 5000}.0.0').major() == 1", "value out of range"),
+        (f"'%.{'9' * 5000}f'.format([1.0]) == ''", "value out of range"),
+        ("'%.f'.format([1.0]) == ''", "invalid syntax"),
+        ("'%.2000000000f'.format([1.0]) == ''", "exceeds the limit of 10000000"),
+        (f"'{'a' * 5000}'.replace('a', '{'b' * 5000}') == ''", "exceeds the limit of 10000000"),
+        (f"lists.range(5000).map(x, '').join('{'b' * 5000}') == ''", "exceeds the limit of 100"),
+    ],
+)
+def test_long_numbers_and_strings_are_evaluation_errors(text: str, error: str) -> None:
+    assert error in str(found(text))
+
+
+def test_long_literals_do_not_compile() -> None:
+    with pytest.raises(CompileError, match="invalid int literal"):
+        ENVIRONMENT.compile(f"{'9' * 5000} < 1")
+    assert found(f"{'0' * 5000}7 == 7") is True
+
+
+def test_a_call_that_costs_too_much_is_not_made() -> None:
+    """A hundred million comparisons take a minute; their cost is known before."""
+    outcome = ENVIRONMENT.compile("lists.range(10000).distinct().size()").outcome({}, 1_000_000)
+    assert isinstance(outcome.error, CostLimitError)
+
+
+@pytest.mark.parametrize("text", ["duration(s) == duration('1s')", "quantity(s).isInteger()"])
+def test_a_long_text_of_no_form_is_refused_in_one_look(text: str) -> None:
+    """Patterns that could divide it in many ways took the square of its length: at this one days."""
+    environment = Environment({"s": cel_type("string")}, api_library())
+    outcome = environment.compile(text).outcome({"s": "9" * 2_000_000 + "x"}, 10_000_000)
+    assert isinstance(outcome.error, EvaluationError)
