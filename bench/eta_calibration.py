@@ -8,7 +8,8 @@ in the trace, on few nodes. At moments of it the cluster is taken as a dump woul
 pods with their start, finished pods with start and end, pending pods; not the run times of pods
 that have not ended. Pods with equal requests count as pods of one owner. Every pending pod is
 forecast, and compared with a replay to which nothing arrives any more, and with when the replay
-bound it: the latter forecast is made with `--arrivals`, as in so many seconds before.
+bound it: the latter forecast is made with `--arrivals`, as in so many seconds before, and is also
+widened as by `eta --calibrate`, by the moments before with what was known by then of their pods.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ from msgspec.structs import replace
 
 from stowplan import eta, read_cluster
 from stowplan.forecast.expected_starts import ExpectedStart
+from stowplan.forecast.start_times.interval_calibration import (
+    IntervalCalibration,
+    PastForecast,
+    calibration_of,
+    widened,
+)
 from stowplan.forecast.start_times.run_times import declared_s
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
@@ -120,7 +127,9 @@ class Tally:
         self.n_never = self.n_never_started = self.n_open = 0
         self.errors: list[float] = []
 
-    def add(self, pod: ExpectedStart, actual: float) -> None:
+    def add(
+        self, pod: ExpectedStart, actual: float, calibration: IntervalCalibration | None = None
+    ) -> None:
         """Compare the forecast of a pod with its start, in seconds; infinity for none."""
         start = pod.start
         assert start is not None
@@ -132,6 +141,7 @@ class Tally:
             math.inf if mark is None else mark
             for mark in (start.earliest_s, start.median_s, start.latest_s)
         )
+        low, high = widened(calibration, low, high)
         self.n_open += math.isinf(high)
         # A second for what latencies and whole seconds round away.
         self.n_early += actual < low - 1
@@ -152,6 +162,29 @@ class Tally:
             f"in half of them; {self.n_open} intervals were open at the horizon; {self.n_never} "
             f"more were to start never, and {self.n_never_started} of them did"
         )
+
+
+def known_by(
+    now_s: float,
+    former: list[tuple[float, tuple[ExpectedStart, ...]]],
+    histories: dict[str, PodHistory],
+) -> list[list[PastForecast]]:
+    """Forecasts at former moments, compared with what had followed by now."""
+    found = []
+    for at_s, pods in former:
+        compared = []
+        for pod in pods:
+            if pod.start is None or pod.never:
+                continue
+            ends = (
+                math.inf if s is None else s for s in (pod.start.earliest_s, pod.start.latest_s)
+            )
+            started = histories[pod.pod].started
+            has_started = started is not None and started / SECOND <= now_s
+            until_s = started / SECOND if has_started and started is not None else now_s
+            compared.append(PastForecast(*ends, until_s - at_s, has_started))
+        found.append(compared)
+    return found
 
 
 def main() -> int:
@@ -177,6 +210,8 @@ def main() -> int:
     histories = replayed(cluster)
     arrivals = sorted(history.arrived for history in histories.values())
     with_later, alone = Tally("what happened"), Tally("nothing arrives any more")
+    calibrated, raw = Tally("what happened, calibrated"), Tally("the same moments, as they are")
+    former: list[tuple[float, tuple[ExpectedStart, ...]]] = []
     for number in range(1, given.moments + 1):
         # Spread over the arrivals: the trace has most of them in its last weeks.
         place = int(len(arrivals) * given.share * number) // (given.moments + 1)
@@ -201,8 +236,15 @@ def main() -> int:
         for pod in found.pods:
             bound = histories[pod.pod].bound
             with_later.add(pod, math.inf if bound is None else bound / SECOND - at_s)
+        calibration = calibration_of(known_by(at_s, former, histories), (10, 90))
+        former.append((at_s, found.pods))
+        for pod in found.pods if calibration is not None else ():
+            bound = histories[pod.pod].bound
+            actual = math.inf if bound is None else bound / SECOND - at_s
+            calibrated.add(pod, actual, calibration)
+            raw.add(pod, actual)
         print(f"{now:%Y-%m-%d %H:%M} {found!r}", file=sys.stderr, flush=True)
-    for tally in (alone, with_later):
+    for tally in (alone, with_later, raw, calibrated):
         print(tally.line())
     print(f"{time.process_time() - began:.0f} s of CPU", file=sys.stderr)
     return 0

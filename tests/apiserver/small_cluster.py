@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
-from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.options import ApiServerOptions, NonResourcePages
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
@@ -21,6 +22,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.store import DeleteOptions
 
@@ -47,8 +49,11 @@ class SmallCluster:
         volcano: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
+        gates: FeatureGates | None = None,
+        pages: Sequence[NonResourcePages] = (),
     ) -> None:
-        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue."""
+        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. gates: of the
+        controllers. pages: discovery and the like."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -57,6 +62,7 @@ class SmallCluster:
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
             kueue=kueue,
+            gates=gates or FeatureGates(),
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []
@@ -65,6 +71,7 @@ class SmallCluster:
             registry=registry,
             admission=(*default_admission(), *webhooks),
             observers=(DefinitionController(),),
+            pages=pages,
         )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options

@@ -7,11 +7,14 @@ texts of kube-apiserver v1.36, plugin/pkg/admission.
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apis.schema.json_parser import LONG_BYTES
+from stowplan.apiserver.http.deferred_work import PendingRequest
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     JOBS,
@@ -292,3 +295,48 @@ def test_another_namespace_is_free() -> None:
     free = pod("a")
     free["metadata"]["namespace"] = "other"
     cluster.create("pods", free)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_quota_holds_with_two_hundred_writers_at_once(seed: int) -> None:
+    """Long bodies are read aside: the requests go on in another order than they came."""
+    rng = random.Random(seed)
+    cluster = SmallCluster(0)
+    cluster.create(QUOTAS, quota({"pods": "50", "requests.cpu": "20"}))
+    cluster.settle()
+    padding = {"text": "x" * (LONG_BYTES + 1)}
+    waiting = []
+    for number in range(200):
+        tree = pod(f"p{number}", {"cpu": f"{rng.choice((100, 300, 700))}m"})
+        tree["metadata"]["annotations"] = padding
+        path = "/api/v1/namespaces/default/pods"
+        raw = json.dumps(tree).encode()
+        request = HttpRequest("POST", path, (), {"content-type": "application/json"}, raw)
+        begun = cluster.server.begin(request, cluster.now)
+        assert isinstance(begun, PendingRequest)
+        waiting.append(begun)
+    rng.shuffle(waiting)
+    statuses = []
+    while waiting:
+        begun = waiting.pop(rng.randrange(len(waiting)))
+        begun.work.run()
+        following = begun.resume(cluster.now)
+        if isinstance(following, PendingRequest):
+            waiting.append(following)
+        else:
+            assert isinstance(following, HttpResponse)
+            statuses.append(following.status)
+    stored = cluster.pods()
+    milli = sum(
+        int(one["spec"]["containers"][0]["resources"]["requests"]["cpu"][:-1]) for one in stored
+    )
+    assert sorted(set(statuses)) == [201, 403]
+    assert statuses.count(201) == len(stored) <= 50
+    assert milli <= 20_000
+    assert len(stored) == 50 or milli > 19_300
+    assert used(cluster)["pods"] == str(len(stored))
+    assert quantity_millis(used(cluster)["requests.cpu"]) == milli
+
+
+def quantity_millis(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else 1000 * int(text)

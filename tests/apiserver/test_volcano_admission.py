@@ -9,12 +9,21 @@ import pytest
 from stowplan.apis.machinery.errors import ApiError
 from tests.apiserver.small_cluster import SmallCluster, Tree, container
 
+GROUPS, HYPER_NODES = "scheduling.volcano.sh/podgroups", "topology.volcano.sh/hypernodes"
+BOTH_TIERS = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
 QUEUES, JOBS = "scheduling.volcano.sh/queues", "batch.volcano.sh/jobs"
 
 
 def queue(name: str, parent: str = "", **spec: Any) -> Tree:
     more = {"parent": parent} if parent else {}
     return {"metadata": {"name": name}, "spec": {"weight": 1, **more, **spec}}
+
+
+def annotated(name: str, path: str, weights: str) -> Tree:
+    """A queue of hierarchical drf."""
+    tree = queue(name)
+    notes = {"volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights}
+    return {**tree, "metadata": {**tree["metadata"], "annotations": notes}}
 
 
 def job(queue: str = "default", replicas: int = 2, **spec: Any) -> Tree:
@@ -26,6 +35,21 @@ def job(queue: str = "default", replicas: int = 2, **spec: Any) -> Tree:
         "metadata": {"name": "j"},
         "spec": {"queue": queue, "tasks": [task], **spec},
     }
+
+
+def group(**spec: Any) -> Tree:
+    return {"metadata": {"name": "g"}, "spec": {"minMember": 1, **spec}}
+
+
+def hyper_node(*members: Tree) -> Tree:
+    return {"metadata": {"name": "h"}, "spec": {"tier": 1, "members": list(members)}}
+
+
+def close(cluster: SmallCluster, name: str) -> None:
+    found = cluster.get(QUEUES, name)
+    assert found is not None
+    found["status"] = {**(found.get("status") or {}), "state": "Closed"}
+    cluster.api.update_status(QUEUES, found)
 
 
 def failed(action: str, event: str = "PodFailed") -> Tree:
@@ -46,7 +70,13 @@ def cluster() -> SmallCluster:
     )
     amounts = {"deserved": {"cpu": "5"}, "guarantee": {"resource": {"cpu": "3"}}}
     made.create(QUEUES, queue("team", "org", **amounts))
+    made.create(QUEUES, annotated("deep", "root/sci/dev", "1/1/1"))
+    made.create(QUEUES, queue("busy"))
+    made.create(QUEUES, queue("shut"))
     made.settle()
+    busy = made.the(QUEUES, "busy")
+    busy["status"] = {"state": "Open", "allocated": {"cpu": "2", "memory": "0", "pods": "2"}}
+    made.api.update_status(QUEUES, busy)
     return made
 
 
@@ -80,6 +110,24 @@ def refusal(cluster: SmallCluster, path: str, tree: Tree) -> str:
             "deserved[cpu]=2 must be <= capability[cpu]=1",
         ),
         (queue("a", deserved={"cpu": "much"}), "quantities must match"),
+        (
+            queue("a", capability={"cpu": "-1"}),
+            'spec.capability.cpu: Invalid value: "-1": must be greater than or equal to 0',
+        ),
+        (
+            queue("a", "busy"),
+            "queue busy cannot be the parent queue of queue a because it has allocated Pods: 2",
+        ),
+        (
+            annotated("a", "root/sci/x", "1/2"),
+            "volcano.sh/hierarchy must have the same length with volcano.sh/hierarchy-weights",
+        ),
+        (annotated("a", "root/x", "1/0"), "0 in the 1/0 must be larger than 0"),
+        (annotated("a", "root/x", "1/much"), "much in the 1/much is invalid number"),
+        (
+            annotated("a", "root/sci", "1/1"),
+            "root/sci is not allowed to be in the sub path of root/sci/dev of queue deep",
+        ),
     ],
 )
 def test_a_queue_that_does_not_fit_the_tree_is_refused(
@@ -100,6 +148,50 @@ def test_a_cycle_of_parents_is_refused(cluster: SmallCluster) -> None:
     cluster.delete(QUEUES, "one")
 
 
+def test_a_queue_whose_amounts_do_not_change_may_be_changed(cluster: SmallCluster) -> None:
+    # The tree may have become wrong meanwhile; Volcano looks at it when amounts or parent change.
+    cluster.change(QUEUES, "team", "", weight=3)
+    with pytest.raises(ApiError, match="exceeds parent's deserved limit"):
+        cluster.change(QUEUES, "team", "", deserved={"cpu": "9"})
+    with pytest.raises(ApiError, match="root queue's resource attributes"):
+        cluster.change(QUEUES, "root", "", capability={"cpu": "4"})
+
+
+@pytest.mark.parametrize(
+    ("path", "tree", "text"),
+    [
+        (GROUPS, group(queue="nowhere"), 'unable to find queue: queues "nowhere" not found'),
+        (
+            GROUPS,
+            group(queue="shut"),
+            "can only submit PodGroup to queue with state `Open`, queue `shut` status is `Closed`",
+        ),
+        (
+            GROUPS,
+            group(networkTopology=BOTH_TIERS),
+            "must not specify 'highestTierAllowed' and 'highestTierName'",
+        ),
+        (
+            GROUPS,
+            group(subGroupPolicy=[{"name": "s", "networkTopology": BOTH_TIERS}]),
+            "in subGroupPolicy 's': must not specify 'highestTierAllowed'",
+        ),
+        (HYPER_NODES, hyper_node(), "member must have at least one member"),
+        (
+            HYPER_NODES,
+            hyper_node({"type": "Node", "selector": {"regexMatch": {"pattern": "node-("}}}),
+            "member regexMatch pattern is invalid",
+        ),
+    ],
+)
+def test_groups_and_hyper_nodes_are_refused(
+    cluster: SmallCluster, path: str, tree: Tree, text: str
+) -> None:
+    if path == GROUPS:
+        close(cluster, "shut")
+    assert text in refusal(cluster, path, tree)
+
+
 @pytest.mark.parametrize(
     ("tree", "text"),
     [
@@ -107,6 +199,15 @@ def test_a_cycle_of_parents_is_refused(cluster: SmallCluster) -> None:
         (job("org"), "can only submit job to leaf queue, queue `org` has child queues"),
         (job(minAvailable=3), "job 'minAvailable' must not be greater than total replicas"),
         (job(task={"minAvailable": 3}), "'minAvailable' must be <= 'replicas' in task: w"),
+        (job(networkTopology=BOTH_TIERS), "must not specify 'highestTierAllowed'"),
+        (
+            job(task={"partitionPolicy": {"totalPartitions": 2, "partitionSize": 2}}),
+            "'Replicas' are not equal to TotalPartitions*PartitionSize in task: w, job: j",
+        ),
+        (
+            job(task={"partitionPolicy": {"totalPartitions": 2}}),
+            "'PartitionSize' must be greater than 0 in task: w, job: j",
+        ),
         (job(tasks=[]), "No task specified in job spec"),
         (job("root"), "can not submit job to root queue"),
         (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stowplan.apis.machinery.access import AccessControl, AlwaysAllow
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
@@ -29,13 +30,16 @@ class WholeServer:
         level: str = "",
         *,
         device_taint_rules: bool = False,
+        access: AccessControl | None = None,
     ) -> None:
-        """device_taint_rules: with that kind, which is off by default."""
+        """device_taint_rules: with that kind, which is off by default. access: who may do what;
+        None: everybody everything."""
         options = ApiServerOptions(
             registry=built_in_registry(device_taint_rules=device_taint_rules),
             admission=default_admission(),
             pages=default_pages(),
             observers=(DefinitionController(), LocalApiServices()),
+            access=access or AlwaysAllow(),
             audit=audit,
             audit_level=level or "Metadata",
         )

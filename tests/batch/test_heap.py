@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.batch.sorted_tasks import SortedTasks
-from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.heap import Heap, HeapByKey
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -46,6 +46,53 @@ def check_same_as_sorted(numbers: list[int], sort: Callable[[list[int]], list[in
 def test_constant_keys_are_popped_in_sorted_order(numbers: list[int]) -> None:
     check_same_as_sorted(numbers, sorted)
     assert popped(SortedTasks(lambda n: n, numbers)) == sorted(numbers)
+
+
+class Job:
+    """What heaps of jobs order: a share that grows when the job is taken out, then a number."""
+
+    def __init__(self, number: int, share: int) -> None:
+        self.number, self.share = number, share
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Unique."""
+        return self.share, self.number
+
+
+def check_keys_as_comparisons(shares: list[int], heap_by_key: type[HeapByKey[Job]]) -> None:
+    jobs = [Job(number, abs(share)) for number, share in enumerate(shares)]
+    compared = Heap(lambda a, b: a.key < b.key, jobs)
+    keyed = heap_by_key(lambda job: job.key, jobs)
+    for share in shares:
+        first = compared.pop()
+        assert keyed.pop() is first
+        if share % 2:
+            first.share += 1 + abs(share)
+            compared.push(first)
+            keyed.push(first)
+    assert sorted(job.number for job in keyed) == sorted(job.number for job in compared)
+    copy = keyed.copy()
+    order = [copy.pop() for _ in range(len(copy))]
+    assert order == [compared.pop() for _ in range(len(compared))]
+    assert len(keyed) == len(order)
+
+
+@settings(max_examples=examples(100))
+@given(Numbers)
+def test_a_heap_by_keys_pops_as_one_by_comparisons(shares: list[int]) -> None:
+    check_keys_as_comparisons(shares, HeapByKey)
+
+
+def test_control_a_heap_with_the_keys_of_before_is_noticed() -> None:
+    class FirstKeys(HeapByKey[Job]):
+        """Keeps the key with which an item came first."""
+
+        def __init__(self, key: Callable[[Job], tuple[int, int]], items: list[Job]) -> None:
+            known = {job: key(job) for job in items}
+            super().__init__(known.__getitem__, items)
+
+    assert_caught(lambda shares: check_keys_as_comparisons(shares, FirstKeys), Numbers)
 
 
 def test_control_a_plain_heap_is_noticed() -> None:

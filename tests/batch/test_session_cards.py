@@ -25,6 +25,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import CardLedger
 from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
+from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger
 from tests.plugins.gpu_share.gpu_cases import gpu_node
 from tests.plugins.gpu_share.test_device_sharing import (
     gpu_pod,
@@ -153,6 +154,18 @@ def test_a_card_is_given_once() -> None:
     assert "1 node(s) had too little left on their GPU cards" in cluster.reasons["b"]
     cluster.handle(happened.PodDeleted(cluster.pods.pop("a")))
     assert cluster.placed == {"b": "0"}
+
+
+def test_no_ledger_follows_the_pods_where_none_requests_cards() -> None:
+    cluster = CardSessions(gpu_node("n", 1))
+    cluster.add(for_sessions(gpu_pod("plain", {})))
+    assert cluster.placed == {"plain": ""}
+    nodes = cluster.scheduler.cache.snapshot().nodes
+    assert CardLedger.existing(nodes) is None
+    assert DeviceLedger.existing(nodes) is None
+    cluster.add(part("a", 900))
+    assert cluster.placed["a"] == "0"
+    assert CardLedger.existing(nodes) is CardLedger.of(nodes)
 
 
 def test_pods_of_one_spec_that_request_different_parts() -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stowplan.client.api_calls import ApiCalls, RequestTime, RetryPause
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import (
+    MERGE_PATCH,
     STRATEGIC_PATCH,
     ApiRequest,
     bind,
@@ -250,3 +251,20 @@ def test_conditions_of_a_group_of_kubernetes_are_merged_by_type() -> None:
             ]
         },
     }
+
+
+def test_what_a_queue_has_is_patched_and_the_rest_of_its_status_stays() -> None:
+    version = "scheduling.volcano.sh/v1beta1"
+    allocated = {"cpu": "2", "nvidia.com/gpu": None}
+    effect = to_do.PatchQueue(1, 1, "u", "", "research", version, allocated)
+    steps, outcome = performed(effect, ApiResponse(200, b"{}"))
+    (request,) = steps
+    assert outcome is None
+    assert request.path == "/apis/scheduling.volcano.sh/v1beta1/queues/research/status"
+    assert request.content_type == MERGE_PATCH
+    assert json.loads(request.body) == {
+        "metadata": {"uid": "u"},
+        "status": {"allocated": allocated},
+    }
+    _, outcome = performed(effect, ApiResponse(403, b"{}"))
+    assert isinstance(outcome, happened.PatchFailed)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.columns.pods.podterms import TermRole, terms_of
-from stowplan.cycle.engine.classes import PodClassIndex
+from stowplan.cycle.engine.classes import KEPT_CELLS_MAX, KEPT_MAX, PodClassIndex
 from stowplan.framework import Framework
 from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import (
@@ -110,3 +110,36 @@ def test_forgotten_classes_are_created_again() -> None:
     index.forget_all()
     assert before.number == -1
     assert index.find(WEB, FRAMEWORK) is not before
+
+
+def forgotten(n_classes: int, n_nodes: int, *more: Pod) -> bool:
+    """Whether classes of which no pod has come for two periods are forgotten."""
+    index = PodClassIndex()
+    pods = [*(pod(f"p{i}", cpu=f"{i + 1}m") for i in range(n_classes)), *more]
+    found = [index.find(one, FRAMEWORK) for one in pods]
+    over = [index.forget_idle(n_nodes) for _ in range(3)]
+    assert over[0] is False
+    are_known = [index.find(one, FRAMEWORK) is was for one, was in zip(pods, found, strict=True)]
+    assert all(are_known) != any(over)
+    return any(over)
+
+
+def test_idle_classes_are_kept_while_they_are_few() -> None:
+    assert not forgotten(20, 100)
+    assert forgotten(KEPT_MAX + 1, 100)
+    assert forgotten(20, KEPT_CELLS_MAX // 20 + 1)
+
+
+def test_idle_classes_with_terms_are_forgotten() -> None:
+    assert forgotten(20, 100, pod("loner", affinity=affinity(apart=[term("app=web", "rack")])))
+
+
+def test_classes_in_use_outlive_those_that_are_forgotten() -> None:
+    index = PodClassIndex()
+    first = index.find(WEB, FRAMEWORK)
+    for i in range(KEPT_MAX):
+        index.find(pod(f"p{i}", cpu=f"{i + 1}m"), FRAMEWORK)
+    index.forget_idle(1)
+    index.find(WEB, FRAMEWORK)
+    assert index.forget_idle(1)
+    assert index.all == [first]

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.columns import column_cache, journal, vocabulary
 from stowplan.columns.pods import podcounts, podterms
+from stowplan.cycle.engine import classes
 from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -72,6 +73,7 @@ CAPS: dict[tuple[ModuleType, str], int] = {
     (column_cache, "KEPT_MAX"): 32,
     (journal, "KEPT_MIN"): 256,
     (pod_templates, "KEPT_MIN"): 32,
+    (classes, "KEPT_MAX"): 0,
     (dry_run_cache, "CLASSES_MAX"): 8,
     (disruption_budgets, "CACHED_LABEL_SETS_MAX"): 8,
     (heap, "_STALE_MIN"): 8,

@@ -56,6 +56,8 @@ def test_an_unknown_field_is_refused() -> None:
         ({"name": ""}, "name: Invalid value: '': expected a non-empty string"),
         ({"weight": 0}, "weight: Invalid value: 0: expected a whole number above 0"),
         ({"weight": True}, "weight: Invalid value: True: expected a whole number above 0"),
+        ({"reads_annotations_with": (("a", "b"),)}, "a tuple of (key, a tuple of further keys)"),
+        ({"reads_annotations_with": {"a": ("b",)}}, "a tuple of (key, a tuple of further keys)"),
         ({"reads": [Namespace]}, "expected a tuple of kinds, such as (Namespace,)"),
         ({"reads": ("Namespace",)}, "reads: Invalid value: ('Namespace',): expected a tuple"),
         ({"row_local": 1}, "row_local: Invalid value: 1: expected True or False"),
@@ -163,3 +165,19 @@ def test_third_party_plugins_have_the_flags_that_in_tree_ones_have() -> None:
 )
 def test_edit_distance(first: str, second: str, edits: int) -> None:
     assert edit_distance(first, second) == edit_distance(second, first) == edits
+
+
+def test_annotations_that_count_only_beside_another_one() -> None:
+    plugin = class_of(
+        name="mine", reads_annotations=("mode",), reads_annotations_with=(("policy", ("group",)),)
+    )
+    framework = framework_of(plugin)
+
+    def read(**annotations: str) -> tuple[str | None, ...]:
+        meta = msgspec.structs.replace(POD.metadata, annotations=annotations)
+        return framework.annotations_of(msgspec.structs.replace(POD, metadata=meta))
+
+    assert read() == read(group="g", other="x")
+    assert read(mode="m") == read(mode="m", group="g") != read()
+    assert read(policy="p", group="g") != read(policy="p", group="h")
+    assert read(policy="p", group="g") != read(policy="p", group="g", mode="m")

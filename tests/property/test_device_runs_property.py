@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import Tree, make_object
+from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Ints
 from stowplan.columns.engine import kernels as compiled
 from stowplan.columns.engine import numpy_kernels
+from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.device_rows import DeviceRows
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -28,8 +32,9 @@ from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimSt
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
-from stowplan.plugins.devices.states import class_claims
-from stowplan.plugins.devices.states.device_states import DeviceStates, _on_node
+from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
+from stowplan.plugins.devices.states import class_claims, device_states
+from stowplan.plugins.devices.states.device_states import NO_STATE, DeviceStates, _on_node
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -51,6 +56,14 @@ def _class(name: str, model: str) -> DeviceClass:
     return make_object(DeviceClass, name, spec={"selectors": selectors, "config": config})
 
 
+class NoStates(DeviceStates):
+    """Each node has its own answer, found by the search."""
+
+    def of_rows(self, nodes: NodeTable) -> Ints:
+        """int64 (n_nodes,): NO_STATE."""
+        return np.full(nodes.n_nodes, NO_STATE)
+
+
 class Devices:
     """Nodes with devices of few kinds, and pods of few templates with claims."""
 
@@ -58,6 +71,8 @@ class Devices:
         self.rng: RandomSource = np.random.default_rng(seed)
         seed_of_ties = seed if chance(self.rng, 2) else None
         self.pair = Pair(kernels, lambda: scheduler(seed_of_ties, SchedulerOptions()))
+        walked = ClusterDevices.of(self.pair.walked._context.shared.object_store, FeatureGates())
+        walked.states = NoStates(walked.slices, walked.allocated)
         self.pods: dict[str, Pod] = {}
         self.claims: dict[str, ResourceClaim] = {}
         self._version = 1
@@ -71,9 +86,22 @@ class Devices:
             labels = {"disk": "ssd"} if chance(self.rng, 3) else {}
             events.append(happened.NodeAdded(builders.node(name, cpu="4", pods=12, labels=labels)))
             events += self._published(name, pick(self.rng, tuple(self._kinds)), 1)
+        if chance(self.rng, 3):
+            events += self._shared()
         self.handle(events)
 
     # Slices.
+
+    def _shared(self) -> list[Event]:
+        """A pool that all nodes reach, or those with a label."""
+        devices = [self._device(i) for i in range(random_int(self.rng, 1, 4))]
+        reach: Tree = {"allNodes": True}
+        if chance(self.rng, 2):
+            term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+            reach = {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+        tree = {"driver": DRIVER, "pool": pool, "devices": devices, **reach}
+        return [happened.ObjectAdded(make_object(ResourceSlice, "shared", spec=tree))]
 
     def _slices(self, n_devices: int) -> list[Tree]:
         """`spec` of the slices of a kind of node, without names."""
@@ -134,6 +162,19 @@ class Devices:
         return spec
 
     def _request(self, name: str) -> Tree:
+        if not chance(self.rng, 3):
+            return {"name": name, "exactly": self._exactly()}
+        easy: Tree = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}
+        subs = [easy | {"deviceClassName": "a"}, easy | {"count": 2}, easy]
+        if chance(self.rng, 2):
+            subs[0] = self._exactly()
+            subs[0].pop("adminAccess", None)
+        return {
+            "name": name,
+            "firstAvailable": [{**sub, "name": f"s{i}"} for i, sub in enumerate(subs)],
+        }
+
+    def _exactly(self) -> Tree:
         rng = self.rng
         exactly: Tree = {"deviceClassName": pick(rng, ("any", "a")), "allocationMode": "ExactCount"}
         exactly["count"] = pick(rng, (1, 1, 2))
@@ -145,9 +186,7 @@ class Devices:
             exactly["tolerations"] = [{"key": "broken", "operator": "Exists"}]
         if chance(rng, 3):
             exactly["capacity"] = {"requests": {"memory": pick(rng, ("20Gi", "50Gi"))}}
-        if chance(rng, 20):
-            return {"name": name, "firstAvailable": [{**exactly, "name": "x"}]}
-        return {"name": name, "exactly": exactly}
+        return exactly
 
     def _pod(self) -> list[Event]:
         template, name = pick(self.rng, tuple(self._templates)), f"p{len(self.pods)}"
@@ -264,7 +303,8 @@ def test_kernels_place_pods_with_claims() -> None:
 
 
 def test_states_are_forgotten_and_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.plugins.devices.states.device_states._STATES_MAX", 2)
+    monkeypatch.setattr(device_states, "_STATES_MAX", 2)
+    monkeypatch.setattr(device_states, "_STATES_PER_NODE", 0)
     assert sum(same_effects(seed) for seed in range(6)) > 20
 
 
@@ -292,6 +332,25 @@ def kinds_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeviceStates, "_kind", lambda states, one, pool: 0)
 
 
+def alternatives_are_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row counts alike whichever alternative it gives."""
+    monkeypatch.setattr(
+        class_claims.ClassClaims, "points",
+        lambda claims, nodes, rows: np.zeros(rows.shape[0], dtype=np.int64),
+    )  # fmt: skip
+
+
+def alternatives_are_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row counts by the alternative that it gave at first."""
+    right = ClassArrays.write_raw
+    monkeypatch.setattr(
+        ClassArrays, "write_raw",
+        lambda arrays, number, k, rows, values: (
+            right(arrays, number, k, rows, values) if rows.shape[0] == arrays.n_nodes else None
+        ),
+    )  # fmt: skip
+
+
 def positions_are_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another node gets other devices than the search would find there."""
     right = DeviceStates._devices_of
@@ -302,7 +361,7 @@ def positions_are_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reversed(states: Any, claims: Any, state: int, node: Any, devices_of: Any) -> Any:
-    found = states._found.get((claims, state))
+    found = states._found.get(state, {}).get(claims)
     if found is None:
         return None
     ids = tuple(reversed(devices_of(states, node).ids))
@@ -312,11 +371,13 @@ def _reversed(states: Any, claims: Any, state: int, node: Any, devices_of: Any) 
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
-        (devices_are_not_followed, 0),
-        (shares_do_not_count, 9),
-        (claims_are_all_alike, 0),
+        (devices_are_not_followed, 1),
+        (shares_do_not_count, 8),
+        (claims_are_all_alike, 1),
         (kinds_are_all_alike, 1),
         (positions_are_reversed, 0),
+        (alternatives_are_not_scored, 1),
+        (alternatives_are_scored_once, 7),
     ],
 )
 def test_control_what_is_left_out_is_noticed(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stowplan.columns import vocabulary
 from stowplan.columns.invariants import validate
 from stowplan.columns.labels import LabelColumn
+from stowplan.cycle.engine import classes
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.engine import Engine
 from tests.property import engine_objects as objects
@@ -40,6 +41,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
         self.forget_idle()
         return right(self, *given)
 
+    monkeypatch.setattr(classes, "KEPT_MAX", 0)
     monkeypatch.setattr(vocabulary, "KEPT_MIN", 1)
     monkeypatch.setattr(Engine, "place", place)
 
@@ -79,7 +81,7 @@ def plans_outlive_their_sheets(patch: pytest.MonkeyPatch) -> None:
     """The sheets are begun anew, and classes go by the numbers that they had on the old ones."""
 
     def forget_idle(self: Engine) -> None:
-        if self._index.forget_idle() and self._nodes is not None:
+        if self._index.forget_idle(0) and self._nodes is not None:
             self._class_arrays = ClassArrays(self._nodes)
 
     patch.setattr(Engine, "forget_idle", forget_idle)

@@ -10,15 +10,20 @@ import pytest
 
 from stowplan.cache.cache import CacheError
 from stowplan.conformance.pod_groups import pod_group_cases, pod_group_scripts
+from stowplan.cycle.engine.row_gate import RowGate
+from stowplan.scheduler.pod_groups import group_run
 from stowplan.scheduler.pod_groups.group_run import GroupRuns
 from tests.conformance.test_pod_groups import with_attempted_pods
 
 N_CASES = 25
 GATES = {"GenericWorkload": True, "GangScheduling": True}
+TOPOLOGY = {**GATES, "TopologyAwareWorkloadScheduling": True}
 
 
-def random_case(seed: int) -> bytes:
-    """Nodes of a few sizes, gangs that come, partly too large, and other pods between them."""
+def random_case(seed: int, gates: dict[str, bool] | None = None) -> bytes:
+    """Nodes of a few sizes, gangs that come, partly too large, and other pods between them. gates:
+    with TOPOLOGY the gangs have topology constraints."""
+    gates = gates or GATES
     rng = np.random.default_rng(seed)
 
     def one_of(*values: Any) -> Any:
@@ -41,13 +46,19 @@ def random_case(seed: int) -> bytes:
         size = int(rng.integers(1, 6))
         n_min = int(rng.integers(1, size + 1))
         policy = one_of({"gang": {"minCount": n_min}}, {"gang": {"minCount": size}}, {"basic": {}})
-        groups.append({"metadata": {"name": f"g{number}"}, "spec": {"schedulingPolicy": policy}})
+        spec_of_group: dict[str, Any] = {"schedulingPolicy": policy}
+        if gates is TOPOLOGY:
+            key = one_of("zone", "zone", "kubernetes.io/hostname", None, "rack")
+            topology = [] if key is None else [{"key": key}]
+            spec_of_group["schedulingConstraints"] = {"topology": topology}
+        groups.append({"metadata": {"name": f"g{number}"}, "spec": spec_of_group})
         selector = one_of({}, {}, {"nodeSelector": {"zone": "a"}})
+        priorities = (0,) if gates is TOPOLOGY and rng.random() < 0.7 else (0, 0, 5)
         cpu = one_of("500m", "1", "2")
         for each in range(size):
             spec: dict[str, Any] = {
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-                "priority": one_of(0, 0, 5),
+                "priority": one_of(*priorities),
                 **selector,
             }
             if rng.random() < 0.1:
@@ -71,7 +82,7 @@ def random_case(seed: int) -> bytes:
         steps.append({"op": "schedule", "max": 3})
     steps.append({"op": "addNode", "object": {**nodes[0], "metadata": {"name": "late"}}})
     steps += [{"op": "advance", "ms": 20000}, {"op": "schedule", "max": 9}]
-    case = {"id": str(seed), "featureGates": GATES, "nodes": nodes, "podGroups": groups}
+    case = {"id": str(seed), "featureGates": gates, "nodes": nodes, "podGroups": groups}
     return json.dumps({**case, "steps": steps}).encode()
 
 
@@ -82,10 +93,9 @@ def result(line: bytes, engine: str) -> Any:
     return json.loads(json.dumps(found, sort_keys=True))
 
 
-def differs() -> bool:
-    return any(
-        result(line, "auto") != result(line, "walk") for line in map(random_case, range(N_CASES))
-    )
+def differs(gates: dict[str, bool] = GATES) -> bool:
+    cases = (random_case(seed, gates) for seed in range(N_CASES))
+    return any(result(line, "auto") != result(line, "walk") for line in cases)
 
 
 def test_kernels_place_gangs_as_the_walk_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,3 +127,27 @@ def test_members_that_are_left_in_the_columns_are_found(monkeypatch: pytest.Monk
     monkeypatch.setattr(GroupRuns, "place", wrong)
     with pytest.raises(CacheError):
         differs()
+
+
+def test_kernels_choose_the_domain_that_the_walk_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_placed = []
+    place = GroupRuns._place_in_best
+
+    def counted(self: GroupRuns, *given: Any) -> Any:
+        found = place(self, *given)
+        n_placed.append(found is not None)
+        return found
+
+    monkeypatch.setattr(GroupRuns, "_place_in_best", counted)
+    assert not differs(TOPOLOGY)
+    assert sum(n_placed) > N_CASES // 3
+
+
+def test_open_nodes_of_other_domains_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RowGate, "_add", lambda *_: None)
+    assert differs(TOPOLOGY)
+
+
+def test_a_domain_that_is_not_the_best_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_run, "best_placement", lambda *_: 0)
+    assert differs(TOPOLOGY)

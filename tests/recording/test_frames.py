@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from stowplan.recording.frames import (
     encode_frame,
     read_frames,
 )
+from stowplan.recording.metadata_rows import MetadataRows
 from stowplan.recording.recording_files import open_recording
 from tests.recording.recorded import record_simulation
 from tests.soak import examples
@@ -76,8 +79,37 @@ def test_every_flipped_byte_is_noticed() -> None:
 
 def test_a_file_of_another_version_is_named() -> None:
     data, _ = a_file()
-    with pytest.raises(RecordingError, match="f: format 1 of recordings: expected 2"):
-        list(read_frames(data.replace(b"\x02\n", b"\x01\n", 1), "f"))
+    with pytest.raises(RecordingError, match="f: format 1 of recordings: expected 2 or 3"):
+        list(read_frames(data.replace(b"\x03\n", b"\x01\n", 1), "f"))
+
+
+def test_a_file_of_format_2_is_read(recording: Path) -> None:
+    """It has the metadata of pods one by one, and frames of calls have another name."""
+    data = MAGIC.replace(b"\x03\n", b"\x02\n")
+    for one in read_frames(recording.read_bytes(), "f"):
+        assert isinstance(one, Frame)
+        kind, payload = one.kind, one.payload
+        if kind == CALLS:
+            body = msgspec.msgpack.decode(zlib.decompress(payload))
+            pods = body[2]
+            *_, rows = pods
+            parts = msgspec.convert(rows, list[MetadataRows])
+            metas = [meta for part in parts for meta in part.metadata()]
+            body[2] = [metas, *pods[1:-1]]
+            kind, payload = b"C", zlib.compress(msgspec.msgpack.encode(body))
+        data += encode_frame(kind, payload)
+    former = recording.with_name("former.rec")
+    former.write_bytes(data)
+    read, found = open_recording(recording), open_recording(former)
+    pairs = list(zip(found.calls(), read.calls(), strict=True))
+    assert pairs
+    for one, call in pairs:
+        assert one.events() == call.events()
+        assert one.effect_bytes() == call.effect_bytes()
+    # A frame of the one format in a file of the other is damage.
+    former.write_bytes(data.replace(b"\x02\n", b"\x03\n", 1))
+    with pytest.raises(RecordingError, match="unknown kind of frame b'C'"):
+        open_recording(former)
 
 
 def test_control_a_head_without_checksum_loses_frames(monkeypatch: pytest.MonkeyPatch) -> None:

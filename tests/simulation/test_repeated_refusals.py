@@ -19,10 +19,12 @@ from stowplan.cycle.engine.card_groups import CardNeeds
 from stowplan.cycle.engine.fit_check import ClassFitCheck
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
-from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
+from stowplan.scheduler.lanes.unschedulable_classes import SEQ, UnschedulableClasses
+from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.node_churn import Churn
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.results.pod_history import placement_of
@@ -36,7 +38,9 @@ DAWN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 SIZES = (("1", "1Gi"), ("3", "2Gi"), ("2", "7Gi"), ("7", "1Gi"), ("9", "1Gi"))
 
 
-def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Cluster:
+def overloaded(
+    n_nodes: int, n_pods: int, seed: int, priorities: int = 1, longest_s: int = 900
+) -> Cluster:
     """Pods of a few templates in an overloaded cluster; the last template fits nowhere."""
     rng = np.random.default_rng(seed)
     templates = [
@@ -51,7 +55,7 @@ def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Clu
         meta = replace(
             pod.metadata,
             creation_timestamp=at,
-            annotations={RUN_ANNOTATION: str(int(rng.integers(5, 900)))},
+            annotations={RUN_ANNOTATION: str(int(rng.integers(5, longest_s)))},
         )
         spec = templates[int(rng.integers(len(templates)))]
         pods.append(replace(pod, metadata=meta, spec=spec))
@@ -127,6 +131,75 @@ def test_counted_refusals_are_those_of_attempts(
     _, counted = replayed(cluster, seed, counts=True, options=options)
     _, attempted = replayed(cluster, seed, counts=False, options=options)
     assert counted == attempted
+
+
+FLUSHED_S = 4000
+"""Run time of pods so long that waiting ones are flushed several times between two events."""
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(st.integers(1, 2), st.integers(5, 20), st.integers(0, 10**6), st.sampled_from([1, 2]))
+def test_refusals_between_two_events_are_those_of_attempts(
+    n_nodes: int, n_pods: int, seed: int, priorities: int
+) -> None:
+    cluster = overloaded(n_nodes, n_pods, seed, priorities, FLUSHED_S)
+    _, counted = replayed(cluster, seed, counts=True)
+    _, attempted = replayed(cluster, seed, counts=False)
+    assert counted == attempted
+
+
+def test_the_scheduler_is_not_called_for_refusals_between_two_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, calls = Scheduler.handle, [0]
+
+    def handle(self: Scheduler, *given: Any) -> list[Effect]:
+        calls[-1] += 1
+        return right(self, *given)
+
+    monkeypatch.setattr(Scheduler, "handle", handle)
+    cluster = overloaded(1, 20, 3, longest_s=FLUSHED_S)
+    replayed(cluster, 3, counts=True)
+    calls.append(0)
+    replayed(cluster, 3, counts=False)
+    assert calls[0] < calls[1] / 2
+
+
+def flushes_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: whatever time has passed, a pod is flushed once."""
+    right = UnschedulableClasses.repeat_flushes
+
+    def repeat(
+        self: UnschedulableClasses, due: int, until: int, period: int, snapshot: Any
+    ) -> bool:
+        return right(self, due, min(until, due + 1), period, snapshot)
+
+    monkeypatch.setattr(UnschedulableClasses, "repeat_flushes", repeat)
+
+
+def flushes_reverse_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what waits longest comes last."""
+    right = UnschedulableClasses.repeat_flushes
+
+    def repeat(
+        self: UnschedulableClasses, due: int, until: int, period: int, snapshot: Any
+    ) -> bool:
+        found = right(self, due, until, period, snapshot)
+        self._ledger[SEQ] = -self._ledger[SEQ]
+        return found
+
+    monkeypatch.setattr(UnschedulableClasses, "repeat_flushes", repeat)
+
+
+@pytest.mark.parametrize("wrong", [flushes_are_counted_once, flushes_reverse_the_order])
+def test_wrong_counting_between_two_events_is_caught(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = overloaded(1, 20, 3, longest_s=FLUSHED_S)
+    right = replayed(cluster, 3, counts=False)[1]
+    assert replayed(cluster, 3, counts=True)[1] == right
+    wrong(monkeypatch)
+    assert replayed(cluster, 3, counts=True)[1] != right
 
 
 @pytest.mark.parametrize("text", [filtering("best"), configuration(policy="BestFit")])

@@ -24,6 +24,7 @@ from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
 from stowplan.driver import local_cluster
 from stowplan.driver.storage.sqlite_store import SqliteStore
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation import workload_replay
 from stowplan.simulation.api_cluster.api_cluster import ApiCluster
@@ -41,6 +42,7 @@ from tests.soak import factor
 
 Tree = dict[str, Any]
 UNTIL_S = 300.0
+GATES = FeatureGates(generic_workload=True, dra_device_taint_rules=True)
 WITHOUT = ("leases", "events", "nodes")
 """Heartbeats, and what is recorded about them."""
 SERVER_FIELDS = ("uid", "resourceVersion", "managedFields")
@@ -135,9 +137,7 @@ class UpCluster(RecordedCluster):
     def _embedded(
         self, rng: np.random.Generator, manager_options: ControllerManagerOptions
     ) -> EmbeddedCluster:
-        settings = local_cluster.LocalClusterSettings(
-            data=self.folder, seed=5, serves_workloads=True, serves_device_taint_rules=True
-        )
+        settings = local_cluster.LocalClusterSettings(data=self.folder, seed=5, gates=GATES)
         users = (("scheduler", User("system:kube-scheduler")),)
         lively = ControllerManagerOptions(pod_lifecycle=manager_options.pod_lifecycle)
         made = local_cluster._restored_cluster(settings, 6443, self.stored, users, lively)

@@ -21,6 +21,10 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 FIRST_LOAD_MAX = 60_000
 ELEMENTS_MAX = 3_000
 OVERFLOW = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+CURRENT_SCREEN = """
+const { left, right } = document.querySelector('#screens [aria-current]').getBoundingClientRect();
+return left >= 0 && right <= document.documentElement.clientWidth;
+"""
 LIVE = "return document.querySelector('.state').dataset.state === 'live'"
 STALE = "return document.querySelector('.state').textContent.startsWith('stale')"
 ROWS = "return document.querySelectorAll('.rows tbody tr').length"
@@ -114,6 +118,8 @@ def test_every_screen_keeps_the_policy_and_shows_names_as_text(site: Site, scree
     assert site.page.run("return document.querySelectorAll('img').length") == 0
     assert site.page.logged() == []
     assert not site.page.run(OVERFLOW)
+    # The row of screens scrolls, and shows where one is, also when the count of pending pods comes.
+    assert site.page.run(CURRENT_SCREEN)
 
 
 def test_a_violation_and_an_overflow_would_be_seen(site: Site) -> None:
@@ -129,6 +135,9 @@ def test_a_violation_and_an_overflow_would_be_seen(site: Site) -> None:
     assert not site.page.run(OVERFLOW)
     site.page.run("document.querySelector('main').firstChild.style.minWidth = '2000px'")
     assert site.page.run(OVERFLOW)
+    site.open("experiments", 390)
+    site.page.run("document.getElementById('screens').scrollLeft = 0")
+    assert not site.page.run(CURRENT_SCREEN)
 
 
 # Truth.
@@ -248,6 +257,25 @@ def test_a_long_queue_stays_on_the_server(page: Browser) -> None:
             "for (let k = 0; k < 400; k += 1) row.parentNode.append(row.cloneNode(true));"
         )
         assert page.run("return document.querySelectorAll('*').length") > ELEMENTS_MAX
+
+
+def test_empty_lists_say_so_and_a_filter_finds_older_decisions(page: Browser) -> None:
+    server = FakePageServer(FakeCluster(20, 0), hz=2)
+    server.is_paused = True
+    empty = "return document.querySelector('.empty:not([hidden])')?.textContent"
+    with served(server) as port:
+        site = Site(page, server, port)
+        for screen in ("pending", "pending?by=gang"):
+            page.visit(f"{site.origin}#/{screen}")
+            assert page.until(empty) == "No pod is pending."
+        # What a filter finds may be older than the stream.
+        entries = "performance.getEntriesByType('resource')"
+        asked = f"return {entries}.some((one) => one.name.includes('decisions?'))"
+        page.visit(f"{site.origin}#/decisions")
+        page.until(ROWS)
+        assert not page.run(asked)
+        page.visit(f"{site.origin}#/decisions?filter=other")
+        page.until(asked, seconds=60)
 
 
 # The address.

@@ -16,7 +16,7 @@ from stowplan.examples.demo_cluster import demo_deciders
 from stowplan.examples.demo_manifests import BATCH
 from stowplan.forecast.queue_shares import shares_of
 from stowplan.inputs.cluster_reader import read_cluster
-from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.simulation.session_runner import SessionRunner
@@ -220,3 +220,103 @@ def test_queues_of_queue_models_are_a_tree_with_loans(
     fields = {(one["queue"], one["resource"], one["field"]): one["values"] for one in series}
     assert fields["ads", "cpu", "borrowed"] == [4]
     assert fields["science", "cpu", "lent"] == [4]
+
+
+def quota(gpus: int, flavor: str = "a100") -> dict[str, Any]:
+    amounts = [{"name": "cpu", "nominalQuota": "32"}]
+    amounts.append({"name": "nvidia.com/gpu", "nominalQuota": str(gpus)})
+    return {"name": flavor, "resources": amounts}
+
+
+def kueue_cluster() -> list[dict[str, Any]]:
+    """`a` has borrowed four of `b`'s eight cards, six of which `b` now needs; `b` has cards of two
+    flavors."""
+
+    def one(kind: str, name: str, spec: dict[str, Any], **meta: Any) -> dict[str, Any]:
+        version = "kueue.x-k8s.io/v1beta2"
+        return {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": name, **meta},
+            "spec": spec,
+        }
+
+    def cluster_queue(name: str, *flavors: dict[str, Any]) -> dict[str, Any]:
+        groups = [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": list(flavors)}]
+        spec = {"cohortName": "all", "namespaceSelector": {}, "resourceGroups": groups}
+        return one("ClusterQueue", name, spec)
+
+    def workload(name: str, of: str, pods: int, time: int) -> dict[str, Any]:
+        requests = {"cpu": "1", "nvidia.com/gpu": "2"}
+        containers = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
+        template = {"spec": {"containers": containers, "nodeSelector": {"card": "a100"}}}
+        pod_sets = [{"name": "main", "count": pods, "template": template}]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name}
+        meta = {
+            "namespace": "default",
+            "uid": name,
+            "creationTimestamp": f"2026-01-01T00:00:{time:02}Z",
+            "ownerReferences": [{**owner, "controller": True}],
+        }
+        return one("Workload", f"job-{name}", {"queueName": of, "podSets": pod_sets}, **meta)
+
+    big = workload("big", "for-a", 6, 1)
+    flavors = {"cpu": "a100", "nvidia.com/gpu": "a100"}
+    usage = {"cpu": "6", "nvidia.com/gpu": "12"}
+    held = {"name": "main", "flavors": flavors, "resourceUsage": usage, "count": 6}
+    big["status"] = {
+        "admission": {"clusterQueue": "a", "podSetAssignments": [held]},
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+            for kind in ("QuotaReserved", "Admitted")
+        ],
+    }
+    return [
+        one("ResourceFlavor", "a100", {"nodeLabels": {"card": "a100"}}),
+        one("ResourceFlavor", "t4", {"nodeLabels": {"card": "t4"}}),
+        cluster_queue("a", quota(8)),
+        cluster_queue("b", quota(8), quota(4, "t4")),
+        one("LocalQueue", "for-a", {"clusterQueue": "a"}, namespace="default"),
+        one("LocalQueue", "for-b", {"clusterQueue": "b"}, namespace="default"),
+        big,
+        workload("train-7", "for-b", 3, 2),
+    ]
+
+
+def test_quota_and_workloads_of_kueue_are_queues_and_gangs() -> None:
+    """What `stowplan queues` prints, who has borrowed, and why a job waits that has no pods."""
+    deciders = deciders_of([ConfigText("scheduler: kueue\n", "kueue.yaml")], admits=True)
+    owner = OwnerReference(kind="Job", name="big", uid="big", controller=True)
+    running = pod("big-x", on="n0")
+    running = replace(running, metadata=replace(running.metadata, owner_references=(owner,)))
+    at_once = ObjectsAtOnce([node("n0")], [running], [])
+    questions = ClusterQuestions(deciders, kueue_cluster)
+    tree = asyncio.run(questions.queues(at_once, 5000.0))
+    (found,) = tree["schedulers"]
+    queues = {one["name"]: one for one in found["queues"]}
+    assert [(one["name"], one["parent"]) for one in found["queues"]] == [
+        ("cohort/all", ""), ("a", "cohort/all"), ("b", "cohort/all")
+    ]  # fmt: skip
+    cards = "nvidia.com/gpu in a100"
+    assert (queues["a"]["deserved"][cards], queues["a"]["allocated"][cards]) == (8, 12)
+    assert queues["a"]["borrowed"] == {cards: 4}
+    assert queues["b"]["lent"] == {cards: 4}
+    assert queues["b"]["pending"][cards] == 6
+    assert queues["b"]["deserved"]["nvidia.com/gpu in t4"] == 4
+    assert (queues["a"]["podsPlaced"], queues["b"]["podsPending"]) == (6, 3)
+    assert found["total"][cards] == 16
+    (loan,) = found["loans"]
+    assert (loan["borrower"], loan["lender"], loan["amount"], loan["wantedBack"]) == (
+        "a",
+        "b",
+        4,
+        2,
+    )
+    gangs = {one["gang"]: one for one in tree["gangs"]}
+    big, waiting = gangs["default/job/big"], gangs["default/job/train-7"]
+    assert (big["phase"], big["running"], big["missing"], big["message"]) == ("Admitted", 1, 5, "")
+    assert (waiting["phase"], waiting["queue"], waiting["min"]) == ("Pending", "b", 3)
+    assert "requested 6, available 4" in waiting["message"]
+    assert "borrowed by a 4" in waiting["message"]
+    with pytest.raises(BadRequest, match="what-if"):
+        asyncio.run(questions.what_if({"changes": [{"queue": "a.weight=1"}]}, at_once))

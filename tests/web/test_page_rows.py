@@ -73,6 +73,12 @@ def copied(value: Pod, place: str = "unschedulable", *rules: str, tries: int = 1
             ("NodeResourcesFit", "TaintToleration"),
             ("NodeResourcesFit", "Insufficient cpu"),
         ),
+        (
+            "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) fit this pod alone, not its "
+            "gang. Preemption is not helpful.",
+            ("gang",),
+            ("gang", "node(s) fit this pod alone, not its gang"),
+        ),
         ("0/2 nodes are available: 2 strange thing.", ("B", "A"), ("A, B", "strange thing")),
         ("", (), ("", "not tried yet")),
         ("", ("SchedulingGates",), ("SchedulingGates", "")),
@@ -90,6 +96,8 @@ def test_reasons_of_plugins_are_read_from_their_declarations() -> None:
     known = rules_of_reasons(frameworks)
     assert known["node(s) had untolerated taint(s)"] == "TaintToleration"
     assert known["node(s) didn't match the requested node name"] == "NodeName"
+    # Declared by the class above.
+    assert known["node(s) were unschedulable"] == "NodeUnschedulable"
     assert len(set(known.values())) >= 5
 
 
@@ -340,6 +348,20 @@ def test_loops_of_preemptions() -> None:
     by_id = {one["id"]: one for one in found["preemptions"]}
     assert (by_id[1]["gapMs"], by_id[2]["gapMs"]) == (2.0, None)
     assert found["preemptions"][0]["id"] == 7
+
+
+def test_one_preemption_is_no_loop() -> None:
+    """Replicas that each evict several pods of a workload, not all at one time, are done then."""
+    evictions = [
+        eviction(number, f"low-5b6fd-a{number}aaa", f"high-7c8d9-{preemptor}aaaa", at)
+        for number, (preemptor, at) in enumerate([("a", 1.0), ("a", 1.1), ("b", 4.0), ("b", 4.1)])
+    ]
+    bound = [RecordedDecision(8, 2.0, "ns/high-7c8d9-aaaaa", "h", "bound", "n")]
+    assert preemption_trees(evictions, bound, {})["loops"] == []
+    # The room that the first two left was taken by a pod that had to leave again.
+    again = RecordedDecision(9, 4.05, "ns/low-5b6fd-a3aaa", "l", "bound", "n")
+    (loop,) = preemption_trees(evictions, [*bound, again], {})["loops"]
+    assert loop["pods"] == ["ns/high", "ns/low"]
 
 
 def test_refusals_are_grouped_by_rule_and_reason() -> None:

@@ -211,8 +211,8 @@ class RequestPipeline:
                 return page
         raise no_such_path()
 
-    def _negotiated(self, watch: bool = False) -> ResponseForm:
-        return negotiate(self.request, watch=watch, has_messages=self._has_messages)
+    def _negotiated(self, watch: bool = False, tables: bool = True) -> ResponseForm:
+        return negotiate(self.request, watch=watch, has_messages=self._has_messages, tables=tables)
 
     def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
         self._has_messages = not resource.custom and object_codec().has_messages(
@@ -548,7 +548,7 @@ class RequestPipeline:
         return (yield from self._write(verb, route, resource, sub))
 
     def _act(self, route: RequestInfo, resource: Resource, sub: Subresource | None) -> RequestSteps:
-        self.form = self._negotiated()
+        self.form = self._negotiated(tables=False)
         media, raw = body_media_type(self.request), self._body()
         call = self._call("create", route, resource)
         work = partial(self._decode_action, raw, media, resource, sub, call.field_validation)

@@ -47,10 +47,12 @@ from stowplan.controllers.volcano.volcano_queue_controller import VolcanoQueueCo
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
+from stowplan.controllers.workloads.job_pod_groups import JobPodGroups
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
     StatefulSetController,
 )
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.device_publisher import DevicePublisher
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
@@ -106,7 +108,8 @@ class ControllerManagerOptions:
     heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
-    volcano: with Volcano's controllers. kueue: with those of Kueue, by these options.
+    volcano: with Volcano's controllers. kueue: with those of Kueue, by these options. gates: those
+    that count are WorkloadWithJob and DRAWorkloadResourceClaims.
     """
 
     controllers: bool = True
@@ -116,6 +119,7 @@ class ControllerManagerOptions:
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
     volcano: bool = False
     kueue: KueueOptions | None = None
+    gates: FeatureGates = field(default_factory=FeatureGates)
 
 
 class ManagedController(Protocol):
@@ -229,6 +233,7 @@ class ControllerManager:
         self._first = 0
         if manager_options.controllers:
             self.parts += [kind(self.api, self.index, recorder) for kind in CONTROLLERS]
+            self._open_gates(manager_options.gates)
             lifecycle = NodeLifecycleController(
                 self.api,
                 self.index,
@@ -253,6 +258,14 @@ class ControllerManager:
             )
             self.parts.append(DevicePublisher(self.api, self.index, recorder))
             self.parts.append(NodeHeartbeats(self.api, for_all=manager_options.heartbeats))
+
+    def _open_gates(self, gates: FeatureGates) -> None:
+        """Let controllers do what is off by default."""
+        for part in self.parts:
+            if isinstance(part, JobController) and gates.workload_with_job:
+                part.pod_groups = JobPodGroups(self.api, part.recorder)
+            elif isinstance(part, ResourceClaimController) and gates.dra_workload_resource_claims:
+                part.has_group_claims = True
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""

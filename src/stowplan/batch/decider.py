@@ -308,7 +308,7 @@ class BatchDecider(AttachedDecider[BatchPlan]):
             group.uid, group.namespace, group.name, group.api_version, group.status, (note,)
         )
 
-    def group_status_not_written(self, namespace: str, name: str) -> None:
+    def status_not_written(self, namespace: str, name: str) -> None:
         """A group's status was not written; it is as the watch has last shown it."""
         seen = self._objects.get((PodGroup, f"{namespace}/{name}"))
         if isinstance(seen, PodGroup):

@@ -34,6 +34,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.simulate",
         "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
+    "import": (
+        "stowplan.cli.commands.imports.import_command",
+        "Simulate a cluster of another scheduler by its own configuration.",
+    ),
     "experiment": (
         "stowplan.cli.commands.experiments.experiment_command",
         "Run workloads x policies x seeds, and compare the policies.",

@@ -93,6 +93,7 @@ class ApiCalls:
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
             to_do.PatchGroup: self._patch_group,
+            to_do.PatchQueue: self._patch_queue,
             to_do.RecordEvent: self._record,
             to_do.Evict: self._evict,
             to_do.Write: self._write,
@@ -176,6 +177,12 @@ class ApiCalls:
             answer = yield from send_unthrottled(
                 requests.patch_pod_group(effect, moment, whole=True)
             )
+        if answer.is_done:
+            return None
+        return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _patch_queue(self, effect: to_do.PatchQueue) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.patch_queue(effect))
         if answer.is_done:
             return None
         return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))

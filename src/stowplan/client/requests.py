@@ -15,11 +15,19 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from stowplan.client.resources import NODES, PODS, ApiResource, path_segment, resource_of
-from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
+from stowplan.messages.effects import (
+    Bind,
+    Evict,
+    PatchGroup,
+    PatchQueue,
+    PatchStatus,
+    ReadPod,
+    Write,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
 JSON = "application/json"
@@ -228,6 +236,13 @@ def _patch_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
     resource = ApiResource(SchedulingGroup, effect.api_version, "podgroups")
     path = resource.path(effect.name, effect.namespace) + "/status"
     return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=STRATEGIC_PATCH)
+
+
+def patch_queue(effect: PatchQueue) -> ApiRequest:
+    """Patch `status.allocated` of a Queue; what else its status has stays."""
+    body = {"metadata": {"uid": effect.uid}, "status": {"allocated": effect.allocated}}
+    path = ApiResource(Queue, effect.api_version, "queues").path(effect.name) + "/status"
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
 
 
 def update_object(effect: Write) -> ApiRequest:

@@ -41,6 +41,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
+from stowplan.driver.api_field_texts import client_field_texts
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
@@ -69,6 +70,7 @@ from stowplan.driver.storage.kubeconfig_files import (
     write_locked_secret,
 )
 from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 
 log = logging.getLogger("stowplan.cluster")
@@ -86,10 +88,10 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     nodes: number of hollow nodes. devices: those of each of them, see `node_devices`. token_file:
     more clients, in kube-apiserver's form. kubeconfig: where it is written, None: in the data
     directory, or in the working directory. seed: of generated names; None for random ones.
-    node_lifecycle: how failed nodes are handled. serves_workloads: with
-    scheduling.k8s.io/v1alpha2. runs_controllers: False leaves them to another controller manager;
+    node_lifecycle: how failed nodes are handled. gates: what the API serves and controllers do:
+    scheduling.k8s.io/v1alpha2 with GenericWorkload, DeviceTaintRule of resource.k8s.io/v1beta2 with
+    DRADeviceTaintRules. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
-    serves_device_taint_rules: with DeviceTaintRule of resource.k8s.io/v1beta2.
     serves_volcano: with Volcano's kinds and their controllers. kueue: options of Kueue's
     admission, with its kinds and controllers; None for none.
     """
@@ -106,8 +108,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     bounds: ServerLimits = ServerLimits()
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
-    serves_workloads: bool = False
-    serves_device_taint_rules: bool = False
+    gates: FeatureGates = FeatureGates()
     runs_controllers: bool = True
     audit_log: Path | None = None
     audit_level: str = "Metadata"
@@ -257,6 +258,7 @@ def _restored_cluster(
         node_lifecycle=settings.node_lifecycle,
         volcano=settings.serves_volcano,
         kueue=settings.kueue,
+        gates=settings.gates,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -285,7 +287,8 @@ def _api_server_options(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
     registry = built_in_registry(
-        workloads=settings.serves_workloads, device_taint_rules=settings.serves_device_taint_rules
+        workloads=settings.gates.generic_workload,
+        device_taint_rules=settings.gates.dra_device_taint_rules,
     )
     list_usage_metrics(registry)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
@@ -294,7 +297,7 @@ def _api_server_options(
         registry=registry,
         access=access,
         admission=(*default_admission(), EscalationCheck(), *volcano, *kueue),
-        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}")),
+        pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
         webhook_caller=call_webhooks,

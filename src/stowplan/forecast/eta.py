@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,8 +31,15 @@ from stowplan.forecast.expected_starts import (
     StartInterval,
 )
 from stowplan.forecast.explain import found_pod
+from stowplan.forecast.start_times.interval_calibration import (
+    IntervalCalibration,
+    PastForecast,
+    calibration_of,
+    widened,
+)
 from stowplan.forecast.start_times.later_arrivals import LaterArrivals
 from stowplan.forecast.start_times.never_starting import StartFailures, StartReasons
+from stowplan.forecast.start_times.past_cluster import past_cluster, past_moments
 from stowplan.forecast.start_times.run_time_draws import RunTimeDistribution
 from stowplan.forecast.start_times.run_times import (
     OTHERS,
@@ -103,6 +111,7 @@ def eta(
     horizon_s: float | None = None,
     arrivals_s: float | None = None,
     autoscale: AutoscaleConfig | None = None,
+    calibrate: int = 0,
 ) -> ExpectedStarts:
     """When pending pods are expected to start.
 
@@ -112,8 +121,9 @@ def eta(
     between nodes. pace: latencies of binding and start, as in a replay. horizon_s: where
     simulations end, in seconds from now; None: after 30 days, with arrivals after one. arrivals_s:
     pods go on arriving as in so many seconds before now; None: no more arrive. autoscale: add and
-    remove nodes as this autoscaler; None: nodes stay. Raises InputError, ConfigError and
-    ContractError.
+    remove nodes as this autoscaler; None: nodes stay. calibrate: number of past moments at which
+    is forecast as well, to widen the intervals by how wrong those were. Raises InputError,
+    ConfigError and ContractError.
     """
     if draws < 1:
         raise InputError("eta", "draws", str(draws), "1 or more")
@@ -122,6 +132,8 @@ def eta(
     for name, value in (("horizon_s", horizon_s), ("arrivals_s", arrivals_s)):
         if value is not None and not 0 < value < math.inf:
             raise InputError("eta", name, f"{value:g}", "a number of seconds above 0")
+    if calibrate < 0:
+        raise InputError("eta", "calibrate", str(calibrate), "0 or more")
     cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins, compat)
     if pods is None:
@@ -140,7 +152,43 @@ def eta(
     alive = {pod.key for pod in forecast.pending}
     targets = [pod.key for members in jobs.values() for pod in members if pod.key in alive]
     starts = forecast.draw(targets, draws)
-    return _Report(forecast, starts, percentiles).of(chosen, jobs)
+    report = _Report(forecast, starts, percentiles)
+    if calibrate:
+
+        def of_past(past: Cluster, at: datetime.datetime) -> ExpectedStarts:
+            how_more: dict[str, Any] = {"horizon_s": horizon_s, "arrivals_s": arrivals_s}
+            how_more |= {"percentiles": percentiles, "pace": pace, "autoscale": autoscale}
+            return eta(past, config=deciders, now=at, draws=draws, seed=seed, **how_more)
+
+        report.calibrate(_past_forecasts(cluster, begins, calibrate, of_past))
+    return report.of(chosen, jobs)
+
+
+def _past_forecasts(
+    cluster: Cluster,
+    now: datetime.datetime,
+    n_moments: int,
+    forecast: Callable[[Cluster, datetime.datetime], ExpectedStarts],
+) -> list[list[PastForecast]]:
+    """Forecasts at past moments, compared with what followed. forecast: makes one."""
+    started = {
+        pod.key: pod.status.start_time
+        for pod in cluster.pods
+        if pod.node_name and pod.status.start_time is not None and pod.status.start_time <= now
+    }
+    found: list[list[PastForecast]] = []
+    for at in past_moments(cluster, now, n_moments):
+        compared: list[PastForecast] = []
+        for pod in forecast(past_cluster(cluster, at), at).pods:
+            if pod.start is None or pod.never:
+                continue
+            earliest_s, latest_s = (
+                math.inf if s is None else s for s in (pod.start.earliest_s, pod.start.latest_s)
+            )
+            waited_s = (started.get(pod.pod, now) - at).total_seconds()
+            compared.append(PastForecast(earliest_s, latest_s, waited_s, pod.pod in started))
+        found.append(compared)
+    return found
 
 
 def state_of(pod: Pod) -> str:
@@ -309,8 +357,20 @@ class _Report:
         self._forecast = forecast
         self._starts = starts
         self._percentiles = percentiles
+        self._calibration: IntervalCalibration | None = None
+        self._calibration_note = ""
         late = [key for key, seconds in starts.items() if np.isinf(seconds).all()]
         self._reasons = forecast.failures.of(late, forecast.notes)
+
+    def calibrate(self, past: Sequence[Sequence[PastForecast]]) -> None:
+        """Widen the intervals by past forecasts, where there are enough."""
+        found = calibration_of(past, self._percentiles)
+        self._calibration = found
+        self._calibration_note = (
+            "intervals are not calibrated: too few pods have waited and started before"
+            if found is None
+            else found.text()
+        )
 
     def of(self, chosen: Sequence[Pod], jobs: Mapping[JobName, Sequence[Pod]]) -> ExpectedStarts:
         """The expected starts of these pods and jobs."""
@@ -325,6 +385,7 @@ class _Report:
             tuple(self._job(name, pods) for name, pods in jobs.items()),
             tuple(self._pod(pod) for pod in chosen),
             tuple(self._assumptions()),
+            self._calibration,
         )
 
     def _pod(self, pod: Pod) -> ExpectedStart:
@@ -373,8 +434,12 @@ class _Report:
     def _interval(self, seconds: Floats) -> StartInterval:
         ordered = np.sort(seconds)
         low, high = prediction_ranks(ordered.shape[0], self._percentiles)
-        marks = ordered[[low, (ordered.shape[0] - 1) // 2, high]]
-        known = [None if math.isinf(mark) else round(float(mark), 6) for mark in marks]
+        first, middle, last = ordered[[low, (ordered.shape[0] - 1) // 2, high]].tolist()
+        first, last = widened(self._calibration, first, last)
+        if last > self._forecast.how.horizon_s:
+            last = math.inf
+        marks = first, middle, last
+        known = [None if math.isinf(mark) else round(mark, 6) for mark in marks]
         median = known[1]
         at = ""
         if median is not None:
@@ -385,6 +450,8 @@ class _Report:
     def _assumptions(self) -> Iterable[str]:
         forecast = self._forecast
         yield from self._of_cluster()
+        if self._calibration_note:
+            yield self._calibration_note
         times = forecast.run_times
         for source, ends in ((UNKNOWN, "not ending"), (OTHERS, "ending as those of other owners")):
             n_running = sum(times[pod.uid].source == source for pod in forecast.running)

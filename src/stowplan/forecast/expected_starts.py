@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.forecast.start_times.interval_calibration import IntervalCalibration
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 
@@ -17,7 +18,8 @@ class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     """When something starts, in seconds from now, over the draws.
 
     earliest_s, median_s, latest_s: None where it does not start before the horizon in as many
-    draws. median_at: the median as a timestamp. probability: share of the draws in which it starts.
+    draws, `latest_s` also where past forecasts set no end to it. median_at: the median as a
+    timestamp. probability: share of the draws in which it starts.
     """
 
     earliest_s: float | None = None
@@ -79,7 +81,7 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
 
     now: the moment from which seconds count. percentiles: of `earliest_s` and `latest_s`. draws:
     number of simulations. horizon_s: where they end, in seconds from now. assumptions: what the
-    forecast takes for granted.
+    forecast takes for granted. calibration: by which intervals were widened; None without one.
     """
 
     api_version: str
@@ -91,6 +93,7 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
     jobs: tuple[ExpectedJobStart, ...]
     pods: tuple[ExpectedStart, ...]
     assumptions: tuple[str, ...]
+    calibration: IntervalCalibration | None = None
 
     def __repr__(self) -> str:
         waiting = [pod for pod in self.pods if pod.start is not None]

@@ -31,7 +31,8 @@ class FeatureGateSet(msgspec.Struct, frozen=True):
 
 
 class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
-    """The gates that decisions depend on. Locked gates and unread gates are left out."""
+    """The gates that decisions, and the objects that they are about, depend on. Locked gates and
+    unread gates are left out."""
 
     taint_toleration_comparison_operators: bool = False
     storage_capacity_scoring: bool = False
@@ -49,6 +50,7 @@ class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
     dra_workload_resource_claims: bool = msgspec.field(
         default=False, name="DRAWorkloadResourceClaims"
     )
+    workload_with_job: bool = False
     scheduler_async_preemption: bool = True
     scheduler_pop_from_backoff_q: bool = True
     nominated_node_name_for_expectation: bool = True
@@ -65,6 +67,7 @@ DEPENDENCIES: Mapping[str, tuple[str, ...]] = {
     "gang_scheduling": ("generic_workload",),
     "topology_aware_workload_scheduling": ("generic_workload",),
     "workload_aware_preemption": ("gang_scheduling",),
+    "workload_with_job": ("generic_workload",),
 }
 """Field of `FeatureGates` -> fields of the gates without which it may not be on."""
 

@@ -97,6 +97,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     `handle.shared.preempting`, and no others.
     reads_annotations: keys of a pod's annotations that its answers depend on. Pods that differ in
     one of them are not taken for equal; other annotations are not compared.
+    reads_annotations_with: (key, further keys) that it reads only of a pod with the first one.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     simulated_s: float | None = None
     gates_preempting: bool = False
     reads_annotations: tuple[str, ...] = ()
+    reads_annotations_with: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __set_name__(self, owner: type[Any], _: str) -> None:
         """Give the class its `name`, which Python code reads, where it does not set it itself."""
@@ -149,6 +151,9 @@ def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
     keys: Any = declared.reads_annotations
     if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
         yield "reads_annotations", keys, "a tuple of annotation keys"
+    further: Any = declared.reads_annotations_with
+    if not isinstance(further, tuple) or not all(map(_is_key_with_others, further)):
+        yield "reads_annotations_with", further, "a tuple of (key, a tuple of further keys)"
     if declared.normalizes not in NORMALIZES:
         yield "normalizes", declared.normalizes, " or ".join(map(repr, NORMALIZES))
     for field in ("perform_timeout_s", "simulated_s"):
@@ -163,6 +168,16 @@ def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
         value = getattr(declared, field)
         if isinstance(default, bool) and not isinstance(value, bool):
             yield field, value, "True or False"
+
+
+def _is_key_with_others(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], tuple)
+        and all(isinstance(key, str) for key in value[1])
+    )
 
 
 class QueuedPod(msgspec.Struct):
@@ -374,12 +389,14 @@ class PreBindWait(msgspec.Struct, frozen=True):
 
     changes: written one after the other; the first that the API refuses fails the attempt.
     timeout_s: how long `pre_bind_progress` may return Wait after the last write. late: the reason
-    of the timeout.
+    of the timeout. event: (reason, note) of an event of the pod that is recorded after the last
+    write; () for none.
     """
 
     changes: tuple[ObjectChange, ...] = ()
     timeout_s: float = 600.0
     late: str = "timed out"
+    event: tuple[str, str] | tuple[()] = ()
 
 
 @runtime_checkable

@@ -169,6 +169,17 @@ def read_cluster(
     return reading.take_all(named).cluster(_names_of(named), orphans)
 
 
+def read_objects(
+    trees: Iterable[Tree], source: str, *, orphans: str = "pending", validate: str = "auto"
+) -> Cluster:
+    """The cluster of objects that are read already; see `read_cluster`. source: their name in
+    errors. Raises InputError."""
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
+    for number, tree in enumerate(trees, start=1):
+        reading.take_document(FileDocument(source, f"object {number}", tree))
+    return reading.cluster(source, orphans)
+
+
 def cluster_of(
     source: Cluster | str | Path | Iterable[str | Path], *, keep_manifests: bool = False
 ) -> Cluster:
@@ -273,9 +284,10 @@ class _ClusterReader:
             self._take_csv(file)
             return
         for document in documents(file.data, file.source, file.suffix.removeprefix(".")):
-            self._take_document(document)
+            self.take_document(document)
 
-    def _take_document(self, document: FileDocument) -> None:
+    def take_document(self, document: FileDocument) -> None:
+        """Add the objects of a document; raises InputError."""
         place = f"{document.source}: {document.place}"
         export = export_of(document.tree, place)
         tree = document.tree

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.apis.resource.beta_versions import as_v1
 from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
@@ -145,6 +146,17 @@ _OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
 others have, too."""
 
 
+_KIND_OF: Mapping[type[Object], str] = {
+    **{how.value: kind for kind, how in KINDS.items()},
+    **{how.value: kind for (_, kind), how in _OF_SCHEDULING.items()},
+}
+
+
+def kind_of(value: Object) -> str:
+    """`kind` of a typed object: types whose kinds others have, too, have names of their own."""
+    return _KIND_OF.get(type(value), type(value).__name__)
+
+
 class ManifestEntry(NamedTuple):
     """An object, its file and document, and the fields that only its controller reads."""
 
@@ -266,7 +278,7 @@ def items(
         for index, item in enumerate(listing):
             yield from items(item, _join(path, f"items[{index}]"), inner)
     elif kind != "List":
-        yield tree, path
+        yield as_v1(tree), path
 
 
 def group_of(tree: Mapping[str, Any], path: str) -> str:

@@ -258,7 +258,7 @@ class KubeBatchDecider(AttachedDecider[KubeBatchPlan]):
             self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
         return BindFailureResult()
 
-    def group_status_not_written(self, namespace: str, name: str) -> None:
+    def status_not_written(self, namespace: str, name: str) -> None:
         """A group's status was not written; it is as the watch has last shown it."""
         seen = self._groups.get(f"{namespace}/{name}")
         if seen is not None:

@@ -79,6 +79,17 @@ class PatchGroup(OnObject, frozen=True):
     observed_generation: int = 0
 
 
+class PatchQueue(OnObject, frozen=True):
+    """Set `status.allocated` of a Queue. Outcome: only PatchFailed.
+
+    api_version: version under which it was read. allocated: resource -> quantity, None for a
+    resource to remove.
+    """
+
+    api_version: str
+    allocated: dict[str, str | None]
+
+
 class RecordEvent(OnObject, frozen=True):
     """Record an Event (events.k8s.io/v1) about a pod or a group. No outcome.
 
@@ -179,6 +190,7 @@ Effect = (
     | ReadPod
     | PatchStatus
     | PatchGroup
+    | PatchQueue
     | RecordEvent
     | Evict
     | Prepare

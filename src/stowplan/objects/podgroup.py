@@ -132,9 +132,11 @@ class QueueSpec(Value, frozen=True):
 
 
 class QueueStatus(Value, frozen=True):
-    """`status` of a Queue. state: Open, Closing or Closed; Volcano only."""
+    """`status` of a Queue. state: Open, Closing or Closed. allocated: requests of the placed pods.
+    Both: Volcano only."""
 
     state: str = ""
+    allocated: dict[str, Quantity] = {}
 
 
 class Queue(Object, frozen=True):

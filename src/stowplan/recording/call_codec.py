@@ -59,7 +59,7 @@ class _BindRunRecord(msgspec.Struct, frozen=True, array_like=True):
     effect: int
     term: int
     first_pod: int
-    nodes: list[str]
+    nodes: Sequence[str]
 
 
 class _EffectColumns(msgspec.Struct, frozen=True, array_like=True):
@@ -155,9 +155,9 @@ def decode_calls(payload: bytes) -> list[RecordedCall]:
     """The calls of a frame; raises RecordingError."""
     try:
         frame = _FRAME.decode(zlib.decompress(payload))
+        pods = frame.pods.pods()
     except (zlib.error, msgspec.DecodeError) as problem:
         raise _undecodable(problem) from None
-    pods = frame.pods.pods()
     effects = _FrameEffects(bytes(frame.effects), frame.heads, pods)
     own, others = iter(pods), iter(frame.others)
     events = [_POD_EVENTS[code - 1](next(own)) if code else next(others) for code in frame.codes]
@@ -172,12 +172,12 @@ def decode_calls(payload: bytes) -> list[RecordedCall]:
 
 def _divide(events: list[Any]) -> tuple[bytes, list[Pod], list[Any]]:
     """Codes of the events, the pods of those that have one, and all other events."""
-    kinds = list(map(type, events))
-    if kinds and kinds.count(kinds[0]) == len(kinds):
-        code = _CODES.get(kinds[0], 0)
-        codes = bytes((code,)) * len(kinds)
-        return (codes, [one.pod for one in events], []) if code else (codes, [], events)
-    codes = bytes([_CODES.get(kind, 0) for kind in kinds])
+    kind = type(events[0]) if events else None
+    if kind in _CODES and type(events[-1]) is kind:
+        pods = [one.pod for one in events if type(one) is kind]
+        if len(pods) == len(events):
+            return bytes((_CODES[kind],)) * len(pods), pods, []
+    codes = bytes([_CODES.get(type(one), 0) for one in events])
     pairs = list(zip(events, codes, strict=True))
     return codes, [one.pod for one, code in pairs if code], [one for one, code in pairs if not code]
 
@@ -202,7 +202,7 @@ def _effect_columns(
             lengths += (first - at, len(bound))
             at = first + len(bound)
             leader = call.effects[first]
-            runs.append(_BindRunRecord(leader.effect, leader.term, next_pod, list(nodes)))
+            runs.append(_BindRunRecord(leader.effect, leader.term, next_pod, nodes))
             next_pod = end
         others += call.effects[at:]
         lengths.append(len(call.effects) - at)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _NAME = b"stowplan-recording"
-VERSION = 2
+VERSION = 3
 MAGIC = _NAME + bytes((VERSION,)) + b"\n"
 """First bytes of a file; the number is the version of the format."""
 
@@ -24,9 +24,13 @@ _COMPRESSION_LEVEL, _WINDOW_BITS, _MEMORY_LEVEL = 1, 15, 6
 """Of zlib: higher levels cost up to four times the time and save a tenth of the size, and more
 memory than a frame needs costs a tenth of the time."""
 
-HEADER, SNAPSHOT, CALLS, END = b"H", b"S", b"C", b"E"
+HEADER, SNAPSHOT, CALLS, END = b"H", b"S", b"D", b"E"
 """Kinds of frames."""
-_KINDS = HEADER + SNAPSHOT + CALLS + END
+_CALLS_2 = b"C"
+"""What format 2 has in place of `CALLS`; read as such."""
+_OTHERS = HEADER + SNAPSHOT + END
+_KINDS = {_NAME + b"\x02\n": _OTHERS + _CALLS_2, MAGIC: _OTHERS + CALLS}
+"""First bytes of a file -> the kinds that it may have."""
 
 _HEAD = struct.Struct("<cII")
 _CHECK = struct.Struct("<I")
@@ -67,14 +71,10 @@ def encode_frame(kind: bytes, payload: bytes) -> bytes:
 def read_frames(data: bytes, source: str) -> Iterator[Frame | TornTail]:
     """The whole frames of a file, and a TornTail at the end if there is one. Raises
     RecordingError."""
-    if data[: len(MAGIC)] != MAGIC:
-        if MAGIC.startswith(data) or not data.strip(b"\0"):
-            yield TornTail(0, len(data))
-            return
-        if data.startswith(_NAME):
-            found = data[len(_NAME)]
-            raise RecordingError(f"{source}: format {found} of recordings: expected {VERSION}")
-        raise RecordingError(f"{source}: not a recording of `stowplan ... --record`")
+    kinds = _kinds_of(data, source)
+    if not kinds:
+        yield TornTail(0, len(data))
+        return
     at = len(MAGIC)
     while at < len(data):
         head = data[at : at + _HEAD.size]
@@ -94,10 +94,24 @@ def read_frames(data: bytes, source: str) -> Iterator[Frame | TornTail]:
                 yield TornTail(at, len(data) - at)
                 return
             raise damaged(source, at, "wrong checksum of a frame")
-        if kind not in _KINDS:
+        if kind not in kinds:
             raise damaged(source, at, f"unknown kind of frame {kind!r}")
-        yield Frame(kind, payload, at)
+        yield Frame(CALLS if kind == _CALLS_2 else kind, payload, at)
         at += HEAD_BYTES + length
+
+
+def _kinds_of(data: bytes, source: str) -> bytes:
+    """The kinds of frames that a file may have, by its first bytes; none if they are incomplete.
+    Raises RecordingError."""
+    kinds = _KINDS.get(data[: len(MAGIC)])
+    if kinds is not None:
+        return kinds
+    if any(magic.startswith(data) for magic in _KINDS) or not data.strip(b"\0"):
+        return b""
+    if data.startswith(_NAME):
+        found = data[len(_NAME)]
+        raise RecordingError(f"{source}: format {found} of recordings: expected 2 or {VERSION}")
+    raise RecordingError(f"{source}: not a recording of `stowplan ... --record`")
 
 
 def damaged(source: str, at: int, what: str) -> RecordingError:

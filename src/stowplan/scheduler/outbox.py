@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.framework import ObjectChange
 from stowplan.framework.cycle_state import NO_TIMES
-from stowplan.framework.deciders.session_decider import PodGroupReport
+from stowplan.framework.deciders.session_decider import PodGroupReport, QueueStatusReport
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
     Bind,
@@ -19,6 +19,7 @@ from stowplan.messages.effects import (
     Effect,
     Evict,
     PatchGroup,
+    PatchQueue,
     PatchStatus,
     Prepare,
     ReadPod,
@@ -236,6 +237,22 @@ class Outbox:
                 group.name,
                 group.api_version,
                 group.status,
+            )
+        )
+        return number
+
+    def patch_queue(self, queue: QueueStatusReport) -> int:
+        """Patch what the pods of a queue have."""
+        number = self._next()
+        self._effects.append(
+            PatchQueue(
+                number,
+                self.term,
+                queue.uid,
+                "",
+                queue.name,
+                queue.api_version,
+                {**dict.fromkeys(queue.removed), **queue.allocated},
             )
         )
         return number

@@ -269,29 +269,52 @@ class Scheduler:
         self.bindings.serve_due()
         self._extender_calls.serve_due()
 
+    def repeat_refusals(self, until: int) -> int | None:
+        """Do what calls of `handle` without events would do before a time, if that is only to
+        count refusals (see `unschedulable_classes`); returns when to call `handle` next, None to
+        call it now. `handle` has asked to be woken now, and nothing happens before `until`."""
+        classes = self.pod_lane.unschedulable_classes
+        if classes is None or self.on_handled is not None:
+            return None
+        if any(due < until for due in self._deadlines()):
+            return None
+        period = self._unschedulable_flush_period
+        first = (self._flushed_unschedulable + 1) * period
+        if not classes.repeat_flushes(first, until, period, self.cache.snapshot()):
+            return None
+        self._flushed_unschedulable = (until - 1) // period
+        self._wake_at = self._next_deadline()
+        return self._wake_at
+
     def _request_wake(self) -> None:
         """Emit Wake for the next deadline."""
         context = self._context
+        earliest = self._next_deadline()
+        asked = self._wake_at
+        if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
+            context.outbox.wake(earliest)
+        self._wake_at = earliest
+
+    def _next_deadline(self) -> int | None:
+        """The next time at which something is due."""
+        due = self._deadlines()
+        left = self.queue.next_unschedulable_flush()
+        if left is not None:
+            period = self._unschedulable_flush_period
+            due.append(max(self._flushed_unschedulable, left // period) * period + period)
+        return min(due, default=None)
+
+    def _deadlines(self) -> list[int]:
+        """The deadlines of all but the unschedulable flush."""
         due = []
-        for owner in (self.bindings, self._extender_calls, *context.lanes):
+        for owner in (self.bindings, self._extender_calls, *self._context.lanes):
             deadline = owner.next_deadline()
             if deadline is not None:
                 due.append(deadline)
         over = self.queue.backoff.next_over()
         if over is not None:
             due.append(max(over, (self._flushed + 1) * self._backoff_period))
-        left = self.queue.next_unschedulable_flush()
-        if left is not None:
-            due.append(
-                max(self._flushed_unschedulable, left // self._unschedulable_flush_period)
-                * self._unschedulable_flush_period
-            )
-            due[-1] += self._unschedulable_flush_period
-        earliest = min(due, default=None)
-        asked = self._wake_at
-        if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
-            context.outbox.wake(earliest)
-        self._wake_at = earliest
+        return due
 
     def validate(self) -> None:
         """Check that the indexes equal the table, and the lanes' own state, between calls; raises

@@ -167,13 +167,15 @@ class Replay:
         return self._simulated
 
     def _make_instance(self) -> SchedulerInstance:
-        return SchedulerInstance(
+        instance = SchedulerInstance(
             "scheduler",
             self.cluster,
             self.scheduler,
             [WatchStream(self._simulated, any_kind)],
             self._observe,
         )
+        instance.quiet_until = self._quiet_until
+        return instance
 
     # Arrivals.
 
@@ -321,8 +323,7 @@ class Replay:
         Raises ContractError when a plugin or an action of a session fails.
         """
         event_queue = self.event_queue
-        limit = None if self.options.until_s is None else round(self.options.until_s * SECOND)
-        sample = 0
+        limit, sample = self._limit, 0
         while not (self.fault or self._is_over()):
             at = event_queue.next()
             if at is None or (limit is not None and at > limit):
@@ -338,6 +339,18 @@ class Replay:
         self._apply_repeats()
         if self.fault:
             raise ContractError(self.fault)
+
+    @property
+    def _limit(self) -> int | None:
+        """Time at which the run ends, if it was given."""
+        return None if self.options.until_s is None else round(self.options.until_s * SECOND)
+
+    def _quiet_until(self) -> int | None:
+        """See `SchedulerInstance`. None when the run may be over before that."""
+        at, limit = self.event_queue.next(), self._limit
+        if at is None or not (self.n_to_arrive or self.n_to_end):
+            return None
+        return at if limit is None else min(at, limit)
 
     def _is_over(self) -> bool:
         """True when no pod arrives or ends any more and pending pods have waited `IDLE_TIMEOUT`."""

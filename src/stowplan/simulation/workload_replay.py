@@ -23,6 +23,7 @@ from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
+from stowplan.inputs.manifests import kind_of
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.extender_api import object_tree
 from stowplan.objects.encoding.duration import SECOND
@@ -113,6 +114,7 @@ class WorkloadReplay(Replay):
             lifecycle,
             options.node_lifecycle,
             self._deciders.kueue,
+            self._deciders.gates,
         )
         self._api.on_created = self._created
         return self._api
@@ -295,7 +297,8 @@ def _key(value: Object) -> tuple[str, str, str]:
 
 def tree_of(value: Object) -> Tree:
     """A typed object as a manifest."""
-    kind: Tree = {"apiVersion": resource_of(value).api_version, "kind": type(value).__name__}
+    version = getattr(value, "api_version", "") or resource_of(value).api_version
+    kind: Tree = {"apiVersion": version, "kind": kind_of(value)}
     # Through JSON: the API server takes lists, and typed objects have tuples.
     tree: Tree = msgspec.json.decode(msgspec.json.encode(object_tree(value)))
     return kind | tree

@@ -141,4 +141,4 @@ def test_room_made_by_evictions_is_not_taken_by_others(compat: str, goes_on: boo
 
 
 def test_every_defect_has_a_case() -> None:
-    assert len(ALL_DEFECTS) == 8
+    assert len(ALL_DEFECTS) == 11

@@ -5,6 +5,7 @@ someone and come to an end."""
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 import pytest
 
@@ -43,8 +44,11 @@ def random_cluster(seed: int) -> SessionCluster:
     return cluster
 
 
-def limits_hold(cluster: SessionCluster, before: dict[str, int]) -> list[str]:
-    """Queues above their limit, unless they were before, or below their guarantee by eviction."""
+def limits_hold(
+    cluster: SessionCluster, before: dict[str, int], promised: Collection[str] = ()
+) -> list[str]:
+    """Queues above their limit, unless they were before, or below their guarantee by eviction.
+    promised: pods that have what was evicted for them in their own queue."""
     wrong = []
     for one in cluster.queues:
         name, spec = one["metadata"]["name"], one["spec"]
@@ -53,7 +57,7 @@ def limits_hold(cluster: SessionCluster, before: dict[str, int]) -> list[str]:
         floor = int(spec.get("guarantee", {}).get("resource", {}).get("cpu", 0))
         if used > max(limit, before[name]):
             wrong.append(f"{name} uses {used}, above its capability {limit}")
-        if used < min(floor, before[name]):
+        if cluster.used(name, promised) < min(floor, before[name]):
             wrong.append(f"{name} uses {used}, below its guarantee {floor}")
     return wrong
 

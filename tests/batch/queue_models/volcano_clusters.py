@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
@@ -48,6 +49,8 @@ class SessionCluster:
         self.nodes, self.queues, self.config = nodes, queues, config
         self.groups: list[Tree] = []
         self.pods: dict[str, Tree] = {}
+        self.priority_classes: list[Tree] = []
+        self.n_jobs = -1
 
     def add_job(
         self,
@@ -63,7 +66,8 @@ class SessionCluster:
             {"gpu": "nvidia.com/gpu"}.get(key, key): str(value) for key, value in asks.items()
         }
         phase = "Running" if running else "Pending"
-        created = f"2026-01-01T00:{len(self.groups):02}:00Z"
+        self.n_jobs += 1
+        created = f"2026-01-01T{self.n_jobs // 60:02}:{self.n_jobs % 60:02}:00Z"
         meta: Tree = {"name": name, "namespace": "ns", "creationTimestamp": created}
         spec = {"minMember": least, "queue": queue_name}
         self.groups.append({"metadata": meta, "spec": spec, "status": {"phase": phase}})
@@ -78,6 +82,15 @@ class SessionCluster:
                 "status": {"phase": phase},
             }
 
+    def remove_job(self, name: str) -> None:
+        """A job has ended."""
+        self.groups = [one for one in self.groups if one["metadata"]["name"] != name]
+        self.pods = {
+            key: pod
+            for key, pod in self.pods.items()
+            if pod["metadata"]["annotations"][GROUP] != name
+        }
+
     def run(self, compat: str = "") -> Tree:
         """Run one session, carry out what it decided, and return it."""
         cluster = {
@@ -85,6 +98,7 @@ class SessionCluster:
             "queues": self.queues,
             "podGroups": self.groups,
             "pods": list(self.pods.values()),
+            "priorityClasses": self.priority_classes,
         }
         case = QueueModelCase("case", "volcano", "made", self.config, cluster)
         (found,) = answer(case, compat)["sessions"]
@@ -102,8 +116,9 @@ class SessionCluster:
         session: Tree = found
         return session
 
-    def used(self, queue_name: str) -> int:
-        """cpu of the running pods of a queue and of those below it."""
+    def used(self, queue_name: str, promised: Collection[str] = ()) -> int:
+        """cpu of the running pods of a queue and of those below it. promised: pods that count,
+        too."""
         below = {queue_name}
         for _ in self.queues:
             below |= {
@@ -114,6 +129,7 @@ class SessionCluster:
         }
         return sum(
             int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
-            for pod in self.pods.values()
-            if "nodeName" in pod["spec"] and pod["metadata"]["annotations"][GROUP] in names
+            for key, pod in self.pods.items()
+            if ("nodeName" in pod["spec"] or key in promised)
+            and pod["metadata"]["annotations"][GROUP] in names
         )

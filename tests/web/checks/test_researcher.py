@@ -16,6 +16,7 @@ from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import Simulation, simulate
+from stowplan.testing import builders
 from stowplan.web.serving.page_server import PageServer
 from stowplan.web.serving.simulation_source import SimulationSource
 from tests.web.browser import Browser
@@ -37,7 +38,9 @@ def waiting(result: Simulation, at: float) -> int:
 def test_from_the_page_to_a_picture_of_the_congestion(page: Browser, tmp_path: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 
-    result = simulate(generate_workload(6, 150, 3), replay=ReplayOptions(until_s=40_000))
+    cluster = generate_workload(6, 150, 3)
+    cluster.pods.append(builders.pod("picky", cpu="1m", node_selector={"disk": "none"}))
+    result = simulate(cluster, replay=ReplayOptions(until_s=40_000))
     most = max(waiting(result, at) for at in range(0, 40_000, 50))
     assert most > 10
     server = PageServer(ListenAddress("127.0.0.1", 0))
@@ -90,5 +93,10 @@ def test_from_the_page_to_a_picture_of_the_congestion(page: Browser, tmp_path: P
         page.visit(address)
         same = f"return JSON.stringify((() => {{{texts_script}}})()) === arguments[0]"
         page.until(same, json.dumps(before, separators=(",", ":")))
+        # Amounts do not say why this one waits: its last try does.
+        page.visit(f"{server.url}/#/pending?filter=picky")
+        row = "return [...document.querySelectorAll('tbody tr')].map((one) => one.textContent)"
+        affinity = f"{row}.some((text) => text.includes('selector, when last tried'))"
+        page.until(affinity, seconds=60)
     finally:
         server.stop()

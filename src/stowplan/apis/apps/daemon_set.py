@@ -43,33 +43,33 @@ DaemonSetUpdateStrategyType DaemonSetConditionType = string
 
 DaemonSet -- runs one pod on every eligible node.
   +PartialObjectMetadata
-  spec DaemonSetSpec
-  status DaemonSetStatus
+  spec DaemonSetSpec -- desired state.
+  status DaemonSetStatus -- last observed state.
 
 DaemonSetSpec
-  selector LabelSelector?!
-  template core.PodTemplateSpec!
-  updateStrategy DaemonSetUpdateStrategy
-  minReadySeconds int32
-  revisionHistoryLimit int32? =10
+  selector LabelSelector?! -- its pods; must match the template's labels.
+  template core.PodTemplateSpec! -- the pods to run; its node selector chooses nodes.
+  updateStrategy DaemonSetUpdateStrategy -- how old pods are replaced.
+  minReadySeconds int32 -- time a pod must be ready to count as available.
+  revisionHistoryLimit int32? =10 -- old revisions to keep.
 
 DaemonSetUpdateStrategy
-  type DaemonSetUpdateStrategyType =RollingUpdate
-  rollingUpdate RollingUpdateDaemonSet?
+  type DaemonSetUpdateStrategyType =RollingUpdate -- RollingUpdate or OnDelete.
+  rollingUpdate RollingUpdateDaemonSet? -- bounds of a rolling update.
 
 RollingUpdateDaemonSet
-  maxUnavailable IntOrString?
-  maxSurge IntOrString?
+  maxUnavailable IntOrString? -- number or percentage; 1 by default.
+  maxSurge IntOrString? -- nodes that may have an old and a new pod; 0 by default.
 
 DaemonSetStatus
-  currentNumberScheduled int32!
-  numberMisscheduled int32!
-  desiredNumberScheduled int32!
-  numberReady int32!
-  observedGeneration int64
-  updatedNumberScheduled int32
-  numberAvailable int32
-  numberUnavailable int32
+  currentNumberScheduled int32! -- nodes that should have a pod and have one.
+  numberMisscheduled int32! -- nodes that should have none and have one.
+  desiredNumberScheduled int32! -- nodes that should have a pod.
+  numberReady int32! -- nodes with a ready pod.
+  observedGeneration int64 -- generation that the controller has seen.
+  updatedNumberScheduled int32 -- nodes with a pod of the present template.
+  numberAvailable int32 -- nodes with an available pod.
+  numberUnavailable int32 -- nodes that lack an available pod.
   collisionCount int32?
   conditions [DaemonSetCondition] ~merge:type
 

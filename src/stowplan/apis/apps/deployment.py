@@ -38,42 +38,42 @@ DeploymentStrategyType DeploymentConditionType = string
 
 Deployment -- manages ReplicaSets: replicas and rolling updates.
   +PartialObjectMetadata
-  spec DeploymentSpec
-  status DeploymentStatus
+  spec DeploymentSpec -- desired state.
+  status DeploymentStatus -- last observed state.
 
 DeploymentSpec
-  replicas int32? =1
-  selector LabelSelector?!
-  template core.PodTemplateSpec!
-  strategy DeploymentStrategy ~retainKeys
-  minReadySeconds int32
-  revisionHistoryLimit int32? =10
-  paused bool
-  progressDeadlineSeconds int32? =600
+  replicas int32? =1 -- number of pods.
+  selector LabelSelector?! -- its pods; must match the template's labels.
+  template core.PodTemplateSpec! -- the pods to run.
+  strategy DeploymentStrategy ~retainKeys -- how old pods are replaced.
+  minReadySeconds int32 -- time a pod must be ready to count as available.
+  revisionHistoryLimit int32? =10 -- old ReplicaSets to keep for rollbacks.
+  paused bool -- changes of the template are not rolled out.
+  progressDeadlineSeconds int32? =600 -- a rollout without progress has failed after it.
 
 DeploymentStrategy
-  type DeploymentStrategyType =RollingUpdate
-  rollingUpdate RollingUpdateDeployment?
+  type DeploymentStrategyType =RollingUpdate -- Recreate or RollingUpdate.
+  rollingUpdate RollingUpdateDeployment? -- bounds of a rolling update.
 
 RollingUpdateDeployment
-  maxUnavailable IntOrString?
-  maxSurge IntOrString?
+  maxUnavailable IntOrString? -- number or percentage; 25% by default.
+  maxSurge IntOrString? -- number or percentage above replicas; 25% by default.
 
 DeploymentStatus
-  observedGeneration int64
-  replicas int32
-  updatedReplicas int32
-  readyReplicas int32
-  availableReplicas int32
-  unavailableReplicas int32
-  terminatingReplicas int32?
-  conditions [DeploymentCondition] ~merge:type
-  collisionCount int32?
+  observedGeneration int64 -- generation that the controller has seen.
+  replicas int32 -- pods of the deployment.
+  updatedReplicas int32 -- pods with the present template.
+  readyReplicas int32 -- pods that are ready.
+  availableReplicas int32 -- pods ready for minReadySeconds.
+  unavailableReplicas int32 -- pods still needed.
+  terminatingReplicas int32? -- pods that are being deleted.
+  conditions [DeploymentCondition] ~merge:type -- Available, Progressing and ReplicaFailure.
+  collisionCount int32? -- collisions of names of ReplicaSets.
 
 DeploymentCondition
-  type DeploymentConditionType!
-  status core.ConditionStatus!
-  lastUpdateTime Time
+  type DeploymentConditionType! -- Available, Progressing or ReplicaFailure.
+  status core.ConditionStatus! -- True, False or Unknown.
+  lastUpdateTime Time -- when the condition was written last.
   +core.ConditionChange
 """
 

@@ -33,22 +33,22 @@ ReplicaSetConditionType = string
 
 ReplicaSet -- maintains a number of replica pods.
   +PartialObjectMetadata
-  spec ReplicaSetSpec
-  status ReplicaSetStatus
+  spec ReplicaSetSpec -- desired state.
+  status ReplicaSetStatus -- last observed state.
 
 ReplicaSetSpec
-  replicas int32? =1
-  minReadySeconds int32
-  selector LabelSelector?!
-  template core.PodTemplateSpec
+  replicas int32? =1 -- number of pods.
+  minReadySeconds int32 -- time a pod must be ready to count as available.
+  selector LabelSelector?! -- its pods; must match the template's labels.
+  template core.PodTemplateSpec -- the pods to run.
 
 ReplicaSetStatus
-  replicas int32!
-  fullyLabeledReplicas int32
-  readyReplicas int32
-  availableReplicas int32
-  terminatingReplicas int32?
-  observedGeneration int64
+  replicas int32! -- pods of the set.
+  fullyLabeledReplicas int32 -- pods with all labels of the template.
+  readyReplicas int32 -- pods that are ready.
+  availableReplicas int32 -- pods ready for minReadySeconds.
+  terminatingReplicas int32? -- pods that are being deleted.
+  observedGeneration int64 -- generation that the controller has seen.
   conditions [ReplicaSetCondition] ~merge:type
 
 ReplicaSetCondition

@@ -33,48 +33,48 @@ PersistentVolumeClaimRetentionPolicyType = string
 
 StatefulSet -- runs pods with stable identities and storage.
   +PartialObjectMetadata
-  spec StatefulSetSpec
-  status StatefulSetStatus
+  spec StatefulSetSpec -- desired state.
+  status StatefulSetStatus -- last observed state.
 
 StatefulSetSpec
-  replicas int32? =1
-  selector LabelSelector?!
-  template core.PodTemplateSpec!
-  volumeClaimTemplates [core.PersistentVolumeClaim]
-  serviceName string!
-  podManagementPolicy PodManagementPolicyType =OrderedReady
-  updateStrategy StatefulSetUpdateStrategy
-  revisionHistoryLimit int32? =10
-  minReadySeconds int32
+  replicas int32? =1 -- number of pods.
+  selector LabelSelector?! -- its pods; must match the template's labels.
+  template core.PodTemplateSpec! -- the pods to run.
+  volumeClaimTemplates [core.PersistentVolumeClaim] -- claims that each pod has of its own.
+  serviceName string! -- Service that gives the pods their names in DNS.
+  podManagementPolicy PodManagementPolicyType =OrderedReady -- OrderedReady or Parallel.
+  updateStrategy StatefulSetUpdateStrategy -- how old pods are replaced.
+  revisionHistoryLimit int32? =10 -- old revisions to keep.
+  minReadySeconds int32 -- time a pod must be ready to count as available.
   persistentVolumeClaimRetentionPolicy StatefulSetPersistentVolumeClaimRetentionPolicy?
-  ordinals StatefulSetOrdinals?
+  ordinals StatefulSetOrdinals? -- numbers of the pods.
 
 StatefulSetUpdateStrategy
-  type StatefulSetUpdateStrategyType
-  rollingUpdate RollingUpdateStatefulSetStrategy?
+  type StatefulSetUpdateStrategyType -- RollingUpdate or OnDelete.
+  rollingUpdate RollingUpdateStatefulSetStrategy? -- bounds of a rolling update.
 
 RollingUpdateStatefulSetStrategy
-  partition int32?
-  maxUnavailable IntOrString?
+  partition int32? -- pods with a lower number are not updated.
+  maxUnavailable IntOrString? -- number or percentage; 1 by default.
 
-StatefulSetPersistentVolumeClaimRetentionPolicy
-  whenDeleted PersistentVolumeClaimRetentionPolicyType =Retain
-  whenScaled PersistentVolumeClaimRetentionPolicyType =Retain
+StatefulSetPersistentVolumeClaimRetentionPolicy -- when the claims of the set are deleted.
+  whenDeleted PersistentVolumeClaimRetentionPolicyType =Retain -- Retain or Delete.
+  whenScaled PersistentVolumeClaimRetentionPolicyType =Retain -- Retain or Delete.
 
 StatefulSetOrdinals
-  start int32!
+  start int32! -- number of the first pod.
 
 StatefulSetStatus
-  observedGeneration int64
-  replicas int32!
-  readyReplicas int32
-  currentReplicas int32
-  updatedReplicas int32
-  currentRevision string
-  updateRevision string
-  collisionCount int32?
+  observedGeneration int64 -- generation that the controller has seen.
+  replicas int32! -- pods of the set.
+  readyReplicas int32 -- pods that are ready.
+  currentReplicas int32 -- pods of currentRevision.
+  updatedReplicas int32 -- pods of updateRevision.
+  currentRevision string -- revision of pods that are not updated.
+  updateRevision string -- revision of updated pods.
+  collisionCount int32? -- collisions of names of revisions.
   conditions [StatefulSetCondition] ~merge:type
-  availableReplicas int32!
+  availableReplicas int32! -- pods ready for minReadySeconds.
 
 StatefulSetCondition
   type StatefulSetConditionType!

@@ -31,26 +31,26 @@ ScalingPolicySelect HPAScalingPolicyType MetricSourceType MetricTargetType = str
 HorizontalPodAutoscalerConditionType = string
 
 HorizontalPodAutoscaler -- scales a workload by metrics of its pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
-  spec HorizontalPodAutoscalerSpec
-  status HorizontalPodAutoscalerStatus
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
+  spec HorizontalPodAutoscalerSpec -- desired state.
+  status HorizontalPodAutoscalerStatus -- last observed state.
 
 HorizontalPodAutoscalerSpec
-  scaleTargetRef CrossVersionObjectReference!
-  minReplicas int32? =1
-  maxReplicas int32!
-  metrics [MetricSpec]
-  behavior HorizontalPodAutoscalerBehavior?
+  scaleTargetRef CrossVersionObjectReference! -- the workload that is scaled.
+  minReplicas int32? =1 -- least number of pods.
+  maxReplicas int32! -- greatest number of pods.
+  metrics [MetricSpec] -- each gives a number of pods; the greatest counts.
+  behavior HorizontalPodAutoscalerBehavior? -- how fast it scales up and down.
 
 CrossVersionObjectReference
-  kind string!
-  name string!
-  apiVersion string
+  kind string! -- kind of the object.
+  name string! -- name of the object.
+  apiVersion string -- group and version.
 
 MetricSpec
-  type MetricSourceType!
+  type MetricSourceType! -- Resource, ContainerResource, Pods, Object or External.
   object ObjectMetricSource?
   pods PodsMetricSource?
   resource ResourceMetricSource?
@@ -62,15 +62,15 @@ HorizontalPodAutoscalerBehavior
   scaleDown HPAScalingRules?
 
 HPAScalingRules
-  stabilizationWindowSeconds int32?
-  selectPolicy ScalingPolicySelect?
-  policies [HPAScalingPolicy]?
-  tolerance Quantity?
+  stabilizationWindowSeconds int32? -- past recommendations that are considered.
+  selectPolicy ScalingPolicySelect? -- Max, Min or Disabled.
+  policies [HPAScalingPolicy]? -- bounds of a change.
+  tolerance Quantity? -- changes below it are ignored.
 
 HPAScalingPolicy
-  type HPAScalingPolicyType!
-  value int32!
-  periodSeconds int32!
+  type HPAScalingPolicyType! -- Pods or Percent.
+  value int32! -- greatest change in a period.
+  periodSeconds int32! -- length of the period.
 
 ObjectMetricSource
   describedObject CrossVersionObjectReference!
@@ -99,16 +99,16 @@ MetricIdentifier
   selector LabelSelector?
 
 MetricTarget
-  type MetricTargetType!
-  value Quantity?
-  averageValue Quantity?
-  averageUtilization int32?
+  type MetricTargetType! -- Utilization, Value or AverageValue.
+  value Quantity? -- target of the metric.
+  averageValue Quantity? -- target of the metric per pod.
+  averageUtilization int32? -- target in percent of the requests.
 
 HorizontalPodAutoscalerStatus
   observedGeneration int64?
-  lastScaleTime Time?
-  currentReplicas int32
-  desiredReplicas int32!
+  lastScaleTime Time? -- when it scaled last.
+  currentReplicas int32 -- pods it saw last.
+  desiredReplicas int32! -- pods it wants.
   currentMetrics [MetricStatus]!
   conditions [HorizontalPodAutoscalerCondition] ~merge:type
 

@@ -27,25 +27,25 @@ HorizontalPodAutoscaler -- scales a workload by the CPU utilization of its pods.
   kind string
   apiVersion string
   metadata ObjectMeta
-  spec HorizontalPodAutoscalerSpec
-  status HorizontalPodAutoscalerStatus
+  spec HorizontalPodAutoscalerSpec -- desired state.
+  status HorizontalPodAutoscalerStatus -- last observed state.
 
 HorizontalPodAutoscalerSpec
-  scaleTargetRef CrossVersionObjectReference!
-  minReplicas int32? =1
-  maxReplicas int32!
+  scaleTargetRef CrossVersionObjectReference! -- the workload that is scaled.
+  minReplicas int32? =1 -- least number of pods.
+  maxReplicas int32! -- greatest number of pods.
   targetCPUUtilizationPercentage int32?
 
 CrossVersionObjectReference
-  kind string!
-  name string!
-  apiVersion string
+  kind string! -- kind of the object.
+  name string! -- name of the object.
+  apiVersion string -- group and version.
 
 HorizontalPodAutoscalerStatus
   observedGeneration int64?
-  lastScaleTime Time?
-  currentReplicas int32!
-  desiredReplicas int32!
+  lastScaleTime Time? -- when it scaled last.
+  currentReplicas int32! -- pods it saw last.
+  desiredReplicas int32! -- pods it wants.
   currentCPUUtilizationPercentage int32?
 """
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"

@@ -31,28 +31,28 @@ TYPES = """
 ConcurrencyPolicy = string
 
 JobTemplateSpec
-  metadata ObjectMeta
-  spec JobSpec
+  metadata ObjectMeta -- labels and annotations of the jobs.
+  spec JobSpec -- desired state of the jobs.
 
 CronJob -- creates Jobs on a schedule.
   +PartialObjectMetadata
-  spec CronJobSpec
-  status CronJobStatus
+  spec CronJobSpec -- desired state.
+  status CronJobStatus -- last observed state.
 
 CronJobSpec
-  schedule string!
-  timeZone string?
-  startingDeadlineSeconds int64?
-  concurrencyPolicy ConcurrencyPolicy =Allow
-  suspend bool? =false
-  jobTemplate JobTemplateSpec!
-  successfulJobsHistoryLimit int32? =3
-  failedJobsHistoryLimit int32? =1
+  schedule string! -- five fields of cron, or @daily and the like.
+  timeZone string? -- time zone of the schedule, as Europe/Vienna.
+  startingDeadlineSeconds int64? -- a start that is later than this is missed.
+  concurrencyPolicy ConcurrencyPolicy =Allow -- Allow, Forbid or Replace.
+  suspend bool? =false -- no jobs are started while it is true.
+  jobTemplate JobTemplateSpec! -- the jobs to start.
+  successfulJobsHistoryLimit int32? =3 -- completed jobs to keep.
+  failedJobsHistoryLimit int32? =1 -- failed jobs to keep.
 
 CronJobStatus
-  active [core.ObjectReference]
-  lastScheduleTime Time?
-  lastSuccessfulTime Time?
+  active [core.ObjectReference] -- jobs that run.
+  lastScheduleTime Time? -- when a job was started last.
+  lastSuccessfulTime Time? -- when a job completed last.
 """
 _TIME_ZONE_PART = re.compile(r"(?!-)[A-Za-z.\-_0-9+]{1,14}")
 

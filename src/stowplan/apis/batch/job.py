@@ -32,72 +32,72 @@ PodReplacementPolicy JobConditionType = string
 
 Job -- runs pods to completion.
   +PartialObjectMetadata
-  spec JobSpec
-  status JobStatus
+  spec JobSpec -- desired state.
+  status JobStatus -- last observed state.
 
 JobSpec
   parallelism int32? -- maximum number of pods running at a time.
   completions int32? -- number of pods that must succeed.
-  activeDeadlineSeconds int64?
-  podFailurePolicy PodFailurePolicy?
-  successPolicy SuccessPolicy?
+  activeDeadlineSeconds int64? -- the job fails after this time.
+  podFailurePolicy PodFailurePolicy? -- what a failed pod means, by exit code and condition.
+  successPolicy SuccessPolicy? -- which indexes must succeed.
   backoffLimit int32? -- number of retries before the job fails.
-  backoffLimitPerIndex int32?
-  maxFailedIndexes int32?
-  selector LabelSelector?
-  manualSelector bool?
-  template core.PodTemplateSpec!
-  ttlSecondsAfterFinished int32?
-  completionMode CompletionMode?
-  suspend bool?
-  podReplacementPolicy PodReplacementPolicy?
-  managedBy string?
+  backoffLimitPerIndex int32? -- retries of one index, with Indexed.
+  maxFailedIndexes int32? -- the job fails when more indexes have failed.
+  selector LabelSelector? -- set by the server unless manualSelector is true.
+  manualSelector bool? -- the selector is chosen by the user.
+  template core.PodTemplateSpec! -- the pods to run.
+  ttlSecondsAfterFinished int32? -- the job is deleted this long after its end.
+  completionMode CompletionMode? -- NonIndexed or Indexed.
+  suspend bool? -- no pods run while it is true.
+  podReplacementPolicy PodReplacementPolicy? -- TerminatingOrFailed or Failed.
+  managedBy string? -- controller of the job, if another than the built-in one.
 
 PodFailurePolicy
-  rules [PodFailurePolicyRule]!
+  rules [PodFailurePolicyRule]! -- the first that matches decides.
 
 PodFailurePolicyRule
-  action PodFailurePolicyAction!
-  onExitCodes PodFailurePolicyOnExitCodesRequirement?
-  onPodConditions [PodFailurePolicyOnPodConditionsPattern]
+  action PodFailurePolicyAction! -- FailJob, FailIndex, Ignore or Count.
+  onExitCodes PodFailurePolicyOnExitCodesRequirement? -- exit codes that match.
+  onPodConditions [PodFailurePolicyOnPodConditionsPattern] -- conditions of the pod that match.
 
 PodFailurePolicyOnExitCodesRequirement
-  containerName string?
-  operator PodFailurePolicyOnExitCodesOperator!
-  values [int32]!
+  containerName string? -- container; any where left out.
+  operator PodFailurePolicyOnExitCodesOperator! -- In or NotIn.
+  values [int32]! -- exit codes in ascending order.
 
 PodFailurePolicyOnPodConditionsPattern
-  type core.PodConditionType!
-  status core.ConditionStatus!
+  type core.PodConditionType! -- condition of the pod.
+  status core.ConditionStatus! -- its status.
 
 SuccessPolicy
-  rules [SuccessPolicyRule]!
+  rules [SuccessPolicyRule]! -- one that is met ends the job.
 
 SuccessPolicyRule
-  succeededIndexes string?
-  succeededCount int32?
+  succeededIndexes string? -- indexes such as 0,2-4.
+  succeededCount int32? -- how many must succeed.
 
 JobStatus
-  conditions [JobCondition] ~merge:type
-  startTime Time?
-  completionTime Time?
-  active int32
-  succeeded int32
-  failed int32
-  terminating int32?
-  completedIndexes string
-  failedIndexes string?
-  uncountedTerminatedPods UncountedTerminatedPods?
-  ready int32?
+  conditions [JobCondition] ~merge:type -- Complete, Failed, Suspended and others.
+  startTime Time? -- when the controller began.
+  completionTime Time? -- when it completed.
+  active int32 -- pods that are pending or running.
+  succeeded int32 -- pods that succeeded.
+  failed int32 -- pods that failed.
+  terminating int32? -- pods that are being deleted.
+  completedIndexes string -- indexes such as 0,2-4.
+  failedIndexes string? -- indexes such as 1,5.
+  uncountedTerminatedPods UncountedTerminatedPods? -- ended pods that are not counted yet.
+  ready int32? -- active pods that are ready.
 
 UncountedTerminatedPods
   succeeded [UID]
   failed [UID]
 
 JobCondition
-  type JobConditionType!
-  status core.ConditionStatus!
-  lastProbeTime Time
+  type JobConditionType! -- Complete, Failed, Suspended, FailureTarget, SuccessCriteriaMet.
+  status core.ConditionStatus! -- True, False or Unknown.
+  lastProbeTime Time -- when it was last looked at.
   +core.ConditionChange
 """
 _JOB_DEFAULTS = (("manualSelector", False), ("completionMode", "NonIndexed"), ("suspend", False))

@@ -20,18 +20,18 @@ LimitType = string
 
 LimitRange
   +PartialObjectMetadata
-  spec LimitRangeSpec
+  spec LimitRangeSpec -- bounds and defaults.
 
 LimitRangeSpec
-  limits [LimitRangeItem]!
+  limits [LimitRangeItem]! -- one entry per type.
 
 LimitRangeItem
-  type LimitType!
-  max ResourceList
-  min ResourceList
-  default ResourceList
-  defaultRequest ResourceList
-  maxLimitRequestRatio ResourceList
+  type LimitType! -- Pod, Container or PersistentVolumeClaim.
+  max ResourceList -- greatest amounts.
+  min ResourceList -- least amounts.
+  default ResourceList -- limits of containers that name none.
+  defaultRequest ResourceList -- requests of containers that name none.
+  maxLimitRequestRatio ResourceList -- greatest ratio of limit to request.
 """
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 _MILLI_MAX = (2**63 - 1) // 1000

@@ -23,14 +23,14 @@ FinalizerName NamespacePhase NamespaceConditionType = string
 
 Namespace -- a scope for names.
   +PartialObjectMetadata
-  spec NamespaceSpec
-  status NamespaceStatus
+  spec NamespaceSpec -- desired state.
+  status NamespaceStatus -- last observed state.
 
 NamespaceSpec
-  finalizers [FinalizerName]
+  finalizers [FinalizerName] -- must be empty before it is removed.
 
 NamespaceStatus
-  phase NamespacePhase =Active
+  phase NamespacePhase =Active -- Active or Terminating.
   conditions [NamespaceCondition] ~merge:type
 
 NamespaceCondition

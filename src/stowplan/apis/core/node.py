@@ -25,13 +25,13 @@ UniqueVolumeName NodePhase NodeConditionType NodeAddressType = string
 
 Node -- a worker machine.
   +PartialObjectMetadata
-  spec NodeSpec
-  status NodeStatus
+  spec NodeSpec -- desired state.
+  status NodeStatus -- last observed state.
 
 NodeSpec
-  podCIDR string
-  podCIDRs [string] ~merge
-  providerID string
+  podCIDR string -- addresses for its pods.
+  podCIDRs [string] ~merge -- addresses for its pods, one per family.
+  providerID string -- name of the machine at its cloud provider.
   unschedulable bool -- no new pods are scheduled here.
   taints [Taint] -- repel pods without a matching toleration.
   configSource NodeConfigSource?
@@ -50,18 +50,18 @@ ConfigMapNodeConfigSource
 NodeStatus
   capacity ResourceList -- total resources of the node.
   allocatable ResourceList -- resources available for pods.
-  phase NodePhase
-  conditions [NodeCondition] ~merge:type
-  addresses [NodeAddress] ~merge:type
-  daemonEndpoints NodeDaemonEndpoints
-  nodeInfo NodeSystemInfo
+  phase NodePhase -- no longer used.
+  conditions [NodeCondition] ~merge:type -- Ready, MemoryPressure, DiskPressure, PIDPressure.
+  addresses [NodeAddress] ~merge:type -- host name and addresses.
+  daemonEndpoints NodeDaemonEndpoints -- ports of its daemons.
+  nodeInfo NodeSystemInfo -- versions and identifiers of the machine.
   images [ContainerImage] -- container images on the node.
-  volumesInUse [UniqueVolumeName]
-  volumesAttached [AttachedVolume]
+  volumesInUse [UniqueVolumeName] -- attachable volumes that its pods use.
+  volumesAttached [AttachedVolume] -- volumes that are attached.
   config NodeConfigStatus?
-  runtimeHandlers [NodeRuntimeHandler]
-  features NodeFeatures?
-  declaredFeatures [string]
+  runtimeHandlers [NodeRuntimeHandler] -- what its container runtimes can do.
+  features NodeFeatures? -- what its container runtime supports.
+  declaredFeatures [string] -- features that the scheduler matches with pods.
 
 NodeConfigStatus
   assigned NodeConfigSource?
@@ -76,16 +76,16 @@ DaemonEndpoint
   Port int32!
 
 NodeSystemInfo
-  machineID string!
-  systemUUID string!
-  bootID string!
-  kernelVersion string!
-  osImage string!
-  containerRuntimeVersion string!
-  kubeletVersion string!
-  kubeProxyVersion string!
-  operatingSystem string!
-  architecture string!
+  machineID string! -- of /etc/machine-id.
+  systemUUID string! -- identifier of the hardware.
+  bootID string! -- changes with each boot.
+  kernelVersion string! -- as uname -r prints it.
+  osImage string! -- name of the operating system's image.
+  containerRuntimeVersion string! -- RUNTIME://VERSION.
+  kubeletVersion string! -- version of the kubelet.
+  kubeProxyVersion string! -- no longer used.
+  operatingSystem string! -- linux or windows.
+  architecture string! -- amd64, arm64 and others.
   swap NodeSwapStatus?
 
 NodeSwapStatus
@@ -103,28 +103,28 @@ NodeFeatures
   supplementalGroupsPolicy bool?
 
 AttachedVolume
-  name UniqueVolumeName!
-  devicePath string!
+  name UniqueVolumeName! -- name of the volume.
+  devicePath string! -- where it is attached.
 
 ContainerImage
-  names [string]!
-  sizeBytes int64
+  names [string]! -- names by which the image is known.
+  sizeBytes int64 -- its size; counts for the ImageLocality score.
 
 NodeCondition
-  type NodeConditionType!
-  status ConditionStatus!
-  lastHeartbeatTime Time
+  type NodeConditionType! -- Ready, MemoryPressure and others.
+  status ConditionStatus! -- True, False or Unknown.
+  lastHeartbeatTime Time -- when the kubelet last reported it.
   +ConditionChange
 
 NodeAddress
-  type NodeAddressType!
-  address string!
+  type NodeAddressType! -- Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.
+  address string! -- the address.
 
 Taint -- repels pods that do not tolerate it.
-  key string!
-  value string
+  key string! -- key of the taint.
+  value string -- value of the taint.
   effect TaintEffect! -- NoSchedule, PreferNoSchedule or NoExecute.
-  timeAdded Time?
+  timeAdded Time? -- when it was added; NoExecute counts from it.
 """
 _FEATURE = re.compile(r"([A-Z][A-Za-z0-9]*)(/[A-Za-z0-9]+)*")
 _CIDR_ONCE = 'node updates may not change podCIDR except from "" to valid'

@@ -26,13 +26,13 @@ PersistentVolumeClaimModifyVolumeStatus PersistentVolumeClaimPhase = string
 
 PersistentVolumeClaim -- a request for storage.
   +PartialObjectMetadata
-  spec PersistentVolumeClaimSpec
-  status PersistentVolumeClaimStatus
+  spec PersistentVolumeClaimSpec -- desired state.
+  status PersistentVolumeClaimStatus -- last observed state.
 
 PersistentVolumeClaimStatus
-  phase PersistentVolumeClaimPhase
-  accessModes [PersistentVolumeAccessMode]
-  capacity ResourceList
+  phase PersistentVolumeClaimPhase -- Pending, Bound or Lost.
+  accessModes [PersistentVolumeAccessMode] -- modes of the volume.
+  capacity ResourceList -- size of the volume.
   conditions [PersistentVolumeClaimCondition] ~merge:type
   allocatedResources ResourceList
   allocatedResourceStatuses {ClaimResourceStatus}

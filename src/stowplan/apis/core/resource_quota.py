@@ -21,25 +21,25 @@ ResourceQuotaScope ScopeSelectorOperator = string
 
 ResourceQuota
   +PartialObjectMetadata
-  spec ResourceQuotaSpec
-  status ResourceQuotaStatus
+  spec ResourceQuotaSpec -- limits of the namespace.
+  status ResourceQuotaStatus -- limits and usage.
 
 ResourceQuotaSpec
-  hard ResourceList
-  scopes [ResourceQuotaScope]
-  scopeSelector ScopeSelector?
+  hard ResourceList -- greatest sums of requests, limits and objects.
+  scopes [ResourceQuotaScope] -- count only pods of these kinds.
+  scopeSelector ScopeSelector? -- count only pods that match.
 
 ScopeSelector
-  matchExpressions [ScopedResourceSelectorRequirement]
+  matchExpressions [ScopedResourceSelectorRequirement] -- all must match.
 
 ScopedResourceSelectorRequirement
-  scopeName ResourceQuotaScope!
-  operator ScopeSelectorOperator!
-  values [string]
+  scopeName ResourceQuotaScope! -- such as PriorityClass or BestEffort.
+  operator ScopeSelectorOperator! -- In, NotIn, Exists or DoesNotExist.
+  values [string] -- for In and NotIn.
 
 ResourceQuotaStatus
-  hard ResourceList
-  used ResourceList
+  hard ResourceList -- limits that are enforced.
+  used ResourceList -- sums in the namespace.
 """
 _SCOPES = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass",

@@ -18,16 +18,16 @@ from stowplan.objects.encoding.tree import Tree
 TYPES = """
 RuntimeClass
   +PartialObjectMetadata
-  handler string!
-  overhead Overhead?
-  scheduling Scheduling?
+  handler string! -- configuration of the container runtime.
+  overhead Overhead? -- resources of a pod besides its containers.
+  scheduling Scheduling? -- nodes that support it.
 
 Overhead
-  podFixed core.ResourceList
+  podFixed core.ResourceList -- resources per pod.
 
 Scheduling
-  nodeSelector {string}
-  tolerations [core.Toleration]
+  nodeSelector {string} -- added to the node selector of pods.
+  tolerations [core.Toleration] -- added to the tolerations of pods.
 """
 
 

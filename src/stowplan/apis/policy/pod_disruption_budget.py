@@ -29,22 +29,22 @@ UnhealthyPodEvictionPolicyType = string
 
 PodDisruptionBudget -- limits voluntary disruptions of a set of pods.
   +PartialObjectMetadata
-  spec PodDisruptionBudgetSpec
-  status PodDisruptionBudgetStatus
+  spec PodDisruptionBudgetSpec -- desired state.
+  status PodDisruptionBudgetStatus -- last observed state.
 
 PodDisruptionBudgetSpec
-  minAvailable IntOrString?
-  selector LabelSelector? ~replace
-  maxUnavailable IntOrString?
-  unhealthyPodEvictionPolicy UnhealthyPodEvictionPolicyType?
+  minAvailable IntOrString? -- number or percentage that must stay healthy.
+  selector LabelSelector? ~replace -- its pods; all of the namespace with {}.
+  maxUnavailable IntOrString? -- number or percentage that may be away.
+  unhealthyPodEvictionPolicy UnhealthyPodEvictionPolicyType? -- IfHealthyBudget or AlwaysAllow.
 
 PodDisruptionBudgetStatus
-  observedGeneration int64
-  disruptedPods {Time}
-  disruptionsAllowed int32!
-  currentHealthy int32!
-  desiredHealthy int32!
-  expectedPods int32!
+  observedGeneration int64 -- generation that the controller has seen.
+  disruptedPods {Time} -- evicted pods that are not gone yet.
+  disruptionsAllowed int32! -- evictions that are allowed now.
+  currentHealthy int32! -- healthy pods.
+  desiredHealthy int32! -- healthy pods that must be there.
+  expectedPods int32! -- pods that count.
   conditions [Condition] ~merge:type
 """
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")

@@ -21,9 +21,9 @@ ShardInfo
 
 ListMeta
   selfLink string
-  resourceVersion string
-  continue string
-  remainingItemCount int64?
+  resourceVersion string -- version of the list; a watch goes on from it.
+  continue string -- token for the next page.
+  remainingItemCount int64? -- objects after this page.
   shardInfo ShardInfo?
 
 Status

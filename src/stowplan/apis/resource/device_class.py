@@ -22,26 +22,26 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 DeviceSelector
-  cel CELDeviceSelector?
+  cel CELDeviceSelector? -- an expression on a device.
 
 CELDeviceSelector
-  expression string!
+  expression string! -- reads device.driver, device.attributes, device.capacity.
 
 OpaqueDeviceConfiguration
-  driver string!
-  parameters JSON!
+  driver string! -- driver that reads it.
+  parameters JSON! -- an object of the driver's own kind.
 
 DeviceClass -- a class of devices that claims request.
   +PartialObjectMetadata
-  spec DeviceClassSpec!
+  spec DeviceClassSpec! -- selectors and configuration.
 
 DeviceClassSpec
-  selectors [DeviceSelector]
-  config [DeviceClassConfiguration]
-  extendedResourceName string?
+  selectors [DeviceSelector] -- CEL expressions; all must be true of a device.
+  config [DeviceClassConfiguration] -- parameters for the drivers.
+  extendedResourceName string? -- resource of containers that it serves.
 
 DeviceClassConfiguration
-  opaque OpaqueDeviceConfiguration?
+  opaque OpaqueDeviceConfiguration? -- parameters that only the driver reads.
 """
 
 

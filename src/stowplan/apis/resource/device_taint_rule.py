@@ -27,23 +27,23 @@ from stowplan.objects.encoding.tree import Tree
 TYPES = """
 DeviceTaintRule -- a taint for the devices that a selector matches.
   +PartialObjectMetadata
-  spec DeviceTaintRuleSpec!
-  status DeviceTaintRuleStatus!
+  spec DeviceTaintRuleSpec! -- the taint, and for which devices.
+  status DeviceTaintRuleStatus! -- last observed state.
 
 DeviceTaintRuleSpec
-  deviceSelector DeviceTaintSelector?
-  taint DeviceTaint!
+  deviceSelector DeviceTaintSelector? -- devices that get the taint; none without it.
+  taint DeviceTaint! -- the taint.
 
 DeviceTaintSelector
-  driver string?
-  pool string?
-  device string?
+  driver string? -- devices of this driver.
+  pool string? -- devices of this pool.
+  device string? -- the device of this name.
 
 DeviceTaint
-  key string!
-  value string
-  effect string!
-  timeAdded Time?
+  key string! -- key of the taint.
+  value string -- value of the taint.
+  effect string! -- None, NoSchedule or NoExecute.
+  timeAdded Time? -- when it was added; NoExecute counts from it.
 
 DeviceTaintRuleStatus
   conditions [Condition] ~merge:type

@@ -46,117 +46,117 @@ AllocationConfigSource = string
 
 ResourceClaim -- a request for devices.
   +PartialObjectMetadata
-  spec ResourceClaimSpec!
-  status ResourceClaimStatus
+  spec ResourceClaimSpec! -- what is asked for; cannot be changed.
+  status ResourceClaimStatus -- what was allocated, and who uses it.
 
 ResourceClaimTemplate -- template of claims that are created per pod.
   +PartialObjectMetadata
-  spec ResourceClaimTemplateSpec!
+  spec ResourceClaimTemplateSpec! -- the claims; cannot be changed.
 
 ResourceClaimTemplateSpec
-  metadata ObjectMeta
-  spec ResourceClaimSpec!
+  metadata ObjectMeta -- labels and annotations of the claims.
+  spec ResourceClaimSpec! -- what the claims ask for.
 
 ResourceClaimSpec
-  devices DeviceClaim!
+  devices DeviceClaim! -- requests, constraints and configuration.
 
 DeviceClaim
-  requests [DeviceRequest]?!
-  constraints [DeviceConstraint]
-  config [DeviceClaimConfiguration]
+  requests [DeviceRequest]?! -- devices that are asked for; all must be met.
+  constraints [DeviceConstraint] -- conditions on devices of several requests.
+  config [DeviceClaimConfiguration] -- parameters for the drivers.
 
 DeviceRequest
-  name string!
-  exactly ExactDeviceRequest?
-  firstAvailable [DeviceSubRequest]
+  name string! -- name by which containers and constraints refer to it.
+  exactly ExactDeviceRequest? -- one way to meet the request.
+  firstAvailable [DeviceSubRequest] -- ways in order of preference; the first that works.
 
 ExactDeviceRequest
-  deviceClassName string!
-  selectors [DeviceSelector]
-  allocationMode DeviceAllocationMode =ExactCount
-  count int64
-  adminAccess bool?
-  tolerations [DeviceToleration]
-  capacity CapacityRequirements?
+  deviceClassName string! -- class of the devices.
+  selectors [DeviceSelector] -- CEL expressions; all must be true of a device.
+  allocationMode DeviceAllocationMode =ExactCount -- ExactCount or All.
+  count int64 -- number of devices with ExactCount; 1 by default.
+  adminAccess bool? -- use devices without allocating them.
+  tolerations [DeviceToleration] -- taints of devices that are tolerated.
+  capacity CapacityRequirements? -- part of a device that is consumed.
 
 DeviceSubRequest
-  name string!
-  deviceClassName string!
-  selectors [DeviceSelector]
-  allocationMode DeviceAllocationMode =ExactCount
-  count int64
-  tolerations [DeviceToleration]
-  capacity CapacityRequirements?
+  name string! -- name of this way; REQUEST/NAME in constraints.
+  deviceClassName string! -- class of the devices.
+  selectors [DeviceSelector] -- CEL expressions; all must be true of a device.
+  allocationMode DeviceAllocationMode =ExactCount -- ExactCount or All.
+  count int64 -- number of devices with ExactCount; 1 by default.
+  tolerations [DeviceToleration] -- taints of devices that are tolerated.
+  capacity CapacityRequirements? -- part of a device that is consumed.
 
 CapacityRequirements
-  requests {Quantity}
+  requests {Quantity} -- amount of each capacity.
 
 DeviceConstraint
-  requests [string]
-  matchAttribute FullyQualifiedName?
-  distinctAttribute FullyQualifiedName?
+  requests [string] -- requests it applies to; all where left out.
+  matchAttribute FullyQualifiedName? -- attribute that must be equal in all devices.
+  distinctAttribute FullyQualifiedName? -- attribute that must differ in all devices.
 
 DeviceClaimConfiguration
-  requests [string]
-  opaque OpaqueDeviceConfiguration?
+  requests [string] -- requests it applies to; all where left out.
+  opaque OpaqueDeviceConfiguration? -- parameters that only the driver reads.
 
 DeviceToleration
-  key string
-  operator DeviceTolerationOperator =Equal
-  value string
-  effect DeviceTaintEffect
-  tolerationSeconds int64?
+  key string -- key of the taint; empty with Exists is every taint.
+  operator DeviceTolerationOperator =Equal -- Equal or Exists.
+  value string -- value of the taint, with Equal.
+  effect DeviceTaintEffect -- NoSchedule or NoExecute; empty is every effect.
+  tolerationSeconds int64? -- time that NoExecute is tolerated.
 
 ResourceClaimStatus
-  allocation AllocationResult?
-  reservedFor [ResourceClaimConsumerReference] ~merge:uid
-  devices [AllocatedDeviceStatus]
+  allocation AllocationResult? -- devices; empty while nothing is allocated.
+  reservedFor [ResourceClaimConsumerReference] ~merge:uid -- pods and groups that may use the claim.
+  devices [AllocatedDeviceStatus] -- state of the devices, written by drivers.
 
 ResourceClaimConsumerReference
-  apiGroup string
-  resource string!
-  name string!
-  uid UID!
+  apiGroup string -- API group; empty for core.
+  resource string! -- pods, or podgroups.
+  name string! -- name of the consumer.
+  uid UID! -- uid of the consumer.
 
 AllocationResult
-  devices DeviceAllocationResult
-  nodeSelector core.NodeSelector?
-  allocationTimestamp Time?
+  devices DeviceAllocationResult -- allocated devices and their configuration.
+  nodeSelector core.NodeSelector? -- nodes where the devices can be used.
+  allocationTimestamp Time? -- when it was allocated.
 
 DeviceAllocationResult
-  results [DeviceRequestAllocationResult]
-  config [DeviceAllocationConfiguration]
+  results [DeviceRequestAllocationResult] -- one entry per device.
+  config [DeviceAllocationConfiguration] -- configuration from classes and claim.
 
 DeviceRequestAllocationResult
-  request string!
-  driver string!
-  pool string!
-  device string!
-  adminAccess bool?
-  tolerations [DeviceToleration]
-  bindingConditions [string]
-  bindingFailureConditions [string]
-  shareID UID?
-  consumedCapacity {Quantity}
+  request string! -- request, or REQUEST/SUBREQUEST.
+  driver string! -- driver of the device.
+  pool string! -- pool of the device.
+  device string! -- name of the device.
+  adminAccess bool? -- the device is not allocated for it.
+  tolerations [DeviceToleration] -- copied from the request.
+  bindingConditions [string] -- must be True before pods are bound.
+  bindingFailureConditions [string] -- one that is True frees the claim.
+  shareID UID? -- which share of the device.
+  consumedCapacity {Quantity} -- part of the device that is consumed.
 
 DeviceAllocationConfiguration
-  source AllocationConfigSource!
-  requests [string]
-  opaque OpaqueDeviceConfiguration?
+  source AllocationConfigSource! -- FromClass or FromClaim.
+  requests [string] -- requests it applies to; all where left out.
+  opaque OpaqueDeviceConfiguration? -- parameters that only the driver reads.
 
 AllocatedDeviceStatus
-  driver string!
-  pool string!
-  device string!
-  shareID string?
-  conditions [Condition]!
-  data JSON?
-  networkData NetworkDeviceData?
+  driver string! -- driver of the device.
+  pool string! -- pool of the device.
+  device string! -- name of the device.
+  shareID string? -- which share of the device.
+  conditions [Condition]! -- state of the device.
+  data JSON? -- what the driver reports.
+  networkData NetworkDeviceData? -- addresses of a network device.
 
 NetworkDeviceData
-  interfaceName string
-  ips [string]
-  hardwareAddress string
+  interfaceName string -- name of the interface in the pod.
+  ips [string] -- addresses with prefix length.
+  hardwareAddress string -- MAC address.
 """
 _ALLOCATION_MODES = ("All", "ExactCount")
 _ALTERNATIVES_MAX, _TOLERATIONS_MAX = 8, 16

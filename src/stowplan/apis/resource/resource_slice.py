@@ -18,40 +18,40 @@ QualifiedName = string
 
 ResourceSlice -- a set of devices that a driver publishes.
   +PartialObjectMetadata
-  spec ResourceSliceSpec!
+  spec ResourceSliceSpec! -- driver, pool and devices.
 
 ResourceSliceSpec
-  driver string!
-  pool ResourcePool!
-  nodeName string?
-  nodeSelector core.NodeSelector?
-  allNodes bool?
-  devices [Device]?
-  perDeviceNodeSelection bool?
-  sharedCounters [CounterSet]?
+  driver string! -- driver that publishes it.
+  pool ResourcePool! -- pool that the devices belong to.
+  nodeName string? -- the node that has the devices.
+  nodeSelector core.NodeSelector? -- nodes that can use the devices.
+  allNodes bool? -- every node can use the devices.
+  devices [Device]? -- the devices.
+  perDeviceNodeSelection bool? -- each device names its nodes.
+  sharedCounters [CounterSet]? -- counters that devices of the pool draw on.
 
 CounterSet
-  name string!
-  counters {Counter}
+  name string! -- name of the set.
+  counters {Counter} -- amount of each counter.
 
 ResourcePool
-  name string!
-  generation int64!
-  resourceSliceCount int64!
+  name string! -- unique for the driver.
+  generation int64! -- slices of an older generation are ignored.
+  resourceSliceCount int64! -- slices of the pool; with fewer it is incomplete.
 
 Device
-  name string!
-  attributes {DeviceAttribute}
-  capacity {DeviceCapacity}
-  consumesCounters [DeviceCounterConsumption]
-  nodeName string?
-  nodeSelector core.NodeSelector?
-  allNodes bool?
-  taints [DeviceTaint]
-  bindsToNode bool?
-  bindingConditions [string]
-  bindingFailureConditions [string]
-  allowMultipleAllocations bool?
+  name string! -- unique in the pool.
+  attributes {DeviceAttribute} -- what selectors and constraints read.
+  capacity {DeviceCapacity} -- amounts that selectors read and requests consume.
+  consumesCounters [DeviceCounterConsumption] -- what it takes from shared counters when allocated.
+  nodeName string? -- the node that has it, with perDeviceNodeSelection.
+  nodeSelector core.NodeSelector? -- nodes that can use it, with perDeviceNodeSelection.
+  allNodes bool? -- every node can use it, with perDeviceNodeSelection.
+  taints [DeviceTaint] -- repel requests that do not tolerate them.
+  bindsToNode bool? -- the allocation is limited to the chosen node.
+  bindingConditions [string] -- must be True before pods are bound.
+  bindingFailureConditions [string] -- one that is True frees the claim.
+  allowMultipleAllocations bool? -- several claims can share it.
   nodeAllocatableResourceMappings {NodeAllocatableResourceMapping}
 
 NodeAllocatableResourceMapping
@@ -59,41 +59,41 @@ NodeAllocatableResourceMapping
   allocationMultiplier Quantity? ="1"
 
 DeviceCounterConsumption
-  counterSet string!
-  counters {Counter}
+  counterSet string! -- set that it draws on.
+  counters {Counter} -- amount of each counter.
 
 DeviceCapacity
-  value Quantity!
-  requestPolicy CapacityRequestPolicy?
+  value Quantity! -- how much there is.
+  requestPolicy CapacityRequestPolicy? -- amounts that may be requested.
 
 Counter
-  value Quantity!
+  value Quantity! -- the amount.
 
 CapacityRequestPolicy
-  default Quantity?!
-  validValues [Quantity]
-  validRange CapacityRequestPolicyRange?
+  default Quantity?! -- consumed where a request names none.
+  validValues [Quantity] -- requests are rounded up to one of them.
+  validRange CapacityRequestPolicyRange? -- least, most and step of requests.
 
 CapacityRequestPolicyRange
-  min Quantity?
-  max Quantity?
-  step Quantity?
+  min Quantity? -- least amount.
+  max Quantity? -- greatest amount.
+  step Quantity? -- requests are rounded up to min plus a multiple of it.
 
 DeviceAttribute
-  int int64?
-  bool bool?
-  string string?
-  version string?
+  int int64? -- an integer.
+  bool bool? -- true or false.
+  string string? -- a text of at most 64 characters.
+  version string? -- a semantic version.
   ints [int64]
   bools [bool]
   strings [string]
   versions [string]
 
 DeviceTaint
-  key string!
-  value string
-  effect DeviceTaintEffect!
-  timeAdded Time?
+  key string! -- key of the taint.
+  value string -- value of the taint.
+  effect DeviceTaintEffect! -- None, NoSchedule or NoExecute.
+  timeAdded Time? -- when it was added; NoExecute counts from it.
 """
 
 

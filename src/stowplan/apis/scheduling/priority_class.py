@@ -18,10 +18,10 @@ from stowplan.objects.encoding.tree import Tree
 TYPES = """
 PriorityClass -- maps a name to a priority.
   +PartialObjectMetadata
-  value int32!
-  globalDefault bool
-  description string
-  preemptionPolicy core.PreemptionPolicy? =PreemptLowerPriority
+  value int32! -- priority of pods that name the class.
+  globalDefault bool -- used by pods that name no class.
+  description string -- when to use the class.
+  preemptionPolicy core.PreemptionPolicy? =PreemptLowerPriority -- Never, or PreemptLowerPriority.
 """
 PATH = "scheduling.k8s.io/priorityclasses"
 USER_PRIORITY_MAX = 1_000_000_000

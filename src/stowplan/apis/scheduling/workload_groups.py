@@ -33,72 +33,72 @@ DisruptionMode = string
 
 Workload -- the groups of pods that belong together.
   +PartialObjectMetadata
-  spec WorkloadSpec!
+  spec WorkloadSpec! -- the groups of the workload.
 
 WorkloadSpec
-  controllerRef TypedLocalObjectReference?
-  podGroupTemplates [PodGroupTemplate]! ~merge:name
+  controllerRef TypedLocalObjectReference? -- the Job or the like that it belongs to.
+  podGroupTemplates [PodGroupTemplate]! ~merge:name -- templates of PodGroups.
 
 TypedLocalObjectReference
-  apiGroup string
-  kind string!
-  name string!
+  apiGroup string -- API group; empty for core.
+  kind string! -- kind of the object.
+  name string! -- name of the object.
 
 PodGroupTemplate
-  name string!
-  schedulingPolicy PodGroupSchedulingPolicy!
-  schedulingConstraints PodGroupSchedulingConstraints?!
-  resourceClaims [PodGroupResourceClaim] ~merge:name
-  disruptionMode DisruptionMode?
-  priorityClassName string
-  priority int32?
+  name string! -- unique in the workload.
+  schedulingPolicy PodGroupSchedulingPolicy! -- together, or one by one.
+  schedulingConstraints PodGroupSchedulingConstraints?! -- topology of the group.
+  resourceClaims [PodGroupResourceClaim] ~merge:name -- claims that its pods share.
+  disruptionMode DisruptionMode? -- Pod or PodGroup.
+  priorityClassName string -- PriorityClass of the group.
+  priority int32? -- priority of the group.
 
 PodGroupSchedulingPolicy
-  basic BasicSchedulingPolicy?
-  gang GangSchedulingPolicy?
+  basic BasicSchedulingPolicy? -- pods are scheduled one by one.
+  gang GangSchedulingPolicy? -- pods are scheduled together.
 
 BasicSchedulingPolicy
 
 GangSchedulingPolicy
-  minCount int32!
+  minCount int32! -- pods that must fit at the same time.
 
 PodGroupSchedulingConstraints
-  topology [TopologyConstraint] ~atomic
+  topology [TopologyConstraint] ~atomic -- all pods in one domain.
 
 TopologyConstraint
-  key string!
+  key string! -- node label whose values are the domains.
 
 PodGroupResourceClaim
-  name string!
-  resourceClaimName string?
-  resourceClaimTemplateName string?
+  name string! -- name by which pods refer to it.
+  resourceClaimName string? -- a claim that exists in the namespace.
+  resourceClaimTemplateName string? -- a claim is made from it for the group.
 
 PodGroup -- pods that are scheduled together.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
-  spec PodGroupSpec!
-  status PodGroupStatus
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
+  spec PodGroupSpec! -- desired state.
+  status PodGroupStatus -- last observed state.
 
 PodGroupSpec
-  podGroupTemplateRef PodGroupTemplateReference?!
-  schedulingPolicy PodGroupSchedulingPolicy!
-  schedulingConstraints PodGroupSchedulingConstraints?
-  resourceClaims [PodGroupResourceClaim] ~merge:name
-  disruptionMode DisruptionMode? =Pod
-  priorityClassName string
-  priority int32?
+  podGroupTemplateRef PodGroupTemplateReference?! -- template that it was made from.
+  schedulingPolicy PodGroupSchedulingPolicy! -- together, or one by one.
+  schedulingConstraints PodGroupSchedulingConstraints? -- topology of the group.
+  resourceClaims [PodGroupResourceClaim] ~merge:name -- claims that its pods share.
+  disruptionMode DisruptionMode? =Pod -- Pod or PodGroup: what preemption takes at once.
+  priorityClassName string -- PriorityClass of the group.
+  priority int32? -- priority of the group.
 
 PodGroupTemplateReference
-  workload WorkloadPodGroupTemplateReference?!
+  workload WorkloadPodGroupTemplateReference?! -- template in a Workload.
 
 WorkloadPodGroupTemplateReference
-  workloadName string!
-  podGroupTemplateName string!
+  workloadName string! -- name of the Workload.
+  podGroupTemplateName string! -- name of the template in it.
 
 PodGroupStatus
-  conditions [Condition] ~merge:type
-  resourceClaimStatuses [PodGroupResourceClaimStatus] ~merge:name
+  conditions [Condition] ~merge:type -- whether the group was scheduled, and why not.
+  resourceClaimStatuses [PodGroupResourceClaimStatus] ~merge:name -- claims that were made for it.
 
 PodGroupResourceClaimStatus
   name string!

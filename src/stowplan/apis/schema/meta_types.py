@@ -5,9 +5,9 @@ UID DeletionPropagation LabelSelectorOperator ManagedFieldsOperationType Conditi
 FieldSelectorOperator = string
 
 PartialObjectMetadata
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  kind string -- kind of the object.
+  apiVersion string -- group and version of the kind.
+  metadata ObjectMeta -- name, labels, annotations and more.
 
 ObjectMeta -- metadata of every stored object.
   name string -- unique in the namespace for its kind; cannot be changed.
@@ -27,28 +27,28 @@ ObjectMeta -- metadata of every stored object.
   managedFields [ManagedFieldsEntry]? -- which manager has set which fields.
 
 OwnerReference -- reference to an owner in the same namespace or cluster-scoped.
-  apiVersion string!
-  kind string!
-  name string!
-  uid UID!
+  apiVersion string! -- group and version of the owner.
+  kind string! -- kind of the owner.
+  name string! -- name of the owner.
+  uid UID! -- uid of the owner.
   controller bool? -- the owner is the managing controller.
   blockOwnerDeletion bool? -- foreground deletion of the owner waits for this object.
 
 ManagedFieldsEntry -- the fields that one manager has set.
-  manager string
-  operation ManagedFieldsOperationType
-  apiVersion string
-  time Time?
-  fieldsType string
-  fieldsV1 Object?
-  subresource string
+  manager string -- who wrote, as the client names itself.
+  operation ManagedFieldsOperationType -- Apply or Update.
+  apiVersion string -- version that the fields belong to.
+  time Time? -- when the entry changed last.
+  fieldsType string -- FieldsV1.
+  fieldsV1 Object? -- the fields, as a tree.
+  subresource string -- subresource of the write.
 
 LabelSelector -- selects objects by label; all requirements must match.
   matchLabels {string} -- labels with exactly these values.
-  matchExpressions [LabelSelectorRequirement]
+  matchExpressions [LabelSelectorRequirement] -- requirements on labels.
 
 LabelSelectorRequirement -- a requirement on a label.
-  key string!
+  key string! -- label.
   operator LabelSelectorOperator! -- In, NotIn, Exists or DoesNotExist.
   values [string] -- for In and NotIn.
 
@@ -58,30 +58,30 @@ FieldSelectorRequirement -- a requirement on a field.
   values [string]
 
 Condition -- one aspect of an object's state.
-  type string!
+  type string! -- name of the condition.
   status ConditionStatus! -- True, False or Unknown.
-  observedGeneration int64
-  lastTransitionTime Time!
-  reason string!
-  message string!
+  observedGeneration int64 -- generation that the condition belongs to.
+  lastTransitionTime Time! -- when the status changed last.
+  reason string! -- why, in a word.
+  message string! -- why, in a sentence.
 
 Preconditions -- preconditions of a deletion.
-  uid UID?
-  resourceVersion string?
+  uid UID? -- uid that the object must have.
+  resourceVersion string? -- version that the object must have.
 
 DeleteOptions -- options of a deletion.
   kind string
   apiVersion string
-  gracePeriodSeconds int64?
-  preconditions Preconditions?
-  orphanDependents bool?
+  gracePeriodSeconds int64? -- time to stop gracefully; 0 at once.
+  preconditions Preconditions? -- delete only if they are met.
+  orphanDependents bool? -- no longer used.
   propagationPolicy DeletionPropagation? -- Orphan, Background or Foreground.
-  dryRun [string]
+  dryRun [string] -- All: nothing is stored.
   ignoreStoreReadErrorWithClusterBreakingPotential bool?
 
 ListMeta -- metadata of a list.
   selfLink string
-  resourceVersion string
-  continue string
-  remainingItemCount int64?
+  resourceVersion string -- version of the list; a watch goes on from it.
+  continue string -- token for the next page.
+  remainingItemCount int64? -- objects after this page.
 """

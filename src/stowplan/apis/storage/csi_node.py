@@ -20,19 +20,19 @@ from stowplan.objects.encoding.tree import Tree
 TYPES = """
 CSINode
   +PartialObjectMetadata
-  spec CSINodeSpec!
+  spec CSINodeSpec! -- drivers of the node.
 
 CSINodeSpec
-  drivers [CSINodeDriver]! ~merge:name
+  drivers [CSINodeDriver]! ~merge:name -- one entry per driver.
 
 CSINodeDriver
-  name string!
-  nodeID string!
-  topologyKeys [string]!
-  allocatable VolumeNodeResources?
+  name string! -- name of the driver.
+  nodeID string! -- name of the node for the driver.
+  topologyKeys [string]! -- node labels that say where volumes can be used.
+  allocatable VolumeNodeResources? -- bounds of the driver on this node.
 
 VolumeNodeResources
-  count int32?
+  count int32? -- volumes that can be attached at a time.
 """
 
 

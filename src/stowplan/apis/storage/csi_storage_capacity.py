@@ -18,10 +18,10 @@ from stowplan.objects.encoding.tree import Tree
 TYPES = """
 CSIStorageCapacity
   +PartialObjectMetadata
-  nodeTopology LabelSelector?
-  storageClassName string!
-  capacity Quantity?
-  maximumVolumeSize Quantity?
+  nodeTopology LabelSelector? -- nodes that it applies to.
+  storageClassName string! -- StorageClass that it applies to.
+  capacity Quantity? -- what is left.
+  maximumVolumeSize Quantity? -- greatest volume that can be made.
 """
 
 

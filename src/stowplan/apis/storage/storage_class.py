@@ -27,13 +27,13 @@ VolumeBindingMode = string
 
 StorageClass -- a class of dynamically provisioned volumes.
   +PartialObjectMetadata
-  provisioner string!
-  parameters {string}
-  reclaimPolicy core.PersistentVolumeReclaimPolicy? =Delete
-  mountOptions [string]
-  allowVolumeExpansion bool?
-  volumeBindingMode VolumeBindingMode? =Immediate
-  allowedTopologies [core.TopologySelectorTerm]
+  provisioner string! -- who makes the volumes.
+  parameters {string} -- parameters for the provisioner.
+  reclaimPolicy core.PersistentVolumeReclaimPolicy? =Delete -- Delete or Retain.
+  mountOptions [string] -- options of the mounts.
+  allowVolumeExpansion bool? -- claims may grow.
+  volumeBindingMode VolumeBindingMode? =Immediate -- Immediate, or WaitForFirstConsumer.
+  allowedTopologies [core.TopologySelectorTerm] -- where volumes may be made.
 """
 
 

@@ -14,8 +14,12 @@ from stowplan.apiserver.admission.default_ingress_class import DefaultIngressCla
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from stowplan.apiserver.admission.node_taint import NodeTaint
-from stowplan.apiserver.admission.pod_group_admission import PodGroupAdmission
+from stowplan.apiserver.admission.nodes.node_restriction import NodeRestriction
+from stowplan.apiserver.admission.nodes.node_taint import NodeTaint
+from stowplan.apiserver.admission.pod_group_admission import (
+    JobGangAdmission,
+    PodGroupAdmission,
+)
 from stowplan.apiserver.admission.pod_security.pod_security_admission import PodSecurity
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
@@ -44,12 +48,15 @@ def default_admission() -> tuple[AdmissionPlugin, ...]:
 def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     """The plugins of a server with default options, in order. identities: with service accounts
     of pods and the taint of new nodes, which wait for controllers to make and remove them."""
-    accounts = (ServiceAccountAdmission(), NodeTaint()) if identities else ()
+    accounts = (ServiceAccountAdmission(),) if identities else ()
+    taints = (NodeTaint(),) if identities else ()
     priorities = PriorityAdmission()
     changing = (
         NamespaceLifecycle(),
         LimitRanger(),
         *accounts,
+        NodeRestriction(),
+        *taints,
         PodSecurity(),
         priorities,
         PodGroupAdmission(priorities),
@@ -64,6 +71,7 @@ def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
     )
     return (
         *changing,
+        JobGangAdmission(),
         ValidatingAdmissionPolicies(),
         Webhooks(changing),
         ResourceQuotaAdmission(),

@@ -1,10 +1,12 @@
-"""Pod groups: their priority, their finalizer, and the workload that they name.
+"""Pod groups: their priority, their finalizer, the workload that they name, and their Jobs.
 
-Source: kube-apiserver v1.36, plugin/pkg/admission/priority, podgroup and
+Source: kube-apiserver v1.36, plugin/pkg/admission/priority, podgroup, job and
 scheduling/podgroupprotection.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.scheduling.workload_groups import (
@@ -16,10 +18,14 @@ from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
     stored_object,
+    stored_objects,
     targets,
 )
 from stowplan.apiserver.admission.priority import PriorityAdmission
+from stowplan.controller_runtime.object_fields import controller_of
 from stowplan.objects.encoding.tree import Tree
+
+_JOB_PATH = "batch/jobs"
 
 
 class PodGroupAdmission(AdmissionPluginBase):
@@ -55,7 +61,7 @@ class PodGroupAdmission(AdmissionPluginBase):
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""
-        if obj is None or not targets(call, POD_GROUP_PATH):
+        if obj is None or old is not None or not targets(call, POD_GROUP_PATH):
             return
         reference = (obj["spec"].get("podGroupTemplateRef") or {}).get("workload")
         if reference is None:
@@ -71,3 +77,34 @@ class PodGroupAdmission(AdmissionPluginBase):
             why = f'PodGroupTemplate "{template}" not found in Workload "{name}"'
         if why:
             raise admission_forbidden(call, obj, f"PodGroup rejected: {why}")
+
+
+class JobGangAdmission(AdmissionPluginBase):
+    """Refuses another parallelism for a Job whose pods are a gang: `minCount` would not follow."""
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Raises ApiError 403."""
+        if obj is None or old is None or not targets(call, _JOB_PATH):
+            return
+        if obj["spec"].get("parallelism") == old["spec"].get("parallelism"):
+            return
+        for group in self._groups(call, old):
+            if group["spec"]["schedulingPolicy"].get("gang") is not None:
+                name = group["metadata"]["name"]
+                why = (
+                    "cannot change parallelism for a Job referencing gang-scheduled"
+                    f' PodGroup "{name}"'
+                )
+                raise admission_forbidden(call, obj, why)
+
+    def _groups(self, call: ApiCall, job: Tree) -> Iterator[Tree]:
+        """The PodGroup that the template names, or those that the Job controls."""
+        named = job["spec"]["template"]["spec"].get("schedulingGroup") or {}
+        if named.get("podGroupName"):
+            found = stored_object(call, POD_GROUP_PATH, call.namespace, named["podGroupName"])
+            yield from () if found is None else (found,)
+            return
+        for group in stored_objects(call, POD_GROUP_PATH):
+            owner = controller_of(group)
+            if owner is not None and owner["uid"] == job["metadata"]["uid"]:
+                yield group

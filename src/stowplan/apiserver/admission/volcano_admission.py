@@ -1,9 +1,9 @@
-"""Queues and Jobs of Volcano: what its webhooks refuse.
+"""Objects of Volcano: what its webhooks refuse; queues and Jobs here, others in
+`queues/volcano_group_admission.py`.
 
 A cycle of parents is refused as a tree that is too deep, as in Volcano.
 
-Differs: Volcano's webhooks also apply the defaults, which here the controllers do, and refuse a
-parent queue that has pods of its own.
+Differs: Volcano's webhooks also apply the defaults, which here the controllers do.
 
 Source: volcano master of 2026-08-20, pkg/webhooks/admission/queues/validate, jobs/validate.
 """
@@ -20,6 +20,11 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
+from stowplan.apiserver.admission.queues.volcano_group_admission import (
+    PROBLEMS,
+    TWO_TIERS,
+    states_two_tiers,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, amount, format_quantity
 
@@ -27,6 +32,10 @@ QUEUES, JOBS = "scheduling.volcano.sh/queues", "batch.volcano.sh/jobs"
 ROOT, DEFAULT = "root", "default"
 STATES = ("Open", "Closed")
 DEPTH_MAX = 5
+HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
+ROOT_PROTECTED = (
+    "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
+)
 UNREADABLE = "quantities must match the regular expression of resource quantities"
 
 ANY_EVENT = "*"
@@ -44,15 +53,17 @@ ACTIONS = (
 
 
 class VolcanoAdmission(AdmissionPluginBase):
-    """Refuses queues and jobs that Volcano would refuse."""
+    """Refuses what Volcano would refuse."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""
         why = ""
         if targets(call, QUEUES):
-            why = _deletion_problem(call) if obj is None else _queue_problem(call, obj)
+            why = _deletion_problem(call) if obj is None else _queue_problem(call, obj, old)
         elif targets(call, JOBS) and obj is not None:
             why = _job_problem(call, obj, is_new=old is None)
+        elif obj is not None and not call.subresource and call.resource.path in PROBLEMS:
+            why = PROBLEMS[call.resource.path](call, obj, old)
         if why:
             raise admission_forbidden(call, obj, why)
 
@@ -69,23 +80,62 @@ def _deletion_problem(call: ApiCall) -> str:
     return ""
 
 
-def _queue_problem(call: ApiCall, queue: Tree) -> str:
+def _queue_problem(call: ApiCall, queue: Tree, old: Tree | None) -> str:
     state = (queue.get("status") or {}).get("state")
     if state and state not in (*STATES, "Closing"):
         return f"queue state must be in [{' '.join(STATES)}]"
     try:
-        problems = (
-            *_amount_problems(queue.get("spec") or {}),
-            *_place_problems(call, queue),
-            *_sum_problems(call, queue),
-        )
+        problems = [*_amount_problems(queue.get("spec") or {}), *_path_problems(call, queue)]
+        if old is None or _parent(old) != _parent(queue):
+            problems += _place_problems(call, queue)
+        if old is not None and queue["metadata"]["name"] == ROOT and _changes(queue, old):
+            problems.append(ROOT_PROTECTED)
+        if old is None or _parent(old) != _parent(queue) or _changes(queue, old):
+            problems += _sum_problems(call, queue)
     except QuantityError:
         return UNREADABLE
     return next(iter(problems), "")
 
 
+def _changes(queue: Tree, old: Tree) -> bool:
+    """True where the amounts of a queue change."""
+    fields = ("capability", "deserved", "guarantee")
+    return any(_amounts(queue, name) != _amounts(old, name) for name in fields)
+
+
+def _path_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
+    """The annotations of hierarchical drf: as many weights as names, and no queue above others."""
+    notes = queue["metadata"].get("annotations") or {}
+    path, weights = notes.get(HIERARCHY, ""), notes.get(WEIGHTS, "")
+    if not path and not weights:
+        return
+    if len(path.split("/")) != len(weights.split("/")):
+        yield f"{HIERARCHY} must have the same length with {WEIGHTS}"
+        return
+    for weight in weights.split("/"):
+        try:
+            if float(weight) <= 0:
+                yield f"{weight} in the {weights} must be larger than 0"
+        except ValueError:
+            yield f"{weight} in the {weights} is invalid number"
+    for other in stored_objects(call, QUEUES):
+        name = other["metadata"]["name"]
+        below = (other["metadata"].get("annotations") or {}).get(HIERARCHY, "")
+        if name != queue["metadata"]["name"] and below.startswith(f"{path}/"):
+            yield f"{path} is not allowed to be in the sub path of {below} of queue {name}"
+
+
 def _amount_problems(spec: Tree) -> Iterator[str]:
-    """Guaranteed at most what is deserved, and that at most the capability."""
+    """Nothing negative; guaranteed at most what is deserved, and that at most the capability."""
+    given = {"capability": spec.get("capability"), "deserved": spec.get("deserved")}
+    given["guarantee.resource"] = (spec.get("guarantee") or {}).get("resource")
+    for field, amounts in given.items():
+        for name, n in (amounts or {}).items():
+            if amount(name, n) < 0:
+                yield (
+                    f'requestBody.spec.{field}.{name}: Invalid value: "{n}": must be greater than '
+                    "or equal to 0"
+                )
     deserved, capability = spec.get("deserved") or {}, spec.get("capability") or {}
     for name, least in ((spec.get("guarantee") or {}).get("resource") or {}).items():
         limit = f"guarantee[{name}]={least}"
@@ -118,6 +168,20 @@ def _place_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
             yield f'failed to get parent queue of queue {name}: queues "{parent}" not found'
             return
         parent = _parent(found)
+    yield from _parent_problems(call, name, _parent(queue))
+
+
+def _parent_problems(call: ApiCall, name: str, parent_name: str) -> Iterator[str]:
+    """A queue that has pods of its own takes no queue below it."""
+    parent = stored_object(call, QUEUES, "", parent_name) if parent_name != ROOT else None
+    if parent is None or _children(call, parent_name):
+        return
+    n_pods = ((parent.get("status") or {}).get("allocated") or {}).get("pods") or "0"
+    if amount("pods", n_pods) > 0:
+        yield (
+            f"queue {parent_name} cannot be the parent queue of queue {name} because it has "
+            f"allocated Pods: {n_pods}"
+        )
 
 
 def _sum_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
@@ -191,14 +255,33 @@ def _job_problem(call: ApiCall, job: Tree, *, is_new: bool) -> str:
         if names.count(name) > 1:
             return f"duplicated task name {name}"
         problem = _policy_problem(task.get("policies") or (), "spec.tasks.policies")
+        problem = problem or _partition_problem(task, name, job["metadata"].get("name") or "")
         if problem:
             return problem
     if (spec.get("minAvailable") or 0) > sum(task.get("replicas") or 0 for task in tasks):
         return "job 'minAvailable' must not be greater than total replicas"
     problem = _policy_problem(spec.get("policies") or (), "spec.policies")
-    if problem:
-        return problem
+    if problem or states_two_tiers(spec.get("networkTopology")):
+        return problem or TWO_TIERS
     return _job_queue_problem(call, spec.get("queue") or DEFAULT) if is_new else ""
+
+
+def _partition_problem(task: Tree, name: str, job: str) -> str:
+    """What is wrong with the partitions of a task, "" for nothing."""
+    parts, where = task.get("partitionPolicy"), f"in task: {name}, job: {job}"
+    if not parts:
+        return ""
+    total, size = parts.get("totalPartitions") or 0, parts.get("partitionSize") or 0
+    fewest, least = parts.get("minPartitions") or 0, task.get("minAvailable")
+    if total <= 0:
+        return f"'TotalPartitions' must be greater than 0 {where}"
+    if size <= 0:
+        return f"'PartitionSize' must be greater than 0 {where}"
+    if (task.get("replicas") or 0) != total * size:
+        return f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+    if least is not None and fewest > 0 and fewest * size != least:
+        return f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+    return TWO_TIERS if states_two_tiers(parts.get("networkTopology")) else ""
 
 
 def _job_queue_problem(call: ApiCall, name: str) -> str:

@@ -28,6 +28,11 @@ from stowplan.apis.schema import kind_schema, type_tables
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import UnknownFields
 from stowplan.apis.subresources.scale import CustomScaleView
+from stowplan.apiserver.crd.embedded_objects import (
+    MalformedMetadata,
+    clean_embedded,
+    has_embedded,
+)
 from stowplan.apiserver.crd.jsonpath import JsonPath, column_text
 from stowplan.apiserver.crd.rules.correlation import Counterpart
 from stowplan.apiserver.crd.rules.rule_validator import (
@@ -64,6 +69,7 @@ class CustomSchema:
 
     def __init__(self, structure: Tree) -> None:
         self.structure = structure
+        self._has_embedded = has_embedded(structure)
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
         """See `resource.ResourceSchema`; the defaults of the schema are set as well."""
@@ -79,8 +85,10 @@ class CustomSchema:
             except TypeMismatch as error:
                 raise BodyDecodeError(str(error)) from None
         try:
+            if self._has_embedded:
+                clean_embedded(made, self.structure, sink)
             set_defaults(made, self.structure, DefaultingBudget(DEFAULTING_STEPS_MAX))
-        except TooManyDefaults as error:
+        except (MalformedMetadata, TooManyDefaults) as error:
             raise BodyDecodeError(str(error)) from None
         drop_nulls(made, self.structure)
         texts = [*sink.texts, *(f'unknown field "{path}"' for path in sorted(unknown))]

@@ -1,7 +1,8 @@
 """OpenAPI v3: one document for each group and version, and their index.
 
 It has what kubectl needs: the schemas of all kinds, with the keys of strategic merge, and the verbs
-of each path with the parameters that clients check for. Descriptions are our own.
+of each path with the parameters that clients check for. Descriptions are our own, or those of
+`FieldTexts`.
 
 Source: kube-openapi handler3, as recorded.
 """
@@ -9,7 +10,7 @@ Source: kube-openapi handler3, as recorded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -79,10 +80,23 @@ _METHODS = {
 _ACTIONS = {**_METHODS, "list": "list", "deletecollection": "deletecollection"}
 
 
-class OpenApiV3Pages:
-    """`/openapi/v3` and the documents below (`options.NonResourcePages`)."""
+FieldTexts = Callable[[str], Mapping[str, str]]
+"""Name of a type in OpenAPI -> its fields' descriptions, "" for the type itself."""
 
-    def __init__(self) -> None:
+
+def no_texts(struct: str) -> Mapping[str, str]:
+    """None but our own."""
+    return {}
+
+
+class OpenApiV3Pages:
+    """`/openapi/v3` and the documents below (`options.NonResourcePages`).
+
+    texts: descriptions that are used where ours would be.
+    """
+
+    def __init__(self, texts: FieldTexts = no_texts) -> None:
+        self._texts = texts
         self._changes = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
 
@@ -134,7 +148,9 @@ class OpenApiV3Pages:
             self._documents.clear()
         made = self._documents.get(name)
         if made is None:
-            body = msgspec.json.encode(openapi_document(_document_names(registry)[name]))
+            body = msgspec.json.encode(
+                openapi_document(_document_names(registry)[name], self._texts)
+            )
             made = body, hashlib.sha512(body).hexdigest().upper()
             self._documents[name] = made
         return made
@@ -149,12 +165,12 @@ def _document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
     return found
 
 
-def openapi_document(resources: list[Resource]) -> Tree:
+def openapi_document(resources: list[Resource], texts: FieldTexts = no_texts) -> Tree:
     """The document of a group and version."""
     schemas: dict[str, Tree] = {}
     paths: dict[str, Tree] = {}
     for one in sorted(resources, key=lambda each: each.plural):
-        _describe(one, schemas)
+        _describe(one, schemas, texts)
         paths.update(_paths(one))
     for name in ("DeleteOptions", "Status", "Patch"):
         schemas.setdefault(_META + name, {"type": "object"})
@@ -180,18 +196,18 @@ def _name_of(one: Resource) -> str:
     return f"{turned}.{one.version}.{one.kind}"
 
 
-def _describe(one: Resource, schemas: dict[str, Tree]) -> None:
+def _describe(one: Resource, schemas: dict[str, Tree], texts: FieldTexts) -> None:
     """Add the schemas of a kind, its list and their types."""
     name = _name_of(one)
     ids = {"group": one.group, "kind": one.kind, "version": one.version}
     if isinstance(one.schema, KindSchema):
-        _describe_struct(one.schema.struct, schemas)
+        _describe_struct(one.schema.struct, schemas, texts)
     else:
         schemas[name] = _custom_schema(one)
-        _describe_struct(type_tables.struct("meta/v1.ObjectMeta"), schemas)
+        _describe_struct(type_tables.struct("meta/v1.ObjectMeta"), schemas, texts)
     schemas[name][_GVK] = [ids]
     if one.act is None:
-        _describe_struct(type_tables.struct("meta/v1.ListMeta"), schemas)
+        _describe_struct(type_tables.struct("meta/v1.ListMeta"), schemas, texts)
         schemas[f"{name}List"] = {
             "type": "object",
             "required": ["items"],
@@ -205,7 +221,7 @@ def _describe(one: Resource, schemas: dict[str, Tree]) -> None:
         }
     for sub in one.subresources.values():
         if isinstance(sub.schema, KindSchema):
-            _describe_struct(sub.schema.struct, schemas)
+            _describe_struct(sub.schema.struct, schemas, texts)
 
 
 def _custom_schema(one: Resource) -> Tree:
@@ -218,24 +234,27 @@ def _custom_schema(one: Resource) -> Tree:
     return made
 
 
-def _describe_struct(one: StructType, schemas: dict[str, Tree]) -> None:
+def _describe_struct(one: StructType, schemas: dict[str, Tree], texts: FieldTexts) -> None:
     name = openapi_name(f"{one.package}.{one.name}")
     if name in schemas:
         return
     made: Tree = {"type": "object"}
     schemas[name] = made
-    if one.about:
-        made["description"] = one.about
+    known = texts(name)
+    about = known.get("") or one.about
+    if about:
+        made["description"] = about
     wanted = sorted(field.name for field in one.fields.values() if field.required)
     if wanted:
         made["required"] = wanted
     properties: Tree = {}
     for field in sorted(one.fields.values(), key=lambda each: each.name):
         printed = dict(field.value.openapi)
-        if field.about and "$ref" in printed:
+        about = known.get(field.name) or field.about
+        if about and "$ref" in printed:
             printed = {"allOf": [printed]}
-        if field.about:
-            printed["description"] = field.about
+        if about:
+            printed["description"] = about
         if field.default is not None:
             printed["default"] = field.default
         if field.strategies:
@@ -244,7 +263,7 @@ def _describe_struct(one: StructType, schemas: dict[str, Tree]) -> None:
             printed["x-kubernetes-patch-merge-key"] = field.key
         properties[field.name] = printed
         if field.value.shape is not None:
-            _describe_struct(field.value.shape, schemas)
+            _describe_struct(field.value.shape, schemas, texts)
     if properties:
         made["properties"] = properties
 

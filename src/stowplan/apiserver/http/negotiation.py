@@ -82,12 +82,14 @@ def negotiate(
     transforms: bool = True,
     watch: bool = False,
     has_messages: bool = True,
+    tables: bool = True,
 ) -> ResponseForm:
     """The form of the response to a client. Raises ApiError 406.
 
-    transforms: tables and metadata are supported. watch: the response is a stream; the path was
-    routed already, so only the second of the two errors can occur. has_messages: the kind can be
-    written as protobuf; of others only the metadata can.
+    transforms: tables and metadata are supported. tables: False: not tables, as where an action is
+    answered. watch: the response is a stream; the path was routed already, so only the second of
+    the two errors can occur. has_messages: the kind can be written as protobuf; of others only the
+    metadata can.
     """
     header = request.headers.get("accept", "")
     pretty = _wants_pretty(request)
@@ -98,6 +100,8 @@ def negotiate(
             if media in (offer, "*/*", offer.split("/")[0] + "/*"):
                 form = _form(offer, given, transforms, pretty)
                 is_offered = offer != PROTOBUF or has_messages
+                if form is not None and form.kind == "Table" and not tables:
+                    continue
                 if form is not None and (form.kind or is_offered):
                     if watch and offer == YAML:
                         raise not_acceptable(

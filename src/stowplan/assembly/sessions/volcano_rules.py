@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.assembly.in_tree import registry
-from stowplan.assembly.sessions.volcano_scores import KindScores, NoScores
+from stowplan.assembly.sessions.volcano_scores import NO_SCORES, KindScores, NoScores
 from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
@@ -294,7 +294,7 @@ class FrameworkScores:
     def column(self, task: VolcanoTask) -> KindScores | NoScores | None:
         """The sums by row; None if a sum depends on other rows."""
         if self._framework is None:
-            return NoScores()
+            return NO_SCORES
         if not self._rules.keeps_scores:
             return None
         found = self._kept(self._framework, task)

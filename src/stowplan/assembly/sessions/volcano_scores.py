@@ -143,6 +143,9 @@ class NoScores:
         return 0.0
 
 
+NO_SCORES = NoScores()
+
+
 def _by_amounts(member: RegisteredPlugin) -> bool:
     return member.declaration.scores_by_amounts and member.calls["normalize_score"] is None
 

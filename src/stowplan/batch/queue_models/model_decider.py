@@ -6,7 +6,7 @@ them or an outcome reports their failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,7 +36,8 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, Queue
+from stowplan.objects.quantity import Quantity
 
 
 class ModelPlan(msgspec.Struct, frozen=True):
@@ -75,13 +76,16 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         self._pods: dict[str, Pod] = {}
         self._changed: dict[str, None] = {}
         self._waiting: dict[str, None] = {}
-        self._groups: dict[str, PodGroup] = {}
+        # Groups and queues, whose status sessions write.
+        self._reported: dict[str, Object] = {}
         self._objects: dict[type[Object], dict[str, Object]] = {kind: {} for kind in model.reads}
         self._changed_objects: dict[tuple[type[Object], str], None] = {}
         # Decisions that the watch has not confirmed yet: uid -> node; uid -> time of eviction.
         self._binding: dict[str, str] = {}
         self._evicting: dict[str, datetime] = {}
         self._nominations: dict[str, str] = {}
+        # Why jobs wait, by PodGroup or, where it has none, by pod.
+        self._reasons: dict[str, str] = {}
 
     # Watch events.
 
@@ -103,6 +107,9 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
+        gone = self._observed.get(uid)
+        if gone is not None and not group_of(gone):
+            self._reasons.pop(gone.key, None)
         for known in (self._observed, self._binding, self._evicting, self._nominations):
             known.pop(uid, None)
         self._failures.pop(uid, None)
@@ -136,8 +143,8 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
-        if isinstance(value, PodGroup):
-            self._groups[value.key] = value
+        if isinstance(value, PodGroup | Queue):
+            self._reported[key_of(value)] = value
         if type(value) in self._objects:
             self._put(value)
 
@@ -149,8 +156,10 @@ class ModelDecider(AttachedDecider[ModelPlan]):
     def object_deleted(self, value: Object) -> None:
         """Another object was deleted."""
         kind, key = type(value), key_of(value)
+        if isinstance(value, PodGroup | Queue):
+            self._reported.pop(key, None)
         if isinstance(value, PodGroup):
-            self._groups.pop(key, None)
+            self._reasons.pop(key, None)
         if kind in self._objects:
             self._objects[kind].pop(key, None)
             self._changed_objects[kind, key] = None
@@ -216,6 +225,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             ),
             decided.groups,
             decided.pods,
+            decided.queues,
             continues=decided.continues,
         )
 
@@ -227,7 +237,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
                 continue
             preemptor = pods.get(victim.preemptor)
             group = "" if preemptor is None else group_of(preemptor)
-            yield SessionVictim(pod, victim.why, preemptor, group)
+            yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by)
 
     def _remember(self, decided: ModelDecisions, now: int) -> None:
         """Count the decisions as applied until the watch or an outcome says otherwise."""
@@ -245,6 +255,28 @@ class ModelDecider(AttachedDecider[ModelPlan]):
                 self._recount(uid)
         for report in decided.groups:
             self._note_status(report)
+        self._note_reasons(decided)
+
+        queues = self._objects.get(Queue, {})
+        for sums in decided.queues:
+            queue = queues.get(sums.name)
+            if isinstance(queue, Queue):
+                given: dict[str, Quantity] = dict(sums.allocated)
+                self._put(replace(queue, status=replace(queue.status, allocated=given)))
+
+    def _note_reasons(self, decided: ModelDecisions) -> None:
+        """Keep why jobs wait; a model reports that when it changes."""
+        for uid in decided.binds:
+            if uid in self._observed:
+                self._reasons.pop(_job_key(self._observed[uid]), None)
+        for group in decided.groups:
+            key = f"{group.namespace}/{group.name}"
+            for _, reason, message in group.notes:
+                self._reasons.pop(key, None)
+                if reason == UNSCHEDULABLE:
+                    self._reasons[key] = message
+        for pod in decided.pods:
+            self._reasons[_job_key(pod.pod)] = pod.message
 
     def _note_status(self, report: PodGroupReport) -> None:
         group = self._objects.get(PodGroup, {}).get(f"{report.namespace}/{report.name}")
@@ -271,10 +303,10 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
         return BindFailureResult()
 
-    def group_status_not_written(self, namespace: str, name: str) -> None:
-        """A group's status was not written; it is as the watch has last shown it."""
-        seen = self._groups.get(f"{namespace}/{name}")
-        if seen is not None and PodGroup in self._objects:
+    def status_not_written(self, namespace: str, name: str) -> None:
+        """The status of a group or queue was not written; it is as the watch has last shown it."""
+        seen = self._reported.get(f"{namespace}/{name}" if namespace else name)
+        if seen is not None and type(seen) in self._objects:
             self._put(seen)
 
     def pod_not_evicted(self, uid: str) -> None:
@@ -306,6 +338,11 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         """Uids of its pods that wait for a node."""
         return iter(self._waiting)
 
+    @property
+    def waiting_reasons(self) -> Mapping[str, str]:
+        """Why jobs wait, as sessions have last reported it: by PodGroup, or by pod."""
+        return self._reasons
+
     def pending_pods(self) -> Iterator[Pod]:
         """Its pods that wait for a node."""
         return (self._pods[uid] for uid in self.waiting())
@@ -322,3 +359,8 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         unknown = (self._binding.keys() | self._evicting.keys()) - self._observed.keys()
         if unknown:
             raise InvariantBroken(f"queue model {self.model.name}: {min(unknown)} is no pod")
+
+
+def _job_key(pod: Pod) -> str:
+    """The PodGroup of a pod, else the pod."""
+    return group_of(pod) or pod.key

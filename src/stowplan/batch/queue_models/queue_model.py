@@ -14,7 +14,12 @@ from typing import Any, Protocol
 import msgspec
 
 from stowplan.batch.job_report import JobReport
-from stowplan.framework.deciders.session_decider import NodeAssignment, PodGroupReport, PodReport
+from stowplan.framework.deciders.session_decider import (
+    NodeAssignment,
+    PodGroupReport,
+    PodReport,
+    QueueStatusReport,
+)
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.meta import Object
@@ -102,7 +107,8 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     binds: uid -> node. gangs: uid -> name of the gang whose pods start all or none. nominations:
     uid -> node kept for a pod until resources are released; the complete list. groups: statuses and
     events of PodGroups to write. pods: why pods have no node. unready: (group, number of missing
-    pods) of groups that are not ready. continues: see SessionResult.
+    pods) of groups that are not ready. continues: see SessionResult. queues: what pods of queues
+    have, where that is not what their status says.
     """
 
     binds: Mapping[str, str]
@@ -113,6 +119,7 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     pods: Sequence[PodReport] = ()
     unready: Sequence[tuple[str, int]] = ()
     continues: bool = False
+    queues: Sequence[QueueStatusReport] = ()
 
 
 class QueueModel(Protocol):

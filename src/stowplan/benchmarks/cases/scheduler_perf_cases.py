@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from stowplan.benchmarks.benchmark_objects import (
     HOST,
     ZONE,
@@ -397,16 +399,30 @@ PLACING = (
 GANG_GATES = FeatureGates(generic_workload=True, gang_scheduling=True)
 
 
-def _gangs_of(size: int) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
-    """Gangs of pods that come one after the other; the last one may be smaller."""
+TOPOLOGY_GATES = msgspec.structs.replace(GANG_GATES, topology_aware_workload_scheduling=True)
+RACK = "rack"
+N_RACKS = 50
+
+
+def _gangs_of(
+    size: int, n_racks: int = 0
+) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
+    """Gangs of pods that come one after the other; the last one may be smaller. n_racks: each gang
+    goes to one of so many racks; 0 for no constraint."""
 
     def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-        trees = [node_tree(f"node-{i}", NODE_ALLOCATABLE) for i in range(sizes.nodes)]
+        trees = [
+            node_tree(
+                f"node-{i}", NODE_ALLOCATABLE, {RACK: f"rack-{i % n_racks}"} if n_racks else None
+            )
+            for i in range(sizes.nodes)
+        ]
         groups, members = [], []
         requests = {"cpu": "100m", "memory": "100Mi"}
+        constraint = {"schedulingConstraints": {"topology": [{"key": RACK}]}} if n_racks else {}
         for first in range(0, sizes.pods, size):
             name, n_pods = f"gang-{first // size}", min(size, sizes.pods - first)
-            spec = {"schedulingPolicy": {"gang": {"minCount": n_pods}}}
+            spec = {"schedulingPolicy": {"gang": {"minCount": n_pods}}, **constraint}
             groups.append(make_object(SchedulingGroup, name, MEASURED, spec=spec))
             named = {"podGroupName": name}
             members += [
@@ -426,8 +442,21 @@ def _gang_case(n_gangs: int, size: int) -> BenchmarkCase:
     return BenchmarkCase(name, what, 5000, pods, _gangs_of(size), gates=GANG_GATES)
 
 
-GANGS = tuple(
-    _gang_case(n_gangs, size)
-    for n_gangs, size in ((1000, 3), (2000, 3), (3000, 3), (9, 1000), (10, 5000))
-)
-"""scheduler_perf's GangScheduling, under the number of gangs and their size."""
+def _rack_case(n_gangs: int, size: int) -> BenchmarkCase:
+    what = f"gangs of {size:,} pods, each in one of {N_RACKS} racks"
+    name, pods = f"GangTopology{n_gangs}x{size}", n_gangs * size
+    make = _gangs_of(size, N_RACKS)
+    return BenchmarkCase(name, what, 5000, pods, make, gates=TOPOLOGY_GATES)
+
+
+GANGS = (
+    *(
+        _gang_case(n_gangs, size)
+        for n_gangs, size in (
+            (1000, 3), (2000, 3), (3000, 3), (9, 1000), (10, 5000), (1000, 5), (1, 5000),
+        )
+    ),
+    *(_rack_case(n_gangs, size) for n_gangs, size in ((1000, 5), (50, 100))),
+)  # fmt: skip
+"""scheduler_perf's GangScheduling, under the number of gangs and their size, others like it, and
+gangs with a topology constraint."""

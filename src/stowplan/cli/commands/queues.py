@@ -30,10 +30,11 @@ stowplan queues -f cluster.yaml -o name
     multiple=True,
     type=click.Path(dir_okay=False),
     help="Configuration of sessions: a file with actions and tiers, of kube-batch, Volcano or KAI. "
-    "Repeatable.  [default: kube-batch's default configuration]",
+    "Repeatable.  [default: the default configuration of the scheduler that --compat names, else "
+    "kube-batch's]",
 )
 @options.plugin
-@options.compat
+@options.compats
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Display what each queue deserves, has allocated and has pending, and who borrows from whom.
@@ -43,19 +44,23 @@ def command(**given: Any) -> None:
 
     With a configuration of `scheduler: kueue` the figures are nominal, borrowed and used quota by
     flavor, once Kueue has admitted what it can. Otherwise no pod is scheduled: the figures are
-    those at the opening of a session. Without --config queues share by weight, as in kube-batch's
-    default configuration.
+    those at the opening of a session. Without --config the default configuration of the scheduler
+    that --compat names holds; without --compat queues share by weight, as in kube-batch's.
 
     Amounts are in cores, in bytes with a suffix, or in units of an extended resource. `-o wide`
     adds each queue's part of the cluster by weight.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.queues import run_queues
-    from stowplan.cli.runs.scheduler_config import default_session_deciders, read_command_deciders
+    from stowplan.cli.runs.scheduler_config import (
+        chooses_queue_model,
+        default_session_deciders,
+        read_command_deciders,
+    )
 
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given["config_files"], given["plugin_files"]
-    if config_files:
+    if config_files or chooses_queue_model(given["compat"]):
         deciders = read_command_deciders(config_files, plugin_files, given["compat"], admits=True)
     else:
         deciders = default_session_deciders(plugin_files, given["compat"] or "")

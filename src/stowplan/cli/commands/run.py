@@ -10,6 +10,7 @@ import click
 from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
+from stowplan.cli.simulate_options import positive_duration_callback
 
 if TYPE_CHECKING:
     from stowplan.framework.feature_gates import FeatureGates
@@ -26,6 +27,9 @@ stowplan run --web
 
 # Compare decisions with the cluster's own scheduler, without writing
 stowplan run --dry-run
+
+# Compare queues, victims and admissions with those of a live Volcano
+stowplan run --compare --compat volcano-1.15
 
 # Record every decision, for `stowplan replay`
 stowplan run --record run.rec
@@ -46,6 +50,20 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
     "--dry-run",
     is_flag=True,
     help="Decide without writing, and report where the decisions differ from the cluster's.",
+)
+@flag(
+    "--compare",
+    is_flag=True,
+    help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, Kueue), "
+    "write nothing, and report which starts, victims and admissions differ from those by --config "
+    "or --compat.",
+)
+@flag(
+    "--compare-every",
+    "compare_every_s",
+    metavar="DURATION",
+    callback=positive_duration_callback,
+    help="How often --compare lists the cluster.  [default: 10s]",
 )
 @flag(
     "--take-over",
@@ -79,6 +97,13 @@ def command(**given: Any) -> None:
     Several replicas may run: one leads, the others stand by. Exit code 1 if the lease is lost or
     another scheduler has the same name, 0 after SIGTERM.
     """
+    every_s, compares = given.pop("compare_every_s"), given.pop("compare")
+    if every_s is not None and not compares:
+        raise click.UsageError("--compare-every needs --compare")
+    if compares:
+        from stowplan.cli.runs.queue_models.compare_queues import run_comparison
+
+        sys.exit(run_comparison(given, every_s))
     _run(record=record_options.RecordRequest.take(given), **given)
 
 

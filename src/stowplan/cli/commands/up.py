@@ -216,6 +216,7 @@ def command(
     from stowplan.cli.runs.up import SchedulerArguments, run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
+    from stowplan.framework.feature_gates import FeatureGates
 
     settings = LocalClusterSettings(
         data=data,
@@ -223,9 +224,7 @@ def command(
         nodes=node_count,
         devices=devices,
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
-        serves_workloads=feature_gates is not None and feature_gates.generic_workload,
-        serves_device_taint_rules=feature_gates is not None
-        and feature_gates.dra_device_taint_rules,
+        gates=feature_gates or FeatureGates(),
         **_server_settings(given),
     )
     scheduler = (

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from stowplan.assembly.deciders import ConfigText, Deciders, compat_names, deciders_of
+from stowplan.assembly.sessions.kueue_settings import KUEUE
+from stowplan.assembly.sessions.queue_models import MODEL_OF_COMPAT
 from stowplan.config.session_configuration import DEFAULT_TEXT
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.plugin_sources import plugin_classes
@@ -51,6 +53,11 @@ def read_asked_deciders(
     from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
 
     return deciders_of_recording(record_file, plugin_files)
+
+
+def chooses_queue_model(compat: str | tuple[str, ...] | None) -> bool:
+    """True where --compat alone has another scheduler's queues decide, by its own defaults."""
+    return any(name == KUEUE or name in MODEL_OF_COMPAT for name in compat_names(compat or ""))
 
 
 def default_session_deciders(

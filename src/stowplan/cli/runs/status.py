@@ -78,6 +78,8 @@ def _print(tree: dict[str, Any], console: Console) -> None:
         sessions = tree["sessions"]
         pending = count_of(sessions["waiting"], "pod")
         console.print(f"{count_of(sessions['held'], 'session')} run, {pending} pending")
+        for job, why in (sessions.get("reasons") or {}).items():
+            console.print(Text(f"  {job}: {why}"), soft_wrap=True)
     if "podGroups" in tree:
         groups = tree["podGroups"]
         held, waiting = count_of(groups["held"], "pod group"), count_of(groups["waiting"], "pod")

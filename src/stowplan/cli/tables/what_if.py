@@ -75,7 +75,7 @@ def _print_groups(pods: Sequence[PodDifference], screen: Console) -> None:
     for (effect, owner, why), members in list(groups.items())[:GROUPS_LISTED]:
         names = examples([one.pod for one in members], PODS_LISTED)
         by = sorted({one.by for one in members if one.by}) if effect == EVICTED else []
-        reason = f"by {examples(by, 1)}" if by else why
+        reason = f"by {examples(by, 1)}" if by else _why(why, members)
         table.add_row(effect, f"{len(members):,}", Text(owner), Text(names), Text(reason))
     screen.print(table)
     if len(groups) > GROUPS_LISTED:
@@ -83,10 +83,18 @@ def _print_groups(pods: Sequence[PodDifference], screen: Console) -> None:
         screen.print(Text(f"and {count_of(n_more, 'more group')}: -o wide lists every pod"))
 
 
+def _why(reason: str, members: Sequence[PodDifference]) -> str:
+    """A reason; where it is one word, as sessions have it, their message if it is the same for all,
+    such as the gate of a queue with its amounts."""
+    messages = {one.message for one in members}
+    is_word = bool(reason) and " " not in reason
+    return messages.pop() or reason if is_word and len(messages) == 1 else reason
+
+
 def _print_pods(pods: Iterable[PodDifference], screen: Console) -> None:
     table = plain_table("", "EFFECT", "POD", "OWNER", "FROM", "TO", "WHY")
     for one in pods:
-        why = one.reason or (f"by {one.by}" if one.by else "")
+        why = _why(one.reason, [one]) or (f"by {one.by}" if one.by else "")
         row = (one.pod, one.owner, one.source or "-", one.target or "-", why)
         table.add_row(one.effect, *map(Text, row))
     screen.print(table)

@@ -23,6 +23,13 @@ class TableWatcher(PodWatcher):
         watcher: Self = kept
         return watcher
 
+    @classmethod
+    def existing(cls, table: NodeTable) -> Self | None:
+        """The watcher of a table; None where it was not needed so far."""
+        watcher: Any = table.extras.get(cls.__qualname__)
+        found: Self | None = watcher
+        return found
+
     def begin(self) -> None:
         """Read the table and follow its changes; a watcher that reads it faster at once, without a
         call per pod, has its own."""

@@ -25,7 +25,7 @@ def configuration_of_config_map(text: str, source: str) -> tuple[str, str]:
         return text, source
     for document in documents:
         for one in _objects(document):
-            found = _file_of(one)
+            found = scheduler_file_of(one)
             if found is not None:
                 key, content = found
                 return content, f"{source}: ConfigMap {one['metadata'].get('name')}: {key}"
@@ -42,7 +42,7 @@ def _objects(document: Any) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _file_of(tree: dict[str, Any]) -> tuple[str, str] | None:
+def scheduler_file_of(tree: dict[str, Any]) -> tuple[str, str] | None:
     """Key and text of the scheduler's file in a ConfigMap of Volcano; None for other objects."""
     meta, data = tree.get("metadata"), tree.get("data")
     if tree.get("kind") != CONFIG_MAP or not isinstance(meta, dict) or not isinstance(data, dict):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.objects.encoding.tree import Tree
 
 GROUP = "kueue.x-k8s.io"
@@ -35,28 +36,27 @@ MIN_PARALLELISM = f"{GROUP}/job-min-parallelism"
 ADMISSION_GATE = f"{GROUP}/admission"
 TOPOLOGY_GATE = f"{GROUP}/topology"
 
-_Column = tuple[str, str, str]
-_KINDS: tuple[tuple[str, str, tuple[str, ...], tuple[_Column, ...], bool], ...] = (
-    (
-        "ClusterQueue", "clusterqueues", ("cq",),
+_VERSIONS = ("v1beta2", "v1beta1")
+_KINDS = (
+    CustomKind(
+        GROUP, "ClusterQueue", "clusterqueues", _VERSIONS, ("cq",),
         (
             ("Cohort", "string", ".spec.cohortName"),
             ("Pending Workloads", "integer", ".status.pendingWorkloads"),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads"),
         ),
-        False,
+        namespaced=False,
     ),
-    (
-        "LocalQueue", "localqueues", ("queue", "queues", "lq"),
+    CustomKind(
+        GROUP, "LocalQueue", "localqueues", _VERSIONS, ("queue", "queues", "lq"),
         (
             ("ClusterQueue", "string", ".spec.clusterQueue"),
             ("Pending Workloads", "integer", ".status.pendingWorkloads"),
             ("Admitted Workloads", "integer", ".status.admittedWorkloads"),
         ),
-        True,
     ),
-    (
-        "Workload", "workloads", ("wl", "kueueworkload"),
+    CustomKind(
+        GROUP, "Workload", "workloads", _VERSIONS, ("wl", "kueueworkload"),
         (
             ("Queue", "string", ".spec.queueName"),
             ("Reserved in", "string", ".status.admission.clusterQueue"),
@@ -64,54 +64,24 @@ _KINDS: tuple[tuple[str, str, tuple[str, ...], tuple[_Column, ...], bool], ...] 
             ("Finished", "string", ".status.conditions[?(@.type=='Finished')].status"),
             ("Age", "date", ".metadata.creationTimestamp"),
         ),
-        True,
     ),
-    ("Cohort", "cohorts", (), (("Parent", "string", ".spec.parentName"),), False),
-    ("ResourceFlavor", "resourceflavors", ("flavor", "flavors", "rf"), (), False),
-    ("Topology", "topologies", ("topo",), (), False),
-    ("AdmissionCheck", "admissionchecks", (), (), False),
-    ("WorkloadPriorityClass", "workloadpriorityclasses", (), (("Value", "integer", ".value"),),
-     False),
+    CustomKind(
+        GROUP, "Cohort", "cohorts", _VERSIONS, (), (("Parent", "string", ".spec.parentName"),),
+        namespaced=False,
+    ),
+    CustomKind(
+        GROUP, "ResourceFlavor", "resourceflavors", _VERSIONS, ("flavor", "flavors", "rf"),
+        namespaced=False,
+    ),
+    CustomKind(GROUP, "Topology", "topologies", _VERSIONS, ("topo",), namespaced=False),
+    CustomKind(GROUP, "AdmissionCheck", "admissionchecks", _VERSIONS, namespaced=False),
+    CustomKind(
+        GROUP, "WorkloadPriorityClass", "workloadpriorityclasses", _VERSIONS, (),
+        (("Value", "integer", ".value"),), namespaced=False,
+    ),
 )  # fmt: skip
-"""Kind, plural, short names, columns, and whether it is namespaced."""
 
 
 def kueue_definitions() -> Iterator[Tree]:
     """CustomResourceDefinitions of all kinds, in both versions."""
-    for kind, plural, short, columns, is_namespaced in _KINDS:
-        names = {
-            "kind": kind,
-            "listKind": f"{kind}List",
-            "plural": plural,
-            "singular": kind.lower(),
-            "shortNames": list(short),
-        }
-        yield {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{GROUP}"},
-            "spec": {
-                "group": GROUP,
-                "names": names,
-                "scope": "Namespaced" if is_namespaced else "Cluster",
-                "versions": [
-                    _version("v1beta2", columns, is_stored=True),
-                    _version("v1beta1", columns, is_stored=False),
-                ],
-            },
-        }
-
-
-def _version(name: str, columns: tuple[_Column, ...], *, is_stored: bool) -> Tree:
-    return {
-        "name": name,
-        "served": True,
-        "storage": is_stored,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": title, "type": type_, "jsonPath": path} for title, type_, path in columns
-        ],
-        "schema": {
-            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        },
-    }
+    return (kind.definition() for kind in _KINDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.objects.encoding.tree import Tree
 
 BATCH, SCHEDULING, TOPOLOGY = "batch.volcano.sh", "scheduling.volcano.sh", "topology.volcano.sh"
@@ -33,59 +34,20 @@ _GROUP_COLUMNS = (
 )
 _QUEUE_COLUMNS = (("PARENT", "string", ".spec.parent"),)
 
+_KINDS = (
+    CustomKind(BATCH, "Job", "jobs", ("v1alpha1",), ("vcjob", "vj"), _JOB_COLUMNS),
+    CustomKind(
+        SCHEDULING, "PodGroup", "podgroups", ("v1beta1",), ("pg", "podgroup-v1beta1"),
+        _GROUP_COLUMNS,
+    ),
+    CustomKind(
+        SCHEDULING, "Queue", "queues", ("v1beta1",), ("q", "queue-v1beta1"), _QUEUE_COLUMNS,
+        namespaced=False,
+    ),
+    CustomKind(TOPOLOGY, "HyperNode", "hypernodes", ("v1alpha1",), ("hn",), namespaced=False),
+)  # fmt: skip
+
 
 def volcano_definitions() -> Iterator[Tree]:
     """CustomResourceDefinitions of Jobs, PodGroups, Queues and HyperNodes."""
-    yield _definition(BATCH, "v1alpha1", "Job", ("vcjob", "vj"), _JOB_COLUMNS, namespaced=True)
-    groups = ("pg", "podgroup-v1beta1")
-    yield _definition(SCHEDULING, "v1beta1", "PodGroup", groups, _GROUP_COLUMNS, namespaced=True)
-    queues = ("q", "queue-v1beta1")
-    yield _definition(SCHEDULING, "v1beta1", "Queue", queues, _QUEUE_COLUMNS, namespaced=False)
-    yield _definition(TOPOLOGY, "v1alpha1", "HyperNode", ("hn",), (), namespaced=False)
-
-
-def _definition(
-    group: str,
-    version: str,
-    kind: str,
-    short: tuple[str, ...],
-    columns: tuple[tuple[str, str, str], ...],
-    *,
-    namespaced: bool,
-) -> Tree:
-    plural = f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    names = {
-        "kind": kind,
-        "listKind": f"{kind}List",
-        "plural": plural,
-        "singular": kind.lower(),
-        "shortNames": list(short),
-    }
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns
-        ],
-        "schema": {
-            "openAPIV3Schema": {
-                "type": "object",
-                "properties": {"spec": anything, "status": anything},
-            }
-        },
-    }
-    meta: Tree = {"name": f"{plural}.{group}"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": meta,
-        "spec": {
-            "group": group,
-            "names": names,
-            "scope": "Namespaced" if namespaced else "Cluster",
-            "versions": [served],
-        },
-    }
+    return (kind.definition() for kind in _KINDS)

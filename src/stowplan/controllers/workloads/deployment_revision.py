@@ -41,6 +41,11 @@ def template_hash(template: Tree, collisions: int | None) -> str:
     data = text.encode()
     if collisions is not None:
         data += collisions.to_bytes(8, "little")
+    return name_hash(data)
+
+
+def name_hash(data: bytes) -> str:
+    """A hash for names: FNV-1a of 32 bits, encoded."""
     number = 0x811C9DC5
     for byte in data:
         number = ((number ^ byte) * 0x01000193) & 0xFFFFFFFF

@@ -25,6 +25,7 @@ from stowplan.controller_runtime.object_times import format_time
 from stowplan.controller_runtime.resource_paths import JOBS, PODS
 from stowplan.controllers.workloads import completion_indexes
 from stowplan.controllers.workloads.job_failure_policy import JobFailures, match_success_policy
+from stowplan.controllers.workloads.job_pod_groups import JobPodGroups
 from stowplan.controllers.workloads.job_sync_state import (
     COMPLETION_INDEX_ANNOTATION,
     JOB_TRACKING_FINALIZER,
@@ -59,10 +60,14 @@ class JobController(Controller):
         super().__init__(api, index, recorder)
         self._backoff: dict[Key, JobBackoff] = {}
         self._uids: dict[Key, set[str]] = {}
+        self.pod_groups: JobPodGroups | None = None
+        """Set where Jobs are gangs (gate WorkloadWithJob)."""
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed Job, and (batched) the Job of a changed pod."""
         key = split_key(change)
+        if self.pod_groups is not None:
+            self.pod_groups.observe(change)
         if change.path == JOBS:
             self.queue.add(key)
         elif change.path == PODS:
@@ -88,6 +93,7 @@ class JobController(Controller):
         job.setdefault("status", {}).setdefault("uncountedTerminatedPods", {})
         owner_ref = controller_reference(job, "Job", "batch/v1")
         pods = claim_pods(self.api, self.index, job, owner_ref)
+        self._join_group(job, has_pods=bool(pods))
         state = JobSyncState.of(job, pods)
         failures = JobFailures(state, lambda pod: self.api.get(PODS, *pod.key))
         if not job["status"].get("startTime") and not state.is_suspended:
@@ -100,6 +106,15 @@ class JobController(Controller):
         self._count(key, state, failures, old, backoff)
         if problem is not None:
             raise problem
+
+    def _join_group(self, job: Tree, *, has_pods: bool) -> None:
+        """Let the pods that are created from here on name the PodGroup of the Job."""
+        group = None
+        if self.pod_groups is not None:
+            group = self.pod_groups.group_of(job, has_pods=has_pods)
+        if group is not None:
+            name = group["metadata"]["name"]
+            job["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": name}
 
     def _advance(
         self,

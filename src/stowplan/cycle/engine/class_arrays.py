@@ -121,6 +121,17 @@ class ClassArrays:
         raw = list(self._raw[number])
         return self.add_static(passes, self._points[number], raw)
 
+    def write_raw(self, number: int, k: int, rows: at.Ints, values: at.Ints) -> None:
+        """Change the k-th raw score of rows of a result; a caller that changes any for a class that
+        has a tree calls `evaluate_again`."""
+        self._raw[number][k, rows] = values
+        if self._kernel_arrays is not None:
+            self._kernel_arrays[0].raw[number, k, rows] = values
+
+    def evaluate_again(self, number: int) -> None:
+        """Have all rows of a class evaluated."""
+        self.classes[number, at.SEEN] = -1
+
     def write_passes(self, number: int, rows: at.Ints, passes: NDArray[np.bool_]) -> None:
         """Change which of these rows pass; the caller logs the rows."""
         self._passes[number][rows] = passes

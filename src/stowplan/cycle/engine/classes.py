@@ -8,7 +8,7 @@ of their specs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -26,6 +26,9 @@ from stowplan.objects.volume import Volume
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
 """Maximum number of classes, and of specs mapped to a class, before all are forgotten."""
+KEPT_MAX, KEPT_CELLS_MAX = 256, 1 << 20
+"""Number of classes or specs, and of these times nodes, up to which idle classes are kept: plans
+made anew would cost more than their memory does."""
 
 
 class CachedRefusal(Protocol):
@@ -153,7 +156,7 @@ class PodClassIndex:
         self.peers = AffinityTermIndex()
         self.all: list[EnginePodClass] = []
         # A spec is kept with its classes, so that no other object can reuse its identity; `_idle`
-        # holds those not used since the last call of `forget_idle`.
+        # holds those not used since the last call of `forget_idle`, or longer.
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._by_content: dict[Hashable, list[EnginePodClass]] = {}
@@ -251,11 +254,15 @@ class PodClassIndex:
             one.number = one.made_for = -1
         self.__init__()  # type: ignore[misc]
 
-    def forget_idle(self) -> bool:
-        """Forget classes of specs not used since the call before the last one; True if there were
-        any."""
+    def forget_idle(self, n_nodes: int) -> bool:
+        """Forget classes of specs not used since the call before the last one, unless they are few
+        for this number of nodes; True if any were forgotten."""
         over, self._idle, self._by_spec = self._idle, self._by_spec, {}
         if not over:
+            return False
+        n_kept = max(len(self.all), len(over) + len(self._idle))
+        if n_kept <= KEPT_MAX and n_kept * n_nodes <= KEPT_CELLS_MAX and not _have_terms(over):
+            self._idle = over | self._idle
             return False
         left = {id(classes): classes for _, classes in self._idle.values()}
         self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
@@ -294,6 +301,11 @@ class PodClassIndex:
         self.all.append(fresh)
         classes.append(fresh)
         return fresh
+
+
+def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
+    """True if a class has terms of affinity, which plans of other classes count as well."""
+    return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
 
 
 def _unnamed(volume: Volume) -> Volume:

@@ -13,21 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import CycleState
-from stowplan.framework.deciders.kernel_terms import DeviceClaims
+from stowplan.framework.deciders.kernel_terms import DeviceClaims, DeviceTerms
 from stowplan.objects.pod import Pod
 
 
 class ClassDevices(NamedTuple):
     """One class. static: number of its passing rows. passes: bool (n_nodes,), of its static rules
-    alone."""
+    alone. admitted, points: of each row, as written; scored: number of the raw score that the
+    points are, -1 for none."""
 
     claims: DeviceClaims
     static: int
     passes: NDArray[np.bool_]
+    admitted: NDArray[np.bool_]
+    points: Ints
+    scored: int
 
 
 class DeviceRows:
@@ -48,21 +52,27 @@ class DeviceRows:
     def __bool__(self) -> bool:
         return bool(self._classes)
 
-    def add(self, one: EnginePodClass, claims: DeviceClaims, static: int) -> int | None:
+    def add(self, one: EnginePodClass, terms: DeviceTerms, static: int, scored: int) -> int | None:
         """Add a class whose static rules are those of this number; returns the number of those with
-        its devices, None where nodes need answers of their own."""
+        its devices, None where nodes need answers of their own. scored: number of the raw score
+        that the points of rows become, -1 where they do not count."""
         if not self.follow(-1):
             return None
-        states = claims.states(self._nodes)
-        everything = np.arange(self._nodes.n_nodes)
-        admitted = None if states is None else claims.admitted(self._nodes, everything)
-        if states is None or admitted is None:
+        claims, nodes = terms.claims, self._nodes
+        states = claims.states(nodes)
+        everything = np.arange(nodes.n_nodes)
+        admitted = claims.admitted(nodes, everything)
+        if admitted is None:
             return None
         if not self._classes:
             self._known, self._source = states.copy(), states
         passes = self._class_arrays.passes(np.array([static]))[0]
         number = self._class_arrays.add_static_like(static, passes & admitted)
-        self._classes[one] = ClassDevices(claims, number, passes)
+        points = np.zeros(nodes.n_nodes, dtype=np.int64)
+        if scored >= 0:
+            points = np.where(admitted, claims.points(nodes, everything), 0)
+            self._class_arrays.write_raw(number, scored, everything, points)
+        self._classes[one] = ClassDevices(claims, number, passes, admitted.copy(), points, scored)
         return number
 
     def follow(self, placed: int) -> bool:
@@ -72,23 +82,47 @@ class DeviceRows:
         if first is None:
             return True
         states = first.claims.states(self._nodes)
-        if states is None or states.shape != self._known.shape:
+        if states.shape != self._known.shape:
             return False
         is_same = states is self._source
         changed = np.flatnonzero(states != self._known) if is_same else np.arange(states.shape[0])
         self._source = states
         if not changed.shape[0]:
             return True
-        for one in self._classes.values():
-            admitted = one.claims.admitted(self._nodes, changed)
+        differs = np.zeros(changed.shape[0], dtype=np.bool_)
+        for one, devices in self._classes.items():
+            admitted = devices.claims.admitted(self._nodes, changed)
             if admitted is None:
                 return False
-            self._class_arrays.write_passes(one.static, changed, one.passes[changed] & admitted)
+            self._write(one, devices, changed, admitted, differs)
         self._known[changed] = states[changed]
-        others = [row for row in changed.tolist() if row != placed]
+        # Where a pool is reached by many nodes, most rows serve what they served before.
+        others = [row for row in changed[differs].tolist() if row != placed]
         if others:
             self._class_arrays.note(others, 0)
         return True
+
+    def _write(
+        self,
+        one: EnginePodClass,
+        devices: ClassDevices,
+        changed: Ints,
+        admitted: Bools,
+        differs: Bools,
+    ) -> None:
+        """Write what changed rows answer to a class; marks in `differs` those that pass now or no
+        longer."""
+        arrays = self._class_arrays
+        differs |= admitted != devices.admitted[changed]
+        devices.admitted[changed] = admitted
+        arrays.write_passes(devices.static, changed, devices.passes[changed] & admitted)
+        if devices.scored < 0:
+            return
+        points = np.where(admitted, devices.claims.points(self._nodes, changed), 0)
+        if (points != devices.points[changed]).any():
+            devices.points[changed] = points
+            arrays.write_raw(devices.static, devices.scored, changed, points)
+            arrays.evaluate_again(one.number)
 
     def drop_all(self) -> list[EnginePodClass]:
         """Forget the classes; returns them."""

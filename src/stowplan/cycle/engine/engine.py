@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -23,7 +24,9 @@ from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassI
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
-from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
+from stowplan.cycle.engine.plans import NoPlan, Planner
+from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
+from stowplan.cycle.engine.row_gate import RowGate
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -131,8 +134,9 @@ class Engine:
         return iter(self._index)
 
     def forget_idle(self) -> None:
-        """Forget idle classes and their plans."""
-        if self._index.forget_idle():
+        """Forget idle classes and their plans, unless they are few."""
+        n_nodes = 0 if self._nodes is None else self._nodes.n_nodes
+        if self._index.forget_idle(n_nodes):
             self._class_arrays = self._planner = None
             self._made_for = ()
             self._n_entered = -1
@@ -146,6 +150,26 @@ class Engine:
         """Begin a run of pods with their classes, placed in this order. draws: uint64 (n_pods,),
         tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
+
+    def row_gate(self, run: PodRun, snapshot: Snapshot) -> RowGate | None:
+        """See `KernelPlacer.row_gate`."""
+        run.epoch, run.heads = self.heads(run.classes, snapshot)
+        one, n_pods = run.classes[0], len(run.pods)
+        if run.heads[0] < 0 or one.terms or one.card_filter or one.run_limits:
+            return None
+        assert self._class_arrays is not None
+        assert self._planner is not None
+        if not self._class_arrays.classes[one.number, at.HAS_ROOM]:
+            return None
+        if self._planner.card_groups.first(run.heads[:1])[0] is not None:
+            return None
+        self._catch_up(run.classes, snapshot.nodes, has_trees=True)
+
+        def trial() -> list[int]:
+            self.n_evaluated += n_pods
+            return self._run_kernel(run, 0, n_pods, None)
+
+        return RowGate(snapshot, self._class_arrays, n_pods, trial)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot

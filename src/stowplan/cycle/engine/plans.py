@@ -16,7 +16,8 @@ from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
-from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
+from stowplan.cycle.engine.plugin_points import PluginPoints
+from stowplan.framework import SCORE_MAX, CycleState, RestrictTo, Snapshot, Status
 from stowplan.framework.deciders.kernel_terms import (
     BalancedAllocation,
     CardTerms,
@@ -36,10 +37,7 @@ from stowplan.framework.deciders.kernel_terms import (
 from stowplan.framework.node_to_status import PluginVerdicts
 from stowplan.framework.plugin_calls import takes_parameter
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
-from stowplan.objects.devices.device import ResourceSlice
-from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.node import HOSTNAME_LABEL
-from stowplan.objects.storage import PersistentVolumeClaim
 
 P = TypeVar("P")
 
@@ -50,9 +48,6 @@ TERM_KINDS = {
     TopologyTermKind.EVEN_SOFT: at.EVEN_SOFT,
     TopologyTermKind.WEIGHTED_AFFINITY: at.WEIGHTED_AFFINITY,
 }
-POINTS_MAX = 2**31 - 1
-"""Maximum value of a tree leaf."""
-
 STRATEGIES = {
     ScoringStrategyType.LEAST: at.LEAST,
     ScoringStrategyType.MOST: at.MOST,
@@ -62,55 +57,6 @@ STRATEGIES = {
 
 class NoPlan(Exception):
     """Raised if a class cannot be expressed in kernel terms; the walk decides its pods."""
-
-
-class PluginPoints:
-    """A plugin of a profile, with the extension points at which decisions call it."""
-
-    def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
-        self.member = member
-        at_point = {
-            point: member in framework.at(point)
-            for point in ("preFilter", "filter", "preScore", "score")
-        }
-        self.filters, self.scores = at_point["filter"], at_point["score"]
-        self.prepares_filter, self.prepares_score = at_point["preFilter"], at_point["preScore"]
-        calls = member.calls
-        self.applies_to, self.kernel_terms = calls["applies_to"], calls["kernel_terms"]
-        self.signature = calls["signature"]
-        # Plugins of claims: their terms are for classes by `claims_signature`.
-        reads = member.declaration.reads or ()
-        self.reads_claims = self.kernel_terms is not None and PersistentVolumeClaim in reads
-        # What devices are free is followed; see `DeviceRows`.
-        self.plan_reads = member.declaration.reads
-        if self.kernel_terms is not None and ResourceClaim in reads:
-            self.plan_reads = tuple(k for k in reads if k not in (ResourceClaim, ResourceSlice))
-        # A plugin whose preparation is disabled at one extension point fails at the next.
-        self.is_whole = not (
-            (self.filters and calls["pre_filter"] and not self.prepares_filter)
-            or (self.scores and calls["pre_score"] and not self.prepares_score)
-            or (self.prepares_filter and calls["filter"] and not self.filters)
-        )
-
-
-def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
-    """The plugins that decisions call; None if no plan can be made for the profile: it samples
-    nodes, its Bind may fail at once and release resources before the next pod, its total scores
-    overflow a tree leaf, or it divides some scores before adding them."""
-    percentage = framework.profile.percentage_of_nodes_to_score
-    if (percentage and percentage < 100) or not framework.unconditional_binder:
-        return None
-    # Trees hold 32-bit scores.
-    if SCORE_MAX * sum(member.weight for member in framework.at("score")) > POINTS_MAX:
-        return None
-    if framework.profile.divisors:
-        return None
-    members = {
-        member.name: member
-        for point in ("preFilter", "filter", "preScore", "score")
-        for member in framework.at(point)
-    }
-    return [PluginPoints(member, framework) for member in members.values()]
 
 
 class ClassTerms:
@@ -125,6 +71,8 @@ class ClassTerms:
         self.requires_all = False
         self.cards: tuple[PluginPoints, CardTerms] | None = None
         self.devices: DeviceTerms | None = None
+        # (is reversed, weight) of the score of devices, if they have one.
+        self.normalised: tuple[tuple[bool, int], ...] = ()
         self.terms: list[TopologyTerm] = []
         for uses, part in parts:
             self._take(uses, part)
@@ -139,6 +87,8 @@ class ClassTerms:
             if not uses.filters:
                 raise NoPlan
             self.devices = _single_part(self.devices, part, 0)
+            if uses.scores and part.has_alternatives:
+                self.normalised = ((False, weight),)
         elif isinstance(part, TopologyTerms):
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
@@ -263,14 +213,15 @@ class Planner:
         if (unplaced or class_terms.are_cards_scored) and static.normalised:
             raise NoPlan
         number = self._static_number(one, class_terms, static)
-        is_bounded = bool(static.normalised) and any(t.kind.filters for t in class_terms.terms)
+        scores = (*static.normalised, *class_terms.normalised)
+        is_bounded = bool(scores) and any(t.kind.filters for t in class_terms.terms)
         layout, placed = self._placed(class_terms, by_block=not is_bounded)
         one.number = self._class_arrays.add_class()
         self._class_arrays.classes[one.number, at.STATIC] = number
         self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
         self._class_arrays.group(params, layout, by_block=not is_bounded)
-        normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
+        normalised = [n for is_reversed, weight in scores for n in (is_reversed, weight)]
         params[at.N_NORMALISED] = _write_groups(
             memoryview(params.data), at.NORMALISED, 2, normalised
         )
@@ -308,7 +259,10 @@ class Planner:
             return static.number
         if class_terms.cards is not None:
             raise NoPlan
-        number = self.device_rows.add(one, devices.claims, static.number)
+        scored = len(static.normalised) if class_terms.normalised else -1
+        if scored == at.NORMALISED_MAX:
+            raise NoPlan
+        number = self.device_rows.add(one, devices, static.number, scored)
         if number is None:
             raise NoPlan
         return number

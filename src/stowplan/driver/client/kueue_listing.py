@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from stowplan.client.kubeconfig import ClientConfig
-from stowplan.client.requests import ApiRequest
-from stowplan.client.responses import error_message
 from stowplan.driver.client.api_client import ApiClient
-from stowplan.driver.client.one_shot_requests import ServerUnreachable
+from stowplan.driver.client.object_listing import ListedKind, list_objects
 from stowplan.objects.encoding.tree import Tree
 
+GROUP = "kueue.x-k8s.io"
 KINDS = {
     "clusterqueues": "ClusterQueue",
     "localqueues": "LocalQueue",
@@ -40,23 +37,9 @@ async def _list_objects(client_config: ClientConfig) -> list[Tree]:
         for version in VERSIONS:
             found: list[Tree] = []
             for plural, kind in KINDS.items():
-                found += await _list_kind(api, client_config, version, plural, kind)
+                path, about = f"/apis/{GROUP}/{version}/{plural}", f"{GROUP}/{version}"
+                one = ListedKind(path, about, kind)
+                found += (await list_objects(api, client_config, one)).trees
             if found:
                 return found
     return []
-
-
-async def _list_kind(
-    api: ApiClient, client_config: ClientConfig, version: str, plural: str, kind: str
-) -> list[Tree]:
-    """Objects of a kind; none where it is not served."""
-    path = f"/apis/kueue.x-k8s.io/{version}/{plural}"
-    answer = await api.send(ApiRequest("GET", path))
-    if answer.status == 404:
-        return []
-    if answer.status != 200:
-        what = error_message(answer) if answer.status else "request failed"
-        raise ServerUnreachable(f"{client_config.server}: unable to list {plural}: {what}")
-    tree = msgspec.json.decode(answer.body)
-    about = {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": kind}
-    return [{**one, **about} for one in tree.get("items") or ()]

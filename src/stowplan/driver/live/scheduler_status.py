@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stowplan._version import __version__
+from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
 from stowplan.objects.encoding.duration import SECOND
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
 
 
+REASONS_MAX = 20
+"""Jobs whose reason is listed."""
 HUNG_AFTER_S = 60.0
 """A loop without an iteration for this long counts as stuck."""
 
@@ -75,6 +79,9 @@ def status_summary(server: SchedulerServer) -> Tree:
     }
     for lane in server.scheduler.lanes.batch:
         tree["sessions"] = {"held": lane.number, "waiting": lane.n_waiting}
+        if isinstance(lane.decider, ModelDecider):
+            reasons = lane.decider.waiting_reasons
+            tree["sessions"]["reasons"] = dict(islice(reasons.items(), REASONS_MAX))
     groups = server.scheduler.pod_groups
     if groups is not None:
         tree["podGroups"] = {

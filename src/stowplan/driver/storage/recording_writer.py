@@ -54,11 +54,11 @@ log = logging.getLogger("stowplan.recording")
 MIB = 2**20
 SIZE_MAX, KEPT = 256 * MIB, 4
 """Default size of a file in bytes, and number of older files."""
-BATCH = 4096
+BATCH = 8192
 """Messages per frame."""
-BACKLOG_MAX = 256
+BACKLOG_MAX = 128
 """Frames that wait for a slow disk; with more the recording of a live scheduler ends."""
-DUE_BATCHES = 16
+DUE_BATCHES = 8
 """Frames that wait until they are written before `FLUSH_S` has passed."""
 FLUSH_S = 0.4
 

@@ -27,6 +27,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import OK
@@ -136,6 +137,12 @@ def _outcome(
         notes += _notes_of(replay)
     histories = replay.pod_histories
     uids = {history.pod.uid: key for key, history in histories.items()}
+    for one in version.objects:
+        if isinstance(one, SchedulingGroup):
+            place = "" if one.namespace == "default" else one.namespace
+            # As controllers have it, where it has no uid.
+            stored = f"podgroup-{place}-{one.name}".lower()
+            uids |= dict.fromkeys((one.uid, stored), f"podgroup {one.key}")
     placements: dict[str, Placement] = {}
     waits: dict[str, float] = {}
     for pod in version.pods:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from stowplan.forecast.explain import found_pod
 from stowplan.forecast.what_if.preemption_chain import PreemptionChain
 from stowplan.forecast.what_if.questions import Question, WhatIfOptions, present, question_of
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster, read_addition
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.gang_notes import GATES_OFF
 from stowplan.insight.pod_placement import Placement
 from stowplan.insight.what_if.budgets import BudgetIndex
 from stowplan.insight.what_if.result import PREVIEW_SCHEMA, PreemptionPreview
@@ -34,24 +36,32 @@ def preempt_preview(
     """Who would have to go for a pending pod, or for the pods of manifests, and what follows.
 
     pod: NAMESPACE/NAME. submit: manifests of pods that are not in the cluster. Other pending pods
-    are not placed first. Raises InputError, ConfigError and ContractError.
+    are not placed first; those of the PodGroup of Kubernetes of one of them are tried with it.
+    Raises InputError, ConfigError and ContractError.
     """
     question = question_of(cluster, config=config, plugins=plugins, options=options)
     return preview(question, pod, submit)
 
 
 def preview(
-    question: Question, pod: str, submit: str | Path | Iterable[str | Path] = ()
+    question: Question,
+    pod: str,
+    submit: str | Path | Iterable[str | Path] = (),
+    *,
+    group: str = "",
 ) -> PreemptionPreview:
-    """The preview for a question's cluster."""
-    version, asked = _asked(question, pod, submit)
+    """The preview for a question's cluster. group: a PodGroup of Kubernetes, in place of pods."""
+    if group:
+        version, asked = question.cluster, _pending_members(question, group)
+    else:
+        version, asked = _asked(question, pod, submit)
     if is_for_sessions(question.deciders, replace(version, pods=asked)):
         wanted = "pods that profiles schedule; `stowplan explain` shows whom a session evicts"
         raise InputError("preempt-preview", "", "pods that sessions schedule", wanted)
     loaded = question.loaded
     loaded.follow(version)
     budgets = BudgetIndex(version.objects)
-    chain = PreemptionChain(loaded, budgets, present(question)).run(asked)
+    chain = PreemptionChain(loaded, budgets, present(question), version.pending()).run(asked)
     placements = tuple(_placement(one, chain.placed, chain.pending) for one in asked)
     victims = [victim for step in chain.steps for victim in step.victims]
     keys = {one.key for one in asked}
@@ -83,6 +93,15 @@ def preview(
         tuple(notes),
         untried,
     )
+
+
+def _pending_members(question: Question, group: str) -> list[Pod]:
+    if not question.deciders.gates.generic_workload:
+        raise InputError.at(f"podgroup {group}", "", f"not scheduled as a group: {GATES_OFF}")
+    asked = [pod for pod in question.cluster.pending() if group_key_of(pod) == group]
+    if not asked:
+        raise InputError(f"podgroup {group}", "", "no pending pods", "a group with pending pods")
+    return asked
 
 
 def _asked(

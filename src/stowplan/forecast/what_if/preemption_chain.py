@@ -2,23 +2,26 @@
 
 An evicted pod is created again by its owner, and may preempt pods of still lower priority. Pods are
 tried by priority, then in the order in which they come. Between two attempts everything settles:
-victims are gone, and the preemptor is on its node.
+victims are gone, and the preemptor is on its node. The pending pods of a PodGroup of Kubernetes are
+tried together.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
-from stowplan.columns import PodInfo
 from stowplan.cycle.decision import decide
+from stowplan.forecast.what_if.group_trials import GroupPreemption
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
 from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.inputs.counts import count_of
 from stowplan.insight.pod_owners import owner_text
 from stowplan.insight.pod_placement import Placement, strip_node_counts, unplaced
 from stowplan.insight.what_if.budgets import BudgetIndex
@@ -42,21 +45,30 @@ class ChainResult(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A pod to try. because: the pod that evicted it, "" for those asked about."""
+    """A pod to try, or a group by one of its pods. because: the pod or group that evicted it, ""
+    for those asked about. group: its key, "" for a pod alone."""
 
     rank: tuple[int, int]
     pod: Pod
     because: str
     depth: int
+    group: str = ""
 
 
 class PreemptionChain:
     """Runs on a loaded cluster, whose pods it changes until the next `follow`.
 
-    now: end of the time that victims have run; None: unknown.
+    now: end of the time that victims have run; None: unknown. pending: the pods without a node,
+    whose group is tried as a whole when one of them is asked about.
     """
 
-    def __init__(self, loaded: LoadedCluster, budgets: BudgetIndex, now: datetime | None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedCluster,
+        budgets: BudgetIndex,
+        now: datetime | None,
+        pending: Iterable[Pod] = (),
+    ) -> None:
         deciders = loaded.deciders
         self.loaded = loaded
         self.frameworks = frameworks_for(deciders.configuration, deciders.registry, deciders.gates)
@@ -71,6 +83,14 @@ class PreemptionChain:
         self._evicted: set[str] = set()
         self._waiting: list[_Waiting] = []
         self._n_seen = 0
+        # Members of groups that wait, by group.
+        self._members: dict[str, dict[str, Pod]] = {}
+        self._pending_of: dict[str, list[Pod]] = {}
+        if deciders.gates.generic_workload:
+            for pod in pending:
+                if group_key_of(pod):
+                    self._pending_of.setdefault(group_key_of(pod), []).append(pod)
+        self._group_preemption: GroupPreemption | None = None
         # Specs that fit nowhere and preempt nothing, since the last eviction.
         self._hopeless: dict[int, Placement] = {}
 
@@ -88,9 +108,21 @@ class PreemptionChain:
 
     def _add(self, pod: Pod, because: str, depth: int) -> None:
         self._n_seen += 1
-        heapq.heappush(self._waiting, _Waiting((-pod.priority, self._n_seen), pod, because, depth))
+        group = group_key_of(pod) if self.loaded.deciders.gates.generic_workload else ""
+        if group:
+            is_known = group in self._members
+            members = self._members.setdefault(group, {})
+            for one in (*self._pending_of.pop(group, ()), pod):
+                members[one.key] = one
+            if is_known:
+                return
+        rank = -pod.priority, self._n_seen
+        heapq.heappush(self._waiting, _Waiting(rank, pod, because, depth, group))
 
     def _try(self, waiting: _Waiting) -> None:
+        if waiting.group:
+            self._try_group(waiting)
+            return
         pod = waiting.pod
         known = self._hopeless.get(id(pod.spec))
         if known is not None:
@@ -115,29 +147,78 @@ class PreemptionChain:
             self.pending[pod.key] = unplaced(pod, reason, decision.message)
             self._hopeless[id(pod.spec)] = self.pending[pod.key]
 
-    def _place(self, pod: Pod, node: str) -> None:
+    def _place(self, pod: Pod, node: str, *, is_of_group: bool = False) -> None:
         self.placed[pod.key] = node
         self.pending.pop(pod.key, None)
-        self.loaded.put(replace(pod, spec=replace(pod.spec, node_name=node)))
+        bound = replace(pod, spec=replace(pod.spec, node_name=node))
+        self.loaded.put(bound)
+        if self._group_preemption is not None and not is_of_group:
+            self._group_preemption.put(bound)
 
     def _preempt(self, waiting: _Waiting, decision: Decision) -> None:
         pod, node = waiting.pod, decision.nominated_node or ""
-        victims = tuple(self._victim(info) for info in decision.victims)
-        self._hopeless.clear()
-        self.loaded.drop(info.pod.key for info in decision.victims)
+        gone = [info.pod for info in decision.victims]
+        if self._group_preemption is not None:
+            self._group_preemption.drop(gone)
+        victims = self._evict(gone)
         self._place(pod, node)
         self.steps.append(
             PreemptionStep(pod.key, pod.priority, node, victims, waiting.because, waiting.depth)
         )
-        for victim, info in zip(victims, decision.victims, strict=True):
+        self._create_again(gone, victims, pod.key, waiting.depth + 1)
+
+    def _evict(self, pods: Sequence[Pod]) -> tuple[Victim, ...]:
+        victims = tuple(self._victim(pod) for pod in pods)
+        self._hopeless.clear()
+        self.loaded.drop(pod.key for pod in pods)
+        return victims
+
+    def _create_again(
+        self, pods: Sequence[Pod], victims: Sequence[Victim], because: str, depth: int
+    ) -> None:
+        """Let the owners of evicted pods create them again."""
+        for victim, pod in zip(victims, pods, strict=True):
             self.placed.pop(victim.pod, None)
             if victim.is_loop:
                 self.loops[victim.pod] = None
-            elif is_created_again(info.pod):
-                self._add(self.copies.again(info.pod), pod.key, waiting.depth + 1)
+            elif is_created_again(pod):
+                self._add(self.copies.again(pod), because, depth)
 
-    def _victim(self, info: PodInfo) -> Victim:
-        pod = info.pod
+    def _try_group(self, waiting: _Waiting) -> None:
+        """Try the waiting pods of a group together."""
+        members = [self._of_profile(pod) for pod in self._members.pop(waiting.group).values()]
+        if self._group_preemption is None:
+            # Made here: most chains have no groups.
+            simulated = self.loaded.run.cluster
+            bound = [pod for pod in simulated.pods.values() if pod.node_name]
+            self._group_preemption = GroupPreemption(
+                self.loaded.deciders, simulated.nodes.values(), simulated.objects.values(), bound
+            )
+        found = self._group_preemption.attempt(members)
+        for key, reason in found.reasons.items():
+            (pod,) = (one for one in members if one.key == key)
+            self.pending[key] = unplaced(pod, strip_node_counts(reason), reason)
+        victims = self._evict(found.victims)
+        for pod in members:
+            if pod.key in found.placed:
+                self._place(pod, found.placed[pod.key], is_of_group=True)
+        if not victims:
+            return
+        nodes = sorted(set(found.placed.values()))
+        node = nodes[0] if len(nodes) == 1 else count_of(len(nodes), "node")
+        name = f"podgroup {waiting.group}"
+        priority = self._group_preemption.priority_of(waiting.group, members)
+        self.steps.append(
+            PreemptionStep(name, priority, node, victims, waiting.because, waiting.depth)
+        )
+        self._create_again(found.victims, victims, name, waiting.depth + 1)
+
+    def _of_profile(self, pod: Pod) -> Pod:
+        if not self.loaded.profile:
+            return pod
+        return replace(pod, spec=replace(pod.spec, scheduler_name=self.loaded.profile))
+
+    def _victim(self, pod: Pod) -> Victim:
         is_loop = pod.key in self._evicted
         self._evicted.add(pod.key)
         violated = []

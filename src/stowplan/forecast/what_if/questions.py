@@ -24,7 +24,6 @@ from stowplan.forecast.what_if.outcome import (
 )
 from stowplan.forecast.what_if.over_time import Timing, decide_over_time
 from stowplan.forecast.what_if.preemption_chain import ChainResult, PreemptionChain
-from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster, cluster_of, read_addition
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.plugin_sources import PluginSource
@@ -284,12 +283,10 @@ def _chain(
         for key, one in after.placements.items()
         if not one.node and key in pods and is_concerned(key)
     ]
-    if question.deciders.gates.generic_workload:
-        # A chain tries pods one by one, which is not how members of groups preempt.
-        waiting = [pod for pod in waiting if not group_key_of(pod)]
     if not waiting:
         return None
-    chain = PreemptionChain(loaded, BudgetIndex(after.version.objects), now)
+    pending = [pod for pod in pods.values() if not after.placements[pod.key].node]
+    chain = PreemptionChain(loaded, BudgetIndex(after.version.objects), now, pending)
     found = chain.run(waiting)
     after.resources = resource_use_of(loaded.run.scheduler.cache.nodes)
     return found
@@ -426,10 +423,7 @@ def _notes(
     notes += [note] if note else []
     if options.autoscale is not None and options.timing is None:
         notes.append("the autoscaler only adds nodes here; start-up and scale-down need --for")
-    gates, pending = question.deciders.gates, changed.cluster.pending()
-    if gates.generic_workload and any(group_key_of(pod) for pod in pending):
-        notes.append("preemption by PodGroups is not shown: their pods stay pending")
-    return notes + gang_notes(pending, question.deciders)
+    return notes + gang_notes(changed.cluster.pending(), question.deciders)
 
 
 def _missing_claims(cluster: Cluster) -> int:

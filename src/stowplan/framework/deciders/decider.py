@@ -6,6 +6,7 @@ The scheduler is given one and does not depend on its rules.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -152,11 +153,29 @@ class KernelPlacer(Protocol):
         draws: uint64 (n_pods,), tie-breaks; or (0,): the first row wins.
         """
 
+    def row_gate(self, run: Any, snapshot: Snapshot) -> RowLimits | None:
+        """Limits a run of pods of one class to some rows; None where kernels cannot: with terms
+        that count pods on other nodes, with cards, and where the number of pods does not matter."""
+
     def fit_check(
         self, classes: Sequence[tuple[Any, frozenset[str]]], snapshot: Snapshot
     ) -> FitCheck | None:
         """Compares the requests of classes with free resources; None where that does not decide.
         classes: each with the plugins that have refused its pods."""
+
+
+class RowLimits(Protocol):
+    """Which rows kernels may choose."""
+
+    def all_closed(self) -> AbstractContextManager[None]:
+        """Close every row, until the end of the block."""
+
+    def opened(self, rows: Ints) -> AbstractContextManager[None]:
+        """Open these closed rows, until the end of the block. rows: int64, each once."""
+
+    def trial(self, rows: Ints) -> list[int] | None:
+        """The rows that the pods of the run get of these closed ones, fewer than pods where no more
+        have room; None where kernels cannot tell. Nothing is changed."""
 
 
 class FitCheck(Protocol):

@@ -9,8 +9,9 @@ Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -68,3 +69,53 @@ class Heap(Generic[T]):
             items[i], items[j] = items[j], items[i]
             i = j
         return items.pop()
+
+
+class HeapByKey(Heap[T]):
+    """The same for keys that differ from one another and do not change while an item is in the
+    heap: then every heap pops the items in one order, so the steps do not matter."""
+
+    __slots__ = ("_key", "_pairs")
+
+    def __init__(self, key: Callable[[T], Any], items: Iterable[T] = ()) -> None:
+        """key: of an item; keys are compared, and no two items have equal ones."""
+        self._key = key
+        self._pairs: list[tuple[Any, T]] = [(key(item), item) for item in items]
+        heapq.heapify(self._pairs)
+
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[Any, T]]) -> HeapByKey[T]:
+        """A heap of the `pairs` of another one, to which nothing is pushed."""
+        made: HeapByKey[T] = cls(_no_key)
+        made._pairs = list(pairs)
+        return made
+
+    @property
+    def pairs(self) -> tuple[tuple[Any, T], ...]:
+        """Keys and items as they lie in the heap now."""
+        return tuple(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __iter__(self) -> Iterator[T]:
+        """The items, in no particular order."""
+        return iter([item for _, item in self._pairs])
+
+    def copy(self) -> HeapByKey[T]:
+        """A heap of the same items."""
+        made: HeapByKey[T] = HeapByKey(self._key)
+        made._pairs = list(self._pairs)
+        return made
+
+    def push(self, item: T) -> None:
+        """Push an item."""
+        heapq.heappush(self._pairs, (self._key(item), item))
+
+    def pop(self) -> T:
+        """Pop the first item; raises IndexError if the heap is empty."""
+        return heapq.heappop(self._pairs)[1]
+
+
+def _no_key(item: object) -> Any:
+    raise TypeError("nothing is pushed to a heap of pairs")

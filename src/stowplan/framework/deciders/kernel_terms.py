@@ -154,14 +154,17 @@ class CardTerms(msgspec.Struct, frozen=True):
 class DeviceClaims(Protocol):
     """The claims of a class of pods: each pod has claims of its own, all ask for the same."""
 
-    def states(self, nodes: NodeTable) -> Ints | None:
+    def states(self, nodes: NodeTable) -> Ints:
         """int64 (n_nodes,): a number for what is free on each row, the same array until the table
-        changes; rows of which it differs from before serve other claims than before. None where
-        each node needs an answer of its own."""
+        changes; rows of which it differs from before serve other claims than before."""
 
     def admitted(self, nodes: NodeTable, rows: Ints) -> Bools | None:
         """bool (n_rows,): rows whose devices serve the claims; None where one of them needs an
         answer of its own."""
+
+    def points(self, nodes: NodeTable, rows: Ints) -> Ints:
+        """int64 (n_rows,): the score of rows that `admitted` has admitted, before normalization:
+        preference of the alternatives that they would give."""
 
     def reserve(self, pod: Pod, nodes: NodeTable, row: int, state: CycleState) -> None:
         """Take devices of a row that serves the pod's claims, as Reserve would; `state` is that of
@@ -171,9 +174,12 @@ class DeviceClaims(Protocol):
 class DeviceTerms(msgspec.Struct, frozen=True):
     """Filter: rows whose free devices serve the claims of the class; and Reserve, which is done as
     soon as a pod has its row. Only for classes by `claims_signature`, of a caller that runs the
-    binding cycles of what it places."""
+    binding cycles of what it places. has_alternatives: the rows have `points`, which count by the
+    highest among the rows that pass.
+    """
 
     claims: DeviceClaims
+    has_alternatives: bool = False
 
 
 class NodeRules(msgspec.Struct, frozen=True):

@@ -38,13 +38,15 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
     """A pod to evict.
 
     why: name of the action. preemptor: pod that gets its resources, None where there is no
-    particular one. group: description of the preemptor's group.
+    particular one. group: description of the preemptor's group. decided_by: the rules that agreed
+    on it, "" if unknown.
     """
 
     pod: Pod
     why: str
     preemptor: Pod | None = None
     group: str = ""
+    decided_by: str = ""
 
 
 class PodGroupReport(msgspec.Struct, frozen=True):
@@ -59,6 +61,19 @@ class PodGroupReport(msgspec.Struct, frozen=True):
     api_version: str
     status: PodGroupStatus | None = None
     notes: tuple[tuple[str, str, str], ...] = ()
+
+
+class QueueStatusReport(msgspec.Struct, frozen=True, gc=False):
+    """What the placed pods of a queue, and of those below it, request, to be written on it.
+
+    allocated: resource -> quantity. removed: resources that its status has and they do not request.
+    """
+
+    uid: str
+    name: str
+    api_version: str
+    allocated: dict[str, str]
+    removed: tuple[str, ...] = ()
 
 
 class PodReport(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +96,7 @@ class SessionResult(msgspec.Struct, frozen=True):
     nominations: Sequence[NodeAssignment] = ()
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
+    queues: Sequence[QueueStatusReport] = ()
     fault: str = ""
     continues: bool = False
 
@@ -167,8 +183,9 @@ class SessionDecider(Protocol):
     def failures(self, uid: str) -> int:
         """Number of consecutive failed bindings of a pod."""
 
-    def group_status_not_written(self, namespace: str, name: str) -> None:
-        """Writing a group's status failed; it must be retried."""
+    def status_not_written(self, namespace: str, name: str) -> None:
+        """Writing the status of a group, or without a namespace of a queue, failed; it must be
+        retried."""
 
     def pod_not_evicted(self, uid: str) -> None:
         """A pod to be evicted still exists and is not terminating."""

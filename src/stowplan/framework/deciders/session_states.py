@@ -19,6 +19,8 @@ class SessionCycleStates:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._kept: dict[Hashable, CycleState] = {}
+        # Of our own plugins none refuses a pod, or has work to do for it, for its labels.
+        self._by_labels = not all(member.in_tree for member in framework.at("preFilter"))
 
     def clear(self) -> None:
         """Another session begins."""
@@ -31,7 +33,8 @@ class SessionCycleStates:
         """
         pod = place.pod
         notes = self._framework.annotations_of(pod)
-        kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()), notes)
+        labels = frozenset(pod.labels.items()) if self._by_labels else None
+        kind = (id(pod.spec), pod.namespace, labels, notes)
         kept = self._kept.get(kind)
         if kept is not None:
             return kept

@@ -1,10 +1,11 @@
-"""Declarations of plugins: read from a class or an object, and checked."""
+"""Declarations of plugins: read from a class or an object, and checked; which annotations they
+read."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.plugin_calls import class_location
 from stowplan.framework.problems import ContractError
+from stowplan.objects.pod import Pod
 
 FIELDS = Plugin.__struct_fields__
 DECLARATION = "declaration"
@@ -158,3 +160,33 @@ def edit_distance(first: str, second: str) -> int:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+class ReadAnnotations:
+    """The annotations of a pod on which the answers of a profile's plugins depend."""
+
+    __slots__ = ("_further", "_keys", "_nothing", "_read")
+
+    def __init__(self, declared: Iterable[Plugin]) -> None:
+        """declared: of the plugins."""
+        keys: set[str] = set()
+        further: set[tuple[str, tuple[str, ...]]] = set()
+        for one in declared:
+            keys.update(one.reads_annotations, (key for key, _ in one.reads_annotations_with))
+            further.update(one.reads_annotations_with)
+        self._keys = tuple(sorted(keys))
+        self._read = frozenset(keys)
+        self._further = tuple(sorted(further))
+        self._nothing: tuple[str | None, ...] = (None,) * len(keys)
+
+    def of_pod(self, pod: Pod) -> tuple[str | None, ...]:
+        """The annotations of a pod that plugins read, in a fixed order; empty where they read
+        none, whatever the pod has."""
+        annotations = pod.metadata.annotations
+        if self._read.isdisjoint(annotations):
+            return self._nothing
+        found = [annotations.get(key) for key in self._keys]
+        for key, others in self._further:
+            if key in annotations:
+                found += [annotations.get(other) for other in others]
+        return tuple(found)

@@ -32,6 +32,7 @@ from stowplan.framework.plugin import (
 from stowplan.framework.plugin_calls import construct_plugin
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
+from stowplan.framework.runtime.declarations import ReadAnnotations
 from stowplan.framework.runtime.joined_refusals import join_refusals
 from stowplan.framework.runtime.kept_plugins import kept_plugin
 from stowplan.framework.runtime.nominated_pods import (
@@ -134,8 +135,8 @@ class Framework:
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
-        keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
-        self._annotation_keys = tuple(sorted(keys))
+        read = ReadAnnotations(one.declaration for one in self.members.values())
+        self.annotations_of = read.of_pod
         signatures = (one.calls["claims_signature"] for one in self.members.values())
         self._claims_signatures = tuple(filter(None, signatures))
         binders = self.at("bind")
@@ -361,14 +362,6 @@ class Framework:
         return next((one for one in found if one is not None), None)
 
     # After a node was chosen.
-
-    def annotations_of(self, pod: Pod) -> tuple[str | None, ...]:
-        """The annotations of a pod that plugins read, in a fixed order; empty where they read
-        none."""
-        if not self._annotation_keys:
-            return ()
-        annotations = pod.metadata.annotations
-        return tuple([annotations.get(key) for key in self._annotation_keys])
 
     def binds_directly(self, state: CycleState, reserved: frozenset[str] = frozenset()) -> bool:
         """True when no plugin has work for the pod before Bind, Permits of groups apart. reserved:

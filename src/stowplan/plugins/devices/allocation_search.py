@@ -10,7 +10,7 @@ Source: dynamic-resource-allocation v1.36, structured/internal/incubating/alloca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stowplan.objects.devices.device import DeviceClass, DeviceTaint
@@ -37,13 +37,16 @@ from stowplan.plugins.devices.pools.device_pools import (
     AllocationError,
     DeviceId,
     DevicePool,
+    FirstPlaces,
     PoolDevice,
+    PoolList,
     node_matches,
 )
 
 _NO_USE: Mapping[str, int] = {}
 # Deeper recursion than this is refused, since Python ends it at a thousand calls.
 _DEPTH_MAX = 800
+_CONTENTS_MAX = 1 << 10
 
 
 class InvalidPools(Exception):
@@ -108,7 +111,8 @@ class ChosenDevice:
 class SearchInput:
     """The part of a search's input that is the same on every node.
 
-    classes: by name. steps_max: steps of one search, 0 for no limit.
+    classes: by name. steps_max: steps of one search, 0 for no limit. content: all that a search
+    reads of the claims; None where nothing is kept for the next one.
     """
 
     claims: Sequence[ResourceClaim]
@@ -116,6 +120,7 @@ class SearchInput:
     allocated: AllocatedDevices
     selectors: DeviceSelectors
     steps_max: int = 0
+    content: Hashable | None = None
 
 
 @dataclass
@@ -126,7 +131,7 @@ class FoundDevices:
     plans: list[list[RequestPlan]]
 
 
-def search_devices(given: SearchInput, node: Node, pools: list[DevicePool]) -> FoundDevices | None:
+def search_devices(given: SearchInput, node: Node, pools: PoolList) -> FoundDevices | None:
     """The first solution on a node, None where there is none.
 
     Raises AllocationError, InvalidPools and SearchBudgetSpent.
@@ -154,18 +159,29 @@ def tolerates_device_taint(toleration: DeviceToleration, taint: DeviceTaint) -> 
     return toleration.operator == "Exists"
 
 
+def _first_places(
+    given: SearchInput, pools: PoolList
+) -> dict[tuple[int, int, int], tuple[int, int]] | None:
+    """Where searches for these claims begin in a long list of devices, None in a short one."""
+    if given.content is None or not pools.is_long:
+        return None
+    known = pools.first_places.get(given.content)
+    n_releases = given.allocated.n_releases
+    if known is None or known.basis[0] != n_releases or known.basis[1] is not given.classes:
+        if len(pools.first_places) >= _CONTENTS_MAX:
+            pools.first_places.clear()
+        known = pools.first_places[given.content] = FirstPlaces((n_releases, given.classes))
+    return known.places
+
+
 class _Search:
-    def __init__(self, given: SearchInput, node: Node, pools: list[DevicePool]) -> None:
+    def __init__(self, given: SearchInput, node: Node, pools: PoolList) -> None:
         self._given = given
         self._allocated = given.allocated
         self._node = node
         self._pools = pools
-        self._usable = [
-            (pool, one)
-            for pool in pools
-            if not pool.is_incomplete and not pool.is_invalid
-            for one in pool.devices()
-        ]
+        self._usable = pools.usable
+        self._first_places = _first_places(given, pools)
         self._n_steps = self._depth = 0
         self._matches: dict[tuple[int, int, int, DeviceId], bool] = {}
         # Claims of this search that have a device, by device.
@@ -333,6 +349,8 @@ class _Search:
     ) -> bool:
         plan = self._plans[claim][request][sub]
         key = (claim, request, sub)
+        if start == 0 and self._first_places is not None and not plan.has_admin_access:
+            start = self._skip(self._first_places, key, plan)
         for position in range(start, len(self._usable)):
             place = self._usable[position]
             one = place[1]
@@ -347,6 +365,28 @@ class _Search:
             if self._try(claim, request, sub, n_found, within_sub, place, position + 1, must=False):
                 return True
         return False
+
+    def _skip(
+        self,
+        first_places: dict[tuple[int, int, int], tuple[int, int]],
+        key: tuple[int, int, int],
+        plan: RequestPlan,
+    ) -> int:
+        """Position of the first device that may serve a request, whatever else this search takes;
+        counts the steps before it."""
+        position, n_steps = first_places.get(key, (0, 0))
+        while position < len(self._usable):
+            one = self._usable[position][1]
+            if not self._allocated.is_dedicated(one.id):
+                if self._taken.get(one.id) or self._shared.get(one.id):
+                    break
+                if self._is_selectable(key, plan, one) and self._has_capacity(plan, one):
+                    break
+                n_steps += 1
+            position += 1
+        first_places[key] = position, n_steps
+        self._n_steps += n_steps
+        return position
 
     def _try(
         self,

@@ -19,7 +19,15 @@ from typing import Any
 
 import msgspec
 
-from stowplan.framework import OK, Code, ObjectChange, ObjectStore, Status, error
+from stowplan.framework import (
+    OK,
+    Code,
+    ObjectChange,
+    ObjectStore,
+    PreBindWait,
+    Status,
+    error,
+)
 from stowplan.objects.devices.device_claim import (
     CLAIM_FINALIZER,
     AllocationResult,
@@ -35,6 +43,12 @@ from stowplan.plugins.devices.binding_conditions import (
 )
 from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
 from stowplan.plugins.devices.extended_resources import RequestMapping
+
+CONDITIONS_PENDING = "BindingConditionsPending"
+"""Reason of the event of a pod whose devices are waited for."""
+TIMED_OUT = "device binding timeout"
+FAILED = "device binding failed"
+"""How the messages of devices that do not become ready begin."""
 
 _WAIT = Status(Code.WAIT)
 NO_CLAIMS: Mapping[str, ResourceClaim] = MappingProxyType({})
@@ -91,6 +105,10 @@ class PendingAllocations:
         del self._shared[key]
         object_store.restore(after)
 
+    def written(self, key: str) -> None:
+        """An allocation was written: it is the claim's, and no longer of those that share it."""
+        self._shared.pop(key, None)
+
 
 def is_pending(key: str, object_store: ObjectStore) -> bool:
     """True for a claim whose allocation is decided and not written."""
@@ -128,6 +146,17 @@ class AssumedClaims(msgspec.Struct, frozen=True):
             if claim.is_allocated:
                 pending.drop(claim.after.key, object_store)
 
+    def drivers(self, *, with_conditions: bool) -> list[str]:
+        """The driver of each allocated device. with_conditions: of those that must report that they
+        are ready."""
+        return [
+            one.driver
+            for claim in self.claims
+            if claim.after.status.allocation is not None
+            for one in claim.after.status.allocation.devices.results
+            if one.binding_conditions or not with_conditions
+        ]
+
     def changes(self, now: datetime.datetime | None) -> tuple[ObjectChange, ...]:
         """The writes in their order. now: time of the allocation, None to leave it out."""
         return tuple(change for claim in self.claims for change in _changes(claim, now))
@@ -139,6 +168,8 @@ def _has_allocation(claim: ResourceClaim) -> bool:
 
 def _changes(claim: AssumedResourceClaim, now: datetime.datetime | None) -> list[ObjectChange]:
     after, changes = claim.after, []
+    if after is claim.before:
+        return []
     if claim.special is not None:
         return _special_changes(claim, claim.special, now)
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(after.status.reserved_for)}
@@ -265,10 +296,11 @@ def assume_again(
     pod: Pod, reserved: AssumedClaims, object_store: ObjectStore, *, repeats: bool = False
 ) -> AssumedClaims | Status:
     """The claims on the versions that the watch shows, after another client has changed one; an
-    error where that leaves nothing to write. repeats: a reservation is added even where it stands
-    already.
+    error where one is not to be had any more. repeats: a reservation is added even where it stands
+    already, and an allocation that a mate has written is none of the pod's.
 
-    Differs: in the original it is so always; here with `compat` only.
+    Differs: in the original it is so always, so that of the members of a group that share a claim
+    all but one fail in the cycle that allocates it; here with `compat` only.
     """
     assumed = []
     for one in reserved.claims:
@@ -277,23 +309,53 @@ def assume_again(
             return error(f'could not find ResourceClaim "{one.after.key}"')
         if claim.metadata.deletion_timestamp is not None:
             return error(f"claim {claim.key} got deleted in the meantime")
-        allocation = claim.status.allocation
-        if one.is_allocated and allocation is not None:
-            return error(f"claim {claim.key} got allocated elsewhere in the meantime")
-        if not one.is_allocated and allocation is None:
+        allocation, is_allocated = claim.status.allocation, one.is_allocated
+        if is_allocated and allocation is not None:
+            if repeats or not _are_same_devices(allocation, one.after.status.allocation):
+                return error(f"claim {claim.key} got allocated elsewhere in the meantime")
+            is_allocated = False
+        if not is_allocated and allocation is None:
             return error(f"claim {claim.key} got deallocated elsewhere in the meantime")
+        has_place = _is_reserved(claim, pod, reserved.group)
+        if has_place and not is_allocated and not repeats:
+            # Nothing to write: a member of the group has written all of it.
+            assumed.append(AssumedResourceClaim(claim, claim, False, one.consumer))
+            continue
         users = claim.status.reserved_for
-        if repeats or not _is_reserved(claim, pod, reserved.group):
+        if repeats or not has_place:
             users = (*users, one.consumer)
-        metadata = one.after.metadata if one.is_allocated else claim.metadata
+        metadata = one.after.metadata if is_allocated else claim.metadata
         metadata = msgspec.structs.replace(
             metadata, resource_version=claim.metadata.resource_version
         )
-        kept = one.after.status.allocation if one.is_allocated else allocation
+        kept = one.after.status.allocation if is_allocated else allocation
         status = ResourceClaimStatus(kept, users, claim.status.devices)
         after = msgspec.structs.replace(claim, metadata=metadata, status=status)
-        assumed.append(AssumedResourceClaim(claim, after, one.is_allocated, one.consumer))
+        assumed.append(AssumedResourceClaim(claim, after, is_allocated, one.consumer))
     return AssumedClaims(tuple(assumed), reserved.group)
+
+
+def binding_wait(
+    reserved: AssumedClaims,
+    node_name: str,
+    now: datetime.datetime | None,
+    timeout: datetime.timedelta,
+) -> PreBindWait:
+    """The writes of the claims, and the wait for their devices. now: time of the allocation."""
+    event: tuple[str, str] | tuple[()] = ()
+    if reserved.drivers(with_conditions=True):
+        note = f"waiting for binding conditions for device on node {node_name}"
+        event = CONDITIONS_PENDING, note
+    return PreBindWait(reserved.changes(now), timeout.total_seconds(), TIMED_OUT, event)
+
+
+def _are_same_devices(one: AllocationResult, other: AllocationResult | None) -> bool:
+    """True for the same devices for the same requests, usable on the same nodes."""
+    return (
+        other is not None
+        and one.node_selector == other.node_selector
+        and one.devices.results == other.devices.results
+    )
 
 
 def released_claim(claim: ResourceClaim, group: str = "") -> ObjectChange:

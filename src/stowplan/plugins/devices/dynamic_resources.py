@@ -41,6 +41,7 @@ from stowplan.framework.clusterevents import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Action,
+    EventKeys,
     QueueingHint,
     RegisteredEvents,
     on,
@@ -66,6 +67,7 @@ from stowplan.plugins.devices.claim_binding import (
     PendingAllocations,
     assume_again,
     assume_claims,
+    binding_wait,
     check_claims,
     deleted_claim,
     is_pending,
@@ -74,7 +76,9 @@ from stowplan.plugins.devices.claim_binding import (
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
+    NOT_AVAILABLE,
     STEPS_PER_SECOND,
+    UNAVAILABLE,
     ClaimSearch,
     NodeAllocation,
     SearchSettings,
@@ -88,9 +92,12 @@ from stowplan.plugins.devices.extended_resources import (
     named_claim,
 )
 from stowplan.plugins.devices.pod_claims import (
+    changed_claim,
     claim_fault,
     consumers_of,
+    named_claims,
     names_claim,
+    releases_devices,
     resource_claims_of,
     usable_anywhere,
 )
@@ -100,6 +107,8 @@ from stowplan.plugins.devices.states.device_states import PER_NODE, REFUSED
 from stowplan.plugins.pod_hints import queueing_hint
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
+# Most changes of claims concern the pods that name them; devices that are given back, all.
+_CLAIM_KEYS = EventKeys(changed_claim, named_claims)
 
 
 class NoClaimSearch:
@@ -133,7 +142,6 @@ class DynamicResources:
     UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
     DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
-    TIMED_OUT = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self.args = args
@@ -163,7 +171,7 @@ class DynamicResources:
         of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             on(NODE, of_nodes),
-            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim, _CLAIM_KEYS),
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
@@ -174,9 +182,7 @@ class DynamicResources:
         return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
-        is_released = (
-            old is not None and old.status.allocation is not None and new.status.allocation is None
-        )
+        is_released = releases_devices(old, new)
         # Most claims are of other pods; many pods may wait.
         if not is_released and not names_claim(pod, new):
             return QUEUE_SKIP
@@ -244,7 +250,7 @@ class DynamicResources:
         devices = self._devices(object_store)
         extended = None
         if any(name in devices.by_resource for name in amounts):
-            extended = left_over_claim(pod, object_store.all(ResourceClaim))
+            extended = left_over_claim(pod, devices.special_claims_of(pod, object_store))
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
@@ -301,8 +307,9 @@ class DynamicResources:
             found = search.on_rows(nodes, asked)
         else:
             found = np.full(asked.shape[0], PER_NODE, dtype=np.int64)
-        if (found == REFUSED).any():
-            codes[found == REFUSED] = statuses.setdefault(CANNOT_ALLOCATE, len(statuses) + 1)
+        for answer, status in ((REFUSED, CANNOT_ALLOCATE), (UNAVAILABLE, NOT_AVAILABLE)):
+            if (found == answer).any():
+                codes[found == answer] = statuses.setdefault(status, len(statuses) + 1)
         for place in np.flatnonzero(found == PER_NODE).tolist():
             status = self.filter(nodes.info(int(asked[place])), state)
             if not status.is_success:
@@ -411,11 +418,9 @@ class DynamicResources:
     def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         search = state.find(self.name)
-        scores = np.zeros(n_rows_of(rows), dtype=np.int64)
-        if isinstance(search, ClaimSearch) and search.has_alternatives:
-            for place, row in enumerate(np.arange(nodes.n_nodes)[rows].tolist()):
-                scores[place] = search.score(nodes.names[row])
-        return scores
+        if isinstance(search, ClaimSearch):
+            return search.scores_of(nodes, np.arange(nodes.n_nodes)[rows])
+        return np.zeros(n_rows_of(rows), dtype=np.int64)
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
@@ -528,8 +533,7 @@ class DynamicResources:
         reserved = state.find(self.RESERVED)
         if not isinstance(reserved, AssumedClaims) or reserved.is_empty:
             return OK
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(reserved, node_name, self.handle.shared.now, self.args.binding_timeout)
 
     def pre_bind_conflict(
         self, pod: Pod, node_name: str, state: CycleState
@@ -541,15 +545,18 @@ class DynamicResources:
         if isinstance(again, Status):
             return again
         state.write(self.RESERVED, again)
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(again.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(again, node_name, shared.now, self.args.binding_timeout)
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
         """Success when all devices are ready, Wait until then, an error where one has failed."""
         reserved = state.read(self.RESERVED, AssumedClaims)
-        return check_claims(pod, reserved, snapshot.object_store)
+        answer = check_claims(pod, reserved, snapshot.object_store)
+        if answer.is_success:
+            for one in reserved.claims:
+                self._pending.written(one.after.key)
+        return answer
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
         """Per request of the claims how many devices of the node serve it, and what refuses the
@@ -571,14 +578,11 @@ class DynamicResources:
         content = self.claims_signature(pod, store)
         if not isinstance(content, bytes):
             return None
-        return (
-            DeviceTerms(
-                ClassClaims(
-                    content, pod, store, self._devices(store), self._settings(), self._pending,
-                    self.RESERVED,
-                )
-            ),
+        claims = ClassClaims(
+            content, pod, store, self._devices(store), self._settings(), self._pending,
+            self.RESERVED,
         )  # fmt: skip
+        return (DeviceTerms(claims, claims.has_alternatives),)
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""

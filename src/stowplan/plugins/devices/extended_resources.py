@@ -80,6 +80,14 @@ def is_special_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
     )
 
 
+def special_owner_of(claim: ResourceClaim) -> str | None:
+    """Uid of the pod that a claim was created for because of its extended resources; None for any
+    other claim."""
+    if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
+        return None
+    return next((one.uid for one in claim.metadata.owner_references if one.controller), None)
+
+
 def in_memory_claim(pod: Pod) -> ResourceClaim:
     """A claim without requests for the pod's extended resources."""
     owner = OwnerReference("v1", "Pod", pod.name, pod.uid, controller=True)

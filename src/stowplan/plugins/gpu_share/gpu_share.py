@@ -84,6 +84,7 @@ from stowplan.plugins.gpu_share.card_ledger import (
 )
 from stowplan.plugins.gpu_share.conventions import (
     CONVENTIONS,
+    FURTHER_ANNOTATIONS,
     KAI_NAMES,
     REQUEST_ANNOTATIONS,
     kai_reservations,
@@ -244,6 +245,7 @@ class GpuShare:
         repeatable=True,
         rests_when_skipped=True,
         reads_annotations=(MILLI_KEY, COUNT_KEY, MODEL_KEY, INDEX_KEY, *REQUEST_ANNOTATIONS),
+        reads_annotations_with=FURTHER_ANNOTATIONS,
     )
     Args = GpuShareArgs
     REFUSALS = {
@@ -524,8 +526,10 @@ class GpuShare:
 
     def forget_choices(self, snapshot: Snapshot) -> None:
         """Another session begins."""
-        CardLedger.of(snapshot.nodes).chosen.clear()
-        DeviceLedger.of(snapshot.nodes).chosen.clear()
+        # Ledgers follow every pod, so none is made for a cluster where no pod requests cards.
+        for ledger in (CardLedger.existing(snapshot.nodes), DeviceLedger.existing(snapshot.nodes)):
+            if ledger is not None:
+                ledger.chosen.clear()
 
     # Events, signature and explanations.
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Ints
 from stowplan.framework import Status, error
 from stowplan.framework.plugin import Plugin
@@ -28,6 +29,11 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     name = "TopologyPlacementGenerator"
     declaration = Plugin(name=name, reads=(SchedulingGroup,))
 
+    def __init__(self) -> None:
+        self._kept: dict[str, Sequence[GroupPlacement]] = {}
+        self._kept_for: tuple[int, int] = (0, -1)
+        self._rows: Ints | None = None
+
     def generate_placements(
         self, group: SchedulingGroup | None, rows: Ints, cycle: PodGroupCycle
     ) -> Sequence[GroupPlacement] | Status:
@@ -41,13 +47,24 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         required = _domain_of_scheduled(key, cycle)
         if isinstance(required, Status):
             return required
-        nodes = cycle.snapshot.nodes.nodes
-        domains: dict[str, list[int]] = {}
-        for row in rows.tolist():
-            value = nodes[row].labels.get(key)
-            if value is not None and required in (None, value):
-                domains.setdefault(value, []).append(row)
-        return [GroupPlacement(name, np.array(found)) for name, found in domains.items()]
+        found = self._domains(key, rows, cycle.snapshot.nodes)
+        return [one for one in found if required in (None, one.name)]
+
+    def _domains(self, key: str, rows: Ints, nodes: NodeTable) -> Sequence[GroupPlacement]:
+        """A placement for each value of the label, kept while the nodes are as they are."""
+        state = id(nodes), nodes.shape
+        if state != self._kept_for or rows is not self._rows:
+            self._kept, self._kept_for, self._rows = {}, state, rows
+        found = self._kept.get(key)
+        if found is None:
+            domains: dict[str, list[int]] = {}
+            for row in rows.tolist():
+                value = nodes.nodes[row].labels.get(key)
+                if value is not None:
+                    domains.setdefault(value, []).append(row)
+            found = [GroupPlacement(name, np.array(own)) for name, own in domains.items()]
+            self._kept[key] = found
+        return found
 
 
 def _domain_of_scheduled(key: str, cycle: PodGroupCycle) -> str | Status | None:

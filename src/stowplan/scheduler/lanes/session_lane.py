@@ -44,7 +44,7 @@ from stowplan.messages.events import (
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.timing.due_times import DueHeap, exponential_backoff
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
@@ -95,8 +95,8 @@ class SessionLane:
         self._refused_evictions: dict[str, Pod] = {}
         self._n_refused: dict[str, int] = {}
         self._deadlines: DueHeap[str, int] = DueHeap()
-        # By group uid: the effect that last wrote its status, its namespace and its name.
-        self._groups: dict[str, tuple[int, str, str]] = {}
+        # By uid of a group or queue: the effect that last wrote its status, its namespace and name.
+        self._written: dict[str, tuple[int, str, str]] = {}
         self._outcome_table = self._outcomes_handled()
         decider.attach(context.shared, context.cache.snapshot)
 
@@ -206,20 +206,25 @@ class SessionLane:
         self.decider.node_deleted(name)
 
     def _object_updated(self, value: Object, before: Object | None) -> None:
-        """Any other object was added or updated; a pure status update of a PodGroup triggers no
-        session."""
+        """Any other object was added or updated; a pure status update of a PodGroup, or of what a
+        queue has, triggers no session."""
         is_status_update = (
             isinstance(value, PodGroup)
             and isinstance(before, PodGroup)
             and value.spec == before.spec
         )
-        self._has_changes |= not is_status_update
+        is_sum = (
+            isinstance(value, Queue)
+            and isinstance(before, Queue)
+            and (value.spec, value.status.state) == (before.spec, before.status.state)
+        )
+        self._has_changes |= not (is_status_update or is_sum)
         self.decider.object_updated(value)
 
     def _object_deleted(self, value: Object) -> None:
         """Any other object was deleted."""
         self._has_changes = True
-        self._groups.pop(value.metadata.uid, None)
+        self._written.pop(value.metadata.uid, None)
         self.decider.object_deleted(value)
 
     def _forgotten(self, uid: str) -> None:
@@ -304,6 +309,9 @@ class SessionLane:
         # A group's status may have to be reverted when its pods are bound.
         for group in result.groups:
             self._report_group(group)
+        for queue in result.queues:
+            effect = self._context.outbox.patch_queue(queue)
+            self._written[queue.uid] = (effect, "", queue.name)
         gangs: dict[str, list[NodeAssignment]] = {}
         for place in result.binds:
             gangs.setdefault(place.gang or place.pod.uid, []).append(place)
@@ -404,7 +412,7 @@ class SessionLane:
         outbox = self._context.outbox
         if group.status is not None:
             effect = outbox.patch_group(group)
-            self._groups[group.uid] = (effect, group.namespace, group.name)
+            self._written[group.uid] = (effect, group.namespace, group.name)
         for note in group.notes:
             outbox.record_group(group, self.decider.scheduler_name, note)
 
@@ -453,7 +461,8 @@ class SessionLane:
         pod = victim.pod
         scheduler = self.decider.scheduler_name
         target = f" for {victim.group}" if victim.group else ""
-        text = f"{scheduler}: {victim.why}{target}"
+        rules = f" ({victim.decided_by})" if victim.decided_by else ""
+        text = f"{scheduler}: {victim.why}{target}{rules}"
         preemptor = "" if victim.preemptor is None else victim.preemptor.uid
         self._pending_evictions[self._context.outbox.evict(pod, preemptor, text)] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
@@ -502,11 +511,12 @@ class SessionLane:
         self._deadlines.clear(uid)
 
     def _patch_failed(self, event: PatchFailed) -> None:
-        """A group's status was not written; the next session writes it again."""
-        effect, namespace, name = self._groups.get(event.uid, (0, "", ""))
+        """The status of a group or queue was not written; the next session writes it again. One of
+        a queue needs no session of its own."""
+        effect, namespace, name = self._written.get(event.uid, (0, "", ""))
         if effect == event.effect:
-            self._has_changes = True
-            self.decider.group_status_not_written(namespace, name)
+            self._has_changes |= bool(namespace)
+            self.decider.status_not_written(namespace, name)
 
     # Leadership.
 

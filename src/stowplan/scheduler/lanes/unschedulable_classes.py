@@ -83,6 +83,8 @@ class UnschedulableClasses:
             [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
         )
         self._backs_off = most > 0
+        self._backoff_max = most
+        self._max_unschedulable = seconds_to_ns(options.unschedulable_limit_s)
 
     def use(self, decider: Decider, options: QueueOptions) -> None:
         """Go on with another decider and other backoff durations."""
@@ -103,6 +105,7 @@ class UnschedulableClasses:
         self._present: Ints | None = None
         self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
         self._groups: list[UnschedulableClass] = []
+        self._places: dict[tuple[frozenset[str], tuple[str, ...]], int] = {}
         self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
         # By group: table generation at which one of its pods was refused although rows fit.
         self._refused_at: Ints = np.zeros(0, dtype=np.int64)
@@ -145,30 +148,43 @@ class UnschedulableClasses:
         if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
             self.settle()
             return False
-        # The queue moves the pods of one plugin after those of another, in the order of listeners.
         slots_in_use = self._used_slots()
-        places = np.full(len(self._groups), -1, dtype=np.int64)
-        for number in np.unique(self._ledger[GROUP, slots_in_use]).tolist():
-            group = self._groups[number]
-            place = next((i for i, name in enumerate(listeners) if name in group.refusers), -1)
-            entry = self._member(number, slots_in_use) if place >= 0 else None
-            if entry and hints.queueing_strategy(entry, event, old, new) is not SKIP:
-                places[number] = place
-        place_of = places[self._ledger[GROUP, slots_in_use]]
-        chosen = (place_of >= 0) & (self._ledger[DUE, slots_in_use] == 0)
+        # An event that came before has retried the others.
+        waiting = slots_in_use[self._ledger[DUE, slots_in_use] == 0]
         self._n_events += 1
+        if not waiting.size:
+            return True
+        # The queue moves the pods of one plugin after those of another, in the order of listeners.
+        places = np.full(len(self._groups), -1, dtype=np.int64)
+        for number in np.unique(self._ledger[GROUP, waiting]).tolist():
+            place = self._place_of(self._groups[number].refusers, listeners)
+            if place < 0:
+                continue
+            entry = self._member(number, waiting)
+            if hints.queueing_strategy(entry, event, old, new) is not SKIP:
+                places[number] = place
+        place_of = places[self._ledger[GROUP, waiting]]
+        chosen = place_of >= 0
         due = self._n_events * LISTENERS_MAX + place_of[chosen]
-        self._ledger[DUE, slots_in_use[chosen]] = due
+        self._ledger[DUE, waiting[chosen]] = due
         return True
 
-    def _member(self, number: int, slots_in_use: Ints) -> PodRecord:
+    def _place_of(self, refusers: frozenset[str], listeners: tuple[str, ...]) -> int:
+        """Place of the first of the listeners that has refused a pod; -1 for none."""
+        known = refusers, listeners
+        place = self._places.get(known)
+        if place is None:
+            place = next((i for i, name in enumerate(listeners) if name in refusers), -1)
+            self._places[known] = place
+        return place
+
+    def _member(self, number: int, slots: Ints) -> PodRecord:
         """A pod of a group that has some; others have left it, refused by other plugins or
         placed."""
         group = self._groups[number]
         slot = self._slots.get(group.entry.key)
         if slot is None or self._ledger[GROUP, slot] != number:
-            slots = slots_in_use[self._ledger[GROUP, slots_in_use] == number]
-            group.entry = self._entry(int(slots[0]))
+            group.entry = self._entry(int(slots[self._ledger[GROUP, slots] == number][0]))
         return group.entry
 
     def flush(self, moment: int) -> bool:
@@ -191,6 +207,46 @@ class UnschedulableClasses:
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
         self._ledger[DUE, slots_in_use[chosen]] = self._n_events * LISTENERS_MAX
+        return True
+
+    def repeat_flushes(self, due: int, until: int, period: int, snapshot: Snapshot) -> bool:
+        """Count the refusals of all unschedulable flushes before `until`, as if `flush` and `run`
+        were called for each; False, with nothing done, where they may do more.
+
+        due: when the next flush is due at the earliest, a multiple of `period`. Until then nothing
+        else happens.
+        """
+        queue, limit = self._queue, self._max_unschedulable
+        if not self._slots or self._backoff_max > limit or not self._is_queue_idle():
+            return False
+        slots = self._used_slots()
+        ledger = self._ledger
+        entries = queue.unschedulable_pods.entries
+        oldest = [int(entries[key].added_at) for key in self._unadopted]
+        if any(added + limit < until for added in oldest) or (ledger[DUE, slots] > 0).any():
+            return False
+        if self._fit_check is None or not self._has_valid_fit_check(snapshot):
+            return False
+        fits, others = self._may_fit(snapshot)
+        if (fits | others)[ledger[GROUP, slots]].any():
+            return False
+        first = np.maximum((ledger[ADDED, slots] + limit) // period * period + period, due)
+        again = limit // period * period + period
+        n_flushes = np.maximum((until - 1 - first) // again + 1, 0)
+        last = first + (n_flushes - 1) * again
+        flushed = n_flushes > 0
+        # In the order of their last flushes; those that join others come before them.
+        order = np.lexsort((ledger[SEQ, slots], n_flushes, last))
+        order = order[flushed[order]]
+        times = n_flushes[order]
+        those = slots[order]
+        self._next += 1
+        ledger[SEQ, those] = np.arange(self._next, self._next + those.shape[0])
+        self._next += those.shape[0]
+        ledger[REFUSALS, those] += times
+        ledger[REPEATS, those] += times
+        ledger[ADDED, those] = last[order]
+        queue.unschedulable_pods.since = min([int(ledger[ADDED, slots].min()), *oldest])
         return True
 
     def _is_queue_idle(self) -> bool:

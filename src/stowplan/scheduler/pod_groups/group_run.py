@@ -1,4 +1,5 @@
 """A group placed by kernels: all members in one run, which is kept if all of them have a node.
+With a topology constraint there is a run for each domain, and one in the best of them.
 
 The result is that of the group algorithm followed by the binding cycles. A group with a member that
 does not fit, or that only the walk can decide, is left to the algorithm, as if nothing had been
@@ -12,13 +13,24 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decider, KernelPlacer
-from stowplan.framework.pod_groups.placement_plugins import group_permit
-from stowplan.framework.pod_groups.placements import PodGroupCycle
+from stowplan.framework.pod_groups.placement_plugins import (
+    best_placement,
+    group_permit,
+    run_placement_generate,
+)
+from stowplan.framework.pod_groups.placements import (
+    GroupPlacement,
+    PodGroupCycle,
+    ProposedPlacement,
+)
+from stowplan.framework.status import Status
+from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
@@ -32,6 +44,15 @@ class PlacedGroup(msgspec.Struct, frozen=True, eq=False):
     rows: list[int]
     scores: list[int]
     annotations: Mapping[int, dict[str, str]]
+
+
+class GroupMembers(msgspec.Struct, frozen=True, eq=False):
+    """Members in the order in which they are placed, with their classes. tie_breaks: uint64
+    (n_pods,), or empty."""
+
+    pods: Sequence[Pod]
+    classes: Sequence[Any]
+    tie_breaks: NDArray[np.uint64]
 
 
 class GroupRuns:
@@ -58,24 +79,81 @@ class GroupRuns:
         classes = self._classes(records, framework, cycle, engine)
         if classes is None:
             return None
-        pods = [record.pod for record in records]
         numbers = [draws[record.uid] for record in records]
         has_draws = all(number is not None for number in numbers)
         tie_breaks = np.array(numbers, dtype=np.uint64) if has_draws else NO_TIE_BREAKS
-        run = engine.run(pods, classes, tie_breaks)
+        members = GroupMembers([one.pod for one in records], classes, tie_breaks)
+        if not framework.gates.topology_aware_workload_scheduling:
+            return self._place_all(members, cycle, engine)
+        placements = run_placement_generate(framework, cycle.snapshot.nodes.order, cycle)
+        if isinstance(placements, Status):
+            return None
+        if len(placements) == 1 and placements[0].rows is cycle.snapshot.nodes.order:
+            return self._place_all(members, cycle, engine)
+        return self._place_in_best(members, placements, framework, cycle, engine)
+
+    def _place_all(
+        self, members: GroupMembers, cycle: PodGroupCycle, engine: KernelPlacer
+    ) -> PlacedGroup | None:
+        """Place all members on the rows that are open, or none."""
+        run = engine.run(members.pods, members.classes, members.tie_breaks)
         rows = run.place(0, cycle.snapshot)
-        if len(rows) < len(pods):
-            for pod in pods[: len(rows)]:
+        if len(rows) < len(members.pods):
+            for pod in members.pods[: len(rows)]:
                 cycle.snapshot.nodes.remove_pod(pod.uid)
             return None
-        return PlacedGroup(classes, rows, run.scores.tolist(), run.annotations)
+        return PlacedGroup(members.classes, rows, run.scores.tolist(), run.annotations)
+
+    def _place_in_best(
+        self,
+        members: GroupMembers,
+        placements: Sequence[GroupPlacement],
+        framework: Framework,
+        cycle: PodGroupCycle,
+        engine: KernelPlacer,
+    ) -> PlacedGroup | None:
+        """Try members of one template on each placement, and place all of them on the best one;
+        None where that has no place for some."""
+        one, pods = members.classes[0], members.pods
+        if any(other is not one for other in members.classes):
+            # Those after a member that does not fit may fit.
+            return None
+        if not all(plugin.in_tree for plugin in framework.at("placementScore")):
+            # They might count pods on closed nodes.
+            return None
+        run = engine.run(pods, members.classes, members.tie_breaks)
+        gate = engine.row_gate(run, cycle.snapshot)
+        if gate is None:
+            return None
+        proposed = []
+        with gate.all_closed():
+            for placement in placements:
+                rows = gate.trial(placement.rows)
+                if rows is None or (len(rows) < len(pods) and _may_preempt(framework, cycle)):
+                    return None
+                if self._is_schedulable(len(rows), framework, cycle):
+                    pairs = list(zip(pods, rows, strict=False))
+                    proposed.append(ProposedPlacement(placement, pairs))
+            if not proposed:
+                return None
+            best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
+            if len(best.assignments) < len(pods):
+                return None
+            with gate.opened(best.placement.rows):
+                return self._place_all(members, cycle, engine)
+
+    def _is_schedulable(self, n_placed: int, framework: Framework, cycle: PodGroupCycle) -> bool:
+        """True where so many placed members make the group schedulable."""
+        if n_placed == 0:
+            return False
+        if not group_permit(framework) or cycle.group is None:
+            return True
+        return cycle.state.n_scheduled + n_placed >= (cycle.group.min_count or 0)
 
     def _may_place(
         self, records: Sequence[PodRecord], framework: Framework, cycle: PodGroupCycle
     ) -> bool:
         """True where the group is scheduled if all members fit, on whatever nodes."""
-        if framework.gates.topology_aware_workload_scheduling:
-            return False
         if not cycle.snapshot.nominations.is_empty or len(self._context.extenders):
             return False
         if not group_permit(framework):
@@ -145,3 +223,10 @@ class GroupRuns:
         if not framework.gates.nominated_node_name_for_expectation:
             return 0
         return max(0, group.min_count - cycle.state.n_scheduled - 1)
+
+
+def _may_preempt(framework: Framework, cycle: PodGroupCycle) -> bool:
+    """True where a member that does not fit may make room for itself: with scheduling constraints
+    the plugins that ship do not."""
+    constraints = None if cycle.group is None else cycle.group.spec.scheduling_constraints
+    return constraints is None or not all(one.in_tree for one in framework.at("postFilter"))

@@ -27,8 +27,10 @@ from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.client.requests import bind
 from stowplan.client.resources import RESOURCES
+from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
 from stowplan.messages.extender_api import object_tree
@@ -62,8 +64,10 @@ class ApiCluster:
         lifecycle: PodLifecycleDefaults,
         node_lifecycle: NodeLifecycleOptions,
         kueue: KueueOptions | None = None,
+        gates: FeatureGates | None = None,
     ) -> None:
-        """kueue: options of Kueue's admission; None for none."""
+        """kueue: options of Kueue's admission; None for none. gates: of the controllers; all kinds
+        are served."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -83,6 +87,7 @@ class ApiCluster:
                 heartbeats=False,
                 node_lifecycle=node_lifecycle,
                 kueue=kueue,
+                gates=gates or FeatureGates(),
             ),
         )
         self.server = self.cluster.server
@@ -205,8 +210,9 @@ class ApiCluster:
         )
         resource = self.server.registry.by_path(_DEFINITIONS)
         assert resource is not None
-        scope = "Namespaced" if (tree.get("metadata") or {}).get("namespace") else "Cluster"
-        self.server.create(resource, _definition(group, version, kind, plural, scope), self.now_s)
+        namespaced = bool((tree.get("metadata") or {}).get("namespace"))
+        custom = CustomKind(group, kind, plural, (version,), namespaced=namespaced)
+        self.server.create(resource, custom.definition(), self.now_s)
 
     def ensure_namespace(self, name: str) -> None:
         """Create a namespace that is missing; "" for none."""
@@ -259,24 +265,6 @@ class ApiCluster:
         status = tree.get("status")
         made = self.server.create(resource, tree, self.now_s)
         self.server.update_status(resource, made | {"status": status}, self.now_s)
-
-
-def _definition(group: str, version: str, kind: str, plural: str, scope: str) -> Tree:
-    """A CustomResourceDefinition that accepts any content."""
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "schema": {
-            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        },
-        "subresources": {"status": {}},
-    }
-    names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
-    return {
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "names": names, "scope": scope, "versions": [served]},
-    }
 
 
 def _nothing(pod: Pod) -> None:

@@ -110,11 +110,15 @@ class WorkloadDocuments:
         return Arrival(at_s, tree, changes, False)
 
 
+CLAIM_TEMPLATE = "ResourceClaimTemplate"
+
+
 def has_workloads(documents: Iterable[Tree]) -> bool:
-    """True when a controller would create pods for one of the objects, or an annotation of a node
-    says something about its kubelet."""
+    """True when a controller would create pods for one of the objects, or claims for pods, or an
+    annotation of a node says something about its kubelet."""
     return any(
         tree.get("kind") in WORKLOAD_KINDS
+        or tree.get("kind") == CLAIM_TEMPLATE
         or (tree.get("kind") == "Node" and has_kubelet_annotation(tree))
         for tree in documents
     )

@@ -32,7 +32,8 @@ class SchedulerInstance:
     dispatcher: performs its effects; None: on a simulated cluster.
 
     The scheduler is called when events have arrived and at its next Wake. frozen: the process does
-    nothing; events queue up.
+    nothing; events queue up. quiet_until: a time before which nothing happens but calls of the
+    scheduler; None: unknown.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class SchedulerInstance:
         self.dispatcher = dispatcher
         dispatcher.answer = self.deliver
         self.heads_max: int | None = None
+        self.quiet_until: Callable[[], int | None] = lambda: None
         self.runs = True
         self.frozen = False
         self._observer = observer
@@ -136,8 +138,21 @@ class SchedulerInstance:
 
     def _on_alarm(self, at: int) -> None:
         # A later Wake may have replaced this one.
-        if self._alarm == at:
+        if self._alarm == at and not self._has_skipped():
             self.schedule_call()
+
+    def _has_skipped(self) -> bool:
+        """True if nothing has to be done now: the scheduler would refuse the same pods again, and
+        has counted these refusals up to the next event."""
+        if self._is_due or self._pause or not self.runs or self.frozen:
+            return False
+        until = self.quiet_until()
+        wake = None if until is None else self.scheduler.repeat_refusals(until)
+        if wake is None:
+            return False
+        self._alarm = wake
+        self.cluster.event_queue.at(wake, self._on_alarm, wake)
+        return True
 
     def stop(self) -> None:
         """End the process: no calls, no requests, no events any more."""

@@ -20,13 +20,13 @@ from stowplan.framework.object_store import key_of
 from stowplan.inputs.input_error import InputError
 from stowplan.kubelet.pod_admit_handler import unexpected_admission_error
 from stowplan.messages import events as happened
-from stowplan.messages.effects import PatchGroup, PatchStatus
+from stowplan.messages.effects import PatchGroup, PatchQueue, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
-from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.scheduling_group import (
     SCHEDULING_API_VERSION,
     SchedulingGroup,
@@ -259,6 +259,16 @@ class SimulatedCluster:
             return NOT_FOUND
         if group.status != patch.status:
             self.put_object(replace(group, status=patch.status))
+        return OK
+
+    def patch_queue(self, patch: PatchQueue) -> int:
+        """Set what the pods of a queue have."""
+        queue = self.objects.get((Queue, patch.name))
+        if not isinstance(queue, Queue) or queue.metadata.uid != patch.uid:
+            return NOT_FOUND
+        given = {name: text for name, text in patch.allocated.items() if text is not None}
+        if queue.status.allocated != given:
+            self.put_object(replace(queue, status=replace(queue.status, allocated=given)))
         return OK
 
     def _patch_scheduling_group(self, key: str, patch: PatchGroup) -> int:

@@ -35,6 +35,7 @@ class SimulatedDispatcher(EffectDispatcher):
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
             to_do.PatchGroup: self._patch,
+            to_do.PatchQueue: self._patch,
             to_do.Evict: self._evict,
             to_do.Write: self._write,
         }
@@ -61,11 +62,13 @@ class SimulatedDispatcher(EffectDispatcher):
             pod = self._simulated.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
-    def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup) -> None:
-        is_pod = isinstance(effect, to_do.PatchStatus)
-        patch: Callable[[Any], int] = (
-            self._simulated.patch_status if is_pod else self._simulated.patch_group
-        )
+    def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup | to_do.PatchQueue) -> None:
+        patches: dict[type[Any], Callable[[Any], int]] = {
+            to_do.PatchStatus: self._simulated.patch_status,
+            to_do.PatchGroup: self._simulated.patch_group,
+            to_do.PatchQueue: self._simulated.patch_queue,
+        }
+        patch = patches[type(effect)]
         code = self._send_request(effect, lambda: patch(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))

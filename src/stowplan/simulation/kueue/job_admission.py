@@ -169,6 +169,7 @@ def _report(
         by,
         positions.get(one.key, 0),
         shortages_of(one, admission) if status != ADMITTED else [],
+        one.workload.name,
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
+from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadSummary
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controllers.kueue.kueue_kinds import (
     POD_GROUP_COUNT,
@@ -29,28 +28,17 @@ from stowplan.simulation.kueue.queued_jobs import owner_of_pod, owner_of_tree
 _GROUPS = ("PodGroup", "Queue")
 
 
-class ReplayedWorkload(msgspec.Struct, frozen=True):
+class ReplayedWorkload(WorkloadSummary, frozen=True):
     """A Workload at the end of a replay.
 
-    job: as `kubectl` names it. status: Finished, Admitted, QuotaReserved or Pending. reason,
-    message: of its condition QuotaReserved while it is pending. created_s, admitted_s, finished_s:
-    seconds since the start, None: not. wait_s: until it was admitted last.
+    created_s, admitted_s, finished_s: seconds since the start, None: not. wait_s: until it was
+    admitted last.
     """
 
-    namespace: str
-    job: str
-    local_queue: str
-    cluster_queue: str
-    priority: int
-    pods: int
-    status: str
-    reason: str = ""
-    message: str = ""
     created_s: float = 0.0
     admitted_s: float | None = None
     finished_s: float | None = None
     wait_s: float | None = None
-    flavors: dict[str, dict[str, str]] = {}
 
 
 def replayed_workloads(trees: Iterable[Tree], start_s: float) -> list[ReplayedWorkload]:
@@ -81,14 +69,14 @@ def _replayed(tree: Tree, start_s: float) -> ReplayedWorkload:
         state,
         "" if state != "Pending" else str(waits.get("reason", "")),
         "" if state != "Pending" else str(waits.get("message", "")),
-        created,
-        admitted,
-        _since(tree, FINISHED, start_s),
-        None if admitted is None else admitted - created,
         {
             one["name"]: dict(one.get("flavors") or {})
             for one in admission.get("podSetAssignments") or ()
         },
+        created_s=created,
+        admitted_s=admitted,
+        finished_s=_since(tree, FINISHED, start_s),
+        wait_s=None if admitted is None else admitted - created,
     )
 
 

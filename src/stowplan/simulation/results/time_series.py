@@ -103,6 +103,8 @@ class TimeSeries:
         self._cards = None if cards is None else FollowedCardFragmentation(cards)
         self._skip = 1
         self._taken = 0
+        self._state: object = None
+        self._figures: SampleRow = {}
 
     def take(self, now: int, scheduler: Scheduler) -> None:
         """Take a sample, unless the interval is now longer."""
@@ -124,16 +126,25 @@ class TimeSeries:
         row["unschedulable"] = len(queue.unschedulable_pods) - row["gated"]
         # Deprecated: the old name of the column, for one release.
         row["parked"] = row["unschedulable"]
-        row["nodes"] = nodes.n_nodes
+        row |= self._figures_of(nodes)
+        self.rows.append(row)
+        if len(self.rows) > ROWS_MAX:
+            del self.rows[1::2]
+            self._skip *= 2
+
+    def _figures_of(self, nodes: NodeTable) -> SampleRow:
+        """What a sample has of nodes and their pods; kept until these change."""
+        state = nodes.marks, nodes.shape
+        if state == self._state:
+            return self._figures
+        row: SampleRow = {"nodes": nodes.n_nodes}
         for name, share in utilisation(nodes).items():
             row[f"utilisation.{name}"] = round(share, 6)
         for name, share in sorted(self._sizes.fragmentation(nodes).items()):
             row[f"fragmentation.{name}"] = round(share, 6)
         self._take_cards(row, nodes)
-        self.rows.append(row)
-        if len(self.rows) > ROWS_MAX:
-            del self.rows[1::2]
-            self._skip *= 2
+        self._state, self._figures = state, row
+        return row
 
     def _take_cards(self, row: SampleRow, nodes: NodeTable) -> None:
         """Fragments of the cards as a share of their capacity, by cause and together."""

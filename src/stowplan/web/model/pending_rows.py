@@ -52,6 +52,8 @@ Row = tuple[Any, ...]
 RuleReason = tuple[str, str]
 
 _UNAVAILABLE = re.compile(r"0/[0-9]+ nodes are available: (.*?)\.(?: |$)")
+# A reason may have a comma of its own.
+_PARTS = re.compile(r", (?=[0-9]+ )")
 _COUNTED = re.compile(r"([0-9]+) (.+)")
 
 
@@ -267,9 +269,10 @@ def rules_of_reasons(frameworks: Mapping[str, Framework]) -> dict[str, str]:
     found: dict[str, str] = {}
     for framework in frameworks.values():
         for name, member in framework.members.items():
-            for value in vars(type(member.plugin)).values():
-                if isinstance(value, Status):
-                    found |= dict.fromkeys(value.reasons, name)
+            for base in type(member.plugin).__mro__:
+                for value in vars(base).values():
+                    if isinstance(value, Status):
+                        found |= dict.fromkeys(value.reasons, name)
     return found
 
 
@@ -281,7 +284,7 @@ def rule_and_reason(message: str, rules: Sequence[str], rules_of: Mapping[str, s
     found = _UNAVAILABLE.match(message)
     if found is None:
         return ", ".join(sorted(rules)), message.partition(": ")[2][:200] or message[:200]
-    counted = [_COUNTED.fullmatch(part) for part in found[1].split(", ")]
+    counted = [_COUNTED.fullmatch(part) for part in _PARTS.split(found[1])]
     reasons = [(int(one[1]), one[2]) for one in counted if one is not None]
     if not reasons:
         return ", ".join(sorted(rules)), found[1][:200]

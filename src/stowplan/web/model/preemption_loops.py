@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from stowplan.objects.encoding.tree import Tree
 from stowplan.web.model.decision_ring import BOUND, RecordedDecision
 
-LOOP_MIN = 2
-"""So many times the same two must have met."""
 _GENERATED = re.compile(r"(-[a-z0-9]{4,10})?-[a-z0-9]{5}$")
 """End of the name of a pod that a controller created."""
 
@@ -36,7 +34,7 @@ def preemption_trees(
         if one.preemptor:
             pair = frozenset((owner_of(one.pod, owners), owner_of(one.preemptor, owners)))
             met.setdefault(pair, []).append(one)
-    loops = {pair: found for pair, found in met.items() if _is_loop(found, owners)}
+    loops = {pair: found for pair, found in met.items() if _is_loop(found, owners, bound)}
     looping = {one.id for found in loops.values() for one in found}
     trees: list[Tree] = []
     for one in reversed(evictions):
@@ -69,9 +67,21 @@ def preemption_trees(
     return {"preemptions": trees, "loops": found_loops}
 
 
-def _is_loop(found: Sequence[RecordedDecision], owners: Mapping[str, str]) -> bool:
-    """True where the two have met at different times, or have changed sides: one preemption may
-    have several victims of one owner at once."""
-    sides = {owner_of(one.pod, owners) for one in found}
-    times = {(one.preemptor, one.time) for one in found}
-    return len(sides) > 1 or len({time for _, time in times}) >= LOOP_MIN
+def _is_loop(
+    found: Sequence[RecordedDecision],
+    owners: Mapping[str, str],
+    bound: Mapping[str, Sequence[float]],
+) -> bool:
+    """True where the two have changed sides, or where a pod preempts again after it or its later
+    victim was bound: one preemption evicts several pods of one owner, and not all at one time.
+
+    found: evictions of the two, oldest first. bound: pod -> when it was bound."""
+    if len({owner_of(one.pod, owners) for one in found}) > 1:
+        return True
+    first: dict[str, float] = {}
+    for one in found:
+        before = first.setdefault(one.preemptor, one.time)
+        times = (*bound.get(one.preemptor, ()), *bound.get(one.pod, ()))
+        if any(before < time <= one.time for time in times):
+            return True
+    return False

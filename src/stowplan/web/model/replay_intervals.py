@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.nodeinfo import allocatable_amounts
-from stowplan.insight.pod_placement import Placement
+from stowplan.insight.pod_placement import Placement, condition_message
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
@@ -20,7 +20,7 @@ from stowplan.objects.pod_requests import fit_requests
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.web.model.node_columns import resource_trees
 from stowplan.web.model.page_frames import Array, FrameBody
-from stowplan.web.model.pending_rows import gpus_of
+from stowplan.web.model.pending_rows import RuleReason, gpus_of, rule_and_reason
 from stowplan.web.model.queue_tree import gang_key, queues_of_gangs
 
 NEVER = 4_294_967_295
@@ -96,6 +96,7 @@ def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> F
             templates[key] = len(trees)
             trees.append(tree)
         numbers.append(templates[key])
+    last_reasons: dict[RuleReason, int] = {}
     offered = [allocatable_amounts(node) for node in run.nodes]
     names = sorted({name for amounts in offered for name in amounts})
     arrays: dict[str, Array] = {
@@ -104,6 +105,9 @@ def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> F
         "bound": np.array([one.bound for one in run.pods]),
         "ended": np.array([one.ended for one in run.pods]),
         "template": np.array(numbers, dtype=np.int64),
+        "lastReason": np.array(
+            [_last_reason(one, last_reasons) for one in run.pods], dtype=np.int64
+        ),
     }
     for name in names:
         amounts_of = [amounts.get(name, 0) for amounts in offered]
@@ -116,5 +120,17 @@ def replay_body(run: RunIntervals, more: Mapping[str, Array] | None = None) -> F
         "resources": resource_trees(names),
         "pods": [one.pod.key for one in run.pods],
         "templates": trees,
+        "lastReasons": list(last_reasons),
     }
     return FrameBody(head, arrays | dict(more or {}))
+
+
+def _last_reason(one: PodInterval, known: dict[RuleReason, int]) -> int:
+    """The number, from 1, of the reason of the last try of a pod that was not bound; 0 without
+    one. known: reason -> number; gets new ones."""
+    if one.bound != NEVER or one.ended != NEVER:
+        return 0
+    message = condition_message(one.pod)
+    if one.placement is not None:
+        message = one.placement.message or message
+    return known.setdefault(rule_and_reason(message, (), {}), len(known) + 1) if message else 0

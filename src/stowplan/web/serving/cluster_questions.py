@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.columns.overlay import Overlay
 from stowplan.cycle.explanation import Explanation
 from stowplan.cycle.explanation import explain as explain_attempt
+from stowplan.driver.client.credentials import CredentialError
+from stowplan.driver.client.one_shot_requests import ServerUnreachable
 from stowplan.forecast.explain_job import JobExplanation, explain_job
 from stowplan.forecast.queue_shares import shares_of
 from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
@@ -42,14 +45,26 @@ from stowplan.simulation.session_runner import SessionRunner
 from stowplan.web.model.followed_table import FollowedTable
 from stowplan.web.model.grouped_why import EXAMPLES_MAX, why_tree
 from stowplan.web.model.queue_history import QueueHistory
-from stowplan.web.model.queue_tree import gang_of, gang_trees, shares_tree
+from stowplan.web.model.queue_tree import (
+    gang_of,
+    gang_trees,
+    kueue_tree,
+    shares_tree,
+    workload_trees,
+)
 from stowplan.web.serving.page_source import BadRequest, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    # At run time Kueue's parts are imported where it is configured.
+    from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+    from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport
 
 WHAT_IFS_MAX = 2
 """Computed at the same time."""
 CHANGES_MAX = 100
 REFUSED_KINDS = ("config", "plugin", "submit")
 """Kinds of changes that name files of the server."""
+KUEUE_QUOTA = "changes: queue: quota of Kueue is changed by `stowplan what-if --kubeconfig` only"
 USER_ERRORS = (InputError, ConfigError, ContractError)
 
 
@@ -91,8 +106,10 @@ class ClusterQuestions:
     """Answers by one scheduler configuration. queues_s: what the last computation of queues
     took."""
 
-    def __init__(self, deciders: Deciders) -> None:
+    def __init__(self, deciders: Deciders, kueue_objects: Callable[[], list[Tree]] = list) -> None:
+        """kueue_objects: lists Kueue's objects as they are stored; may raise ServerUnreachable."""
         self.deciders = deciders
+        self._kueue_objects = kueue_objects
         self.history = QueueHistory()
         self.queues_s = 0.0
         self._table = FollowedTable()
@@ -197,7 +214,26 @@ class ClusterQuestions:
             runner = SessionRunner(objects.cluster(), self.deciders)
             is_model = runner.is_queue_model
             schedulers.append(shares_tree(shares_of(runner), objects.others, is_model=is_model))
-        return {"schedulers": schedulers, "gangs": gang_trees(objects.others, objects.pods)}
+        gangs = gang_trees(objects.others, objects.pods)
+        if self.deciders.kueue is not None:
+            report = self._kueue_report(objects, self.deciders.kueue)
+            schedulers.append(kueue_tree(report))
+            gangs += workload_trees(report, objects.pods)
+        return {"schedulers": schedulers, "gangs": gangs}
+
+    def _kueue_report(self, objects: ObjectsAtOnce, options: KueueOptions) -> KueueReport:
+        """What `stowplan queues` reports of a live cluster. Raises InputError and Unavailable."""
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.simulation.kueue.job_admission import admit_jobs
+
+        cluster = objects.cluster()
+        try:
+            cluster.kueue_objects = self._kueue_objects()
+        except (ServerUnreachable, CredentialError) as problem:
+            raise Unavailable(str(problem)) from None
+        report = admit_jobs(cluster, options).report
+        assert report is not None, "admitting reports"
+        return report
 
     # What-if.
 
@@ -227,6 +263,8 @@ class ClusterQuestions:
         for change in changes:
             if change.kind in REFUSED_KINDS:
                 raise BadRequest(f"changes: {change.kind}: not possible here: it names a file")
+            if change.kind == "queue" and self.deciders.kueue is not None:
+                raise BadRequest(KUEUE_QUOTA)
         if not changes and not manifest:
             raise BadRequest("changes: Required value")
         options = WhatIfOptions(namespace=namespace, now=datetime.now(UTC))

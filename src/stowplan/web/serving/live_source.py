@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 
 from stowplan._version import __version__
+from stowplan.assembly.deciders import Deciders
+from stowplan.driver.client.kueue_listing import list_kueue_objects
 from stowplan.driver.clocks import monotonic_ns, unix_offset_ns
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.insight.pod_placement import frameworks_of
@@ -75,7 +77,7 @@ class LiveSource:
         self._changes: deque[Tree] = deque(maxlen=CHANGES_MAX)
         self._looking = asyncio.Lock()
         self._asking: asyncio.Task[Tree] | None = None
-        self.questions = ClusterQuestions(server.deciders)
+        self.questions = self._questions_of(server.deciders)
         self.samples = DecisionSamples(server, self.ring)
         self._n_sessions = 0
         server.on_decided = self._record
@@ -266,6 +268,7 @@ class LiveSource:
             "time": time.time() * 1000,
             "server": server.options.client_config.server,
             "schedulerNames": list(server.scheduler_names()),
+            "admission": "" if server.deciders.kueue is None else "kueue",
             "resources": resource_trees(view.columns.resources),
             "zones": [name for name in view.zone_names if name],
             "nodes": view.columns.names,
@@ -277,7 +280,7 @@ class LiveSource:
             "can": {
                 "whatIf": True,
                 "why": True,
-                "queues": server.deciders.batch is not None,
+                "queues": server.deciders.batch is not None or server.deciders.kueue is not None,
                 "decisions": True,
                 "preemptions": True,
                 "experiments": True,
@@ -391,6 +394,10 @@ class LiveSource:
 
     # Objects.
 
+    def _questions_of(self, deciders: Deciders) -> ClusterQuestions:
+        client_config = self._server.options.client_config
+        return ClusterQuestions(deciders, lambda: list_kueue_objects(client_config))
+
     def _objects(self) -> ObjectsAtOnce:
         """All objects as the watches have them."""
         informers = self._server.informers
@@ -399,7 +406,7 @@ class LiveSource:
         deciders = self._server.deciders
         if deciders is not self.questions.deciders:
             history = self.questions.history
-            self.questions = ClusterQuestions(deciders)
+            self.questions = self._questions_of(deciders)
             self.questions.history = history
         return ObjectsAtOnce.of(informers.objects())
 

@@ -156,6 +156,7 @@ class FinishedSource:
             "epoch": self.epoch,
             "time": time.time() * MS,
             "server": "",
+            "admission": "",
             "schedulerNames": sorted({one.pod.spec.scheduler_name for one in self.run.pods}),
             "resources": resource_trees(view.columns.resources),
             "zones": [name for name in view.zone_names if name],

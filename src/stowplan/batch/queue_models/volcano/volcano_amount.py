@@ -115,7 +115,10 @@ class VolcanoAmount:
 
     def names(self) -> list[str]:
         """Resources of which there is at least EPSILON."""
-        return [name for name, amount in self.items() if amount >= EPSILON]
+        found = [name for name in ("cpu", "memory") if self.get(name) >= EPSILON]
+        if self.scalars:
+            found += [name for name, amount in self.scalars.items() if amount >= EPSILON]
+        return found
 
     @property
     def is_empty(self) -> bool:
@@ -184,10 +187,17 @@ class VolcanoAmount:
 
     def fits(self, other: VolcanoAmount) -> bool:
         """True if no resource of this amount exceeds `other` by EPSILON; an absent one is 0."""
-        if not _at_most(self.cpu, other.cpu) or not _at_most(self.memory, other.memory):
+        # Asked for every node that changes and every pod that is placed, so without calls.
+        if not (self.cpu < other.cpu or abs(self.cpu - other.cpu) < EPSILON):
             return False
-        there = other.scalars or {}
-        return all(_at_most(n, there.get(name, 0.0)) for name, n in (self.scalars or {}).items())
+        if not (self.memory < other.memory or abs(self.memory - other.memory) < EPSILON):
+            return False
+        if self.scalars:
+            there = other.scalars or {}
+            for name, amount in self.scalars.items():
+                if not _at_most(amount, there.get(name, 0.0)):
+                    return False
+        return True
 
     def exceeded_names(self, other: VolcanoAmount, request: VolcanoAmount) -> list[str]:
         """Requested resources of which there is more than in `other`, without EPSILON; pods
@@ -204,6 +214,17 @@ class VolcanoAmount:
                 if name != PODS and amount > 0 and self.get(name) > other.get(name)
             ]
         return found
+
+    def leaves_room(self, limit: VolcanoAmount, request: VolcanoAmount) -> bool:
+        """True if this amount and a request together have no `exceeded_names`."""
+        if request.cpu > 0 and self.cpu + request.cpu > limit.cpu:
+            return False
+        if request.memory > 0 and self.memory + request.memory > limit.memory:
+            return False
+        return not any(
+            name != PODS and amount > 0 and self.get(name) + amount > limit.get(name)
+            for name, amount in (request.scalars or {}).items()
+        )
 
     def fits_in_some(self, other: VolcanoAmount, request: VolcanoAmount) -> bool:
         """True if a requested resource does not exceed `other`, pods aside, and resources of

@@ -50,6 +50,13 @@ class VolcanoNode:
         """What is idle once releasing tasks are gone and pipelined ones run; a new amount."""
         return self.idle.copy().add(self.releasing).subtract(self.pipelined)
 
+    def has_later(self, request: VolcanoAmount) -> bool:
+        """True if a request fits what will be idle."""
+        rest = self.releasing, self.pipelined
+        if any(one.cpu or one.memory or one.scalars for one in rest):
+            return request.fits(self.future_idle())
+        return request.fits(self.idle)
+
     def add(self, task: VolcanoTask) -> bool:
         """Put a task on the node; False if it is on one already."""
         if (task.node and task.node != self.name) or task.key in self.tasks:

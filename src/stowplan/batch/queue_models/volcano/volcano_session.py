@@ -35,7 +35,7 @@ from stowplan.batch.queue_models.volcano.volcano_session_job import (
 )
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Bools, Floats, Ints
-from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.heap import Heap, HeapByKey
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.podgroup import NetworkTopology
 from stowplan.objects.workload import PodDisruptionBudget
@@ -129,6 +129,12 @@ class VolcanoSession:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
         self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+        # Heaps compare by them very often.
+        self._queue_order = self.hooks.all("queue_order")
+        self._job_order = self.hooks.all("job_order")
+        self._task_order = self.hooks.all("task_order")
+        self._job_keys = self.hooks.keys("job_order", "job_key")
+        self._task_keys = self.hooks.keys("task_order", "task_key")
         self.kind_columns = KindColumns(self.node_list, self._rows, self._free, self.hooks)
         # Plugins that count what is placed.
         self._counting = [
@@ -191,20 +197,73 @@ class VolcanoSession:
 
     def queue_before(self, left: VolcanoQueue, right: VolcanoQueue) -> bool:
         """True if `left` comes before `right`."""
-        found = self.hooks.first_difference("queue_order", left, right)
-        if found:
-            return found < 0
+        for call in self._queue_order:
+            found: int = call(left, right)
+            if found:
+                return found < 0
         return (left.created, left.name) < (right.created, right.name)
 
     def job_before(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> bool:
         """True if `left` comes before `right`."""
-        found = self.hooks.first_difference("job_order", left, right)
-        return found < 0 if found else (left.created, left.uid) < (right.created, right.uid)
+        for call in self._job_order:
+            found: int = call(left, right)
+            if found:
+                return found < 0
+        return (left.created, left.uid) < (right.created, right.uid)
 
     def task_before(self, left: VolcanoTask, right: VolcanoTask) -> bool:
         """True if `left` comes before `right`."""
-        found = self.hooks.first_difference("task_order", left, right)
-        return found < 0 if found else left.comes_before(right)
+        for call in self._task_order:
+            found: int = call(left, right)
+            if found:
+                return found < 0
+        return left.comes_before(right)
+
+    def job_heap(self, jobs: Iterable[VolcanoSessionJob]) -> Heap[VolcanoSessionJob]:
+        """Jobs in the order of `job_before`, which must not change for any while it is in the
+        heap."""
+        keys = self._job_keys
+        if keys is None:
+            return Heap(self.job_before, jobs)
+        return HeapByKey(lambda job: (*[key(job) for key in keys], job.created, job.uid), jobs)
+
+    def task_heap(self, tasks: Sequence[VolcanoTask]) -> Heap[VolcanoTask]:
+        """Pending tasks in the order of `task_before`; none is pushed later."""
+        keys = self._task_keys
+        if keys is not None and len(tasks) == 1:
+            return HeapByKey(lambda _: 0, tasks)
+        # The index counts between tasks that both have one, which makes no order otherwise.
+        n_indexed = sum([task.index is not None for task in tasks])
+        if keys is None or n_indexed not in (0, len(tasks)):
+            return Heap(self.task_before, tasks)
+        return HeapByKey(
+            lambda task: (*[key(task) for key in keys], task.index or 0, task.created, task.uid),
+            tasks,
+        )
+
+    def sub_job_heap(
+        self, sub_job: VolcanoSubJob, *, with_admission: bool
+    ) -> Heap[VolcanoTask] | None:
+        """Tasks of a sub-group to place, in order; None for none. with_admission: also those that
+        wait for Volcano's own gate. It is kept until a task of the sub-group changes."""
+        names = None
+        if self._task_keys is not None:
+            # Keys of tasks depend on the task alone.
+            names = tuple([key.__self__.name for key in self._task_keys])  # type: ignore[attr-defined]
+            kept = sub_job.kept_order
+            if kept is not None and kept[0] == (sub_job.version, with_admission, names):
+                return HeapByKey.of_pairs(kept[1]) if kept[1] else None
+        tasks = [
+            task
+            for task in sub_job.of(TaskStatus.PENDING)
+            if not task.is_best_effort
+            and not (task.is_gated_by_others if with_admission else task.is_gated)
+        ]
+        heap = self.task_heap(tasks) if tasks else None
+        if heap is None or isinstance(heap, HeapByKey):
+            pairs = () if heap is None else heap.pairs
+            sub_job.kept_order = (sub_job.version, with_admission, names), pairs
+        return heap
 
     def sub_job_before(self, left: VolcanoSubJob, right: VolcanoSubJob) -> bool:
         """True if `left` comes before `right`."""
@@ -403,10 +462,6 @@ class VolcanoSession:
         """Commit a placement."""
         self.jobs[task.job].move(task, TaskStatus.BINDING)
         self.binds[task.key] = task.node
-
-    def free(self, node: VolcanoNode, task: VolcanoTask) -> tuple[bool, bool]:
-        """Whether a task fits what is idle on a node, and what will be."""
-        return task.request.fits(node.idle), task.request.fits(node.future_idle())
 
     def with_room(self, task: VolcanoTask, nodes: Sequence[VolcanoNode], *, later: bool) -> Bools:
         """bool (n_nodes,): nodes that have the resources idle. later: or will have them. Read-only

@@ -5,7 +5,9 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go and sub_job_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, VolcanoAmount
 from stowplan.batch.queue_models.volcano.volcano_task import (
@@ -40,15 +42,19 @@ PENDING_PHASE, INQUEUE_PHASE, RUNNING_PHASE = "Pending", "Inqueue", "Running"
 
 
 class TaskCounts:
-    """Tasks by status."""
+    """Tasks by status.
+
+    n_ready: tasks that are placed or have succeeded. n_best_effort: pending tasks that request
+    nothing. Both are read for every comparison of jobs.
+    """
 
     def __init__(self) -> None:
         self.tasks: dict[str, VolcanoTask] = {}
         self._by_status: dict[TaskStatus, dict[str, VolcanoTask]] = {}
         # Changes whenever a task enters, leaves or moves.
         self.version = 0
-        self._n_ready = 0
-        self._n_best_effort = 0
+        self.n_ready = 0
+        self.n_best_effort = 0
 
     def of(self, status: TaskStatus) -> Collection[VolcanoTask]:
         """Tasks of one status."""
@@ -86,28 +92,26 @@ class TaskCounts:
     def move(self, task: VolcanoTask, status: TaskStatus) -> None:
         """Count a task that is counted already under another status. The status of the task itself
         changes after this."""
-        before, uid = task.status, task.uid
+        before, uid, known = task.status, task.uid, self._by_status
         self.version += 1
         # It becomes the last of the tasks.
         del self.tasks[uid]
         self.tasks[uid] = task
-        del self._by_status[before][uid]
-        self._by_status.setdefault(status, {})[uid] = task
-        self._n_ready += (status in READY_STATUSES) - (before in READY_STATUSES)
+        del known[before][uid]
+        of_status = known.get(status)
+        if of_status is None:
+            of_status = known[status] = {}
+        of_status[uid] = task
+        self.n_ready += (status in READY_STATUSES) - (before in READY_STATUSES)
         if task.is_best_effort:
             pending = TaskStatus.PENDING
-            self._n_best_effort += (status is pending) - (before is pending)
+            self.n_best_effort += (status is pending) - (before is pending)
 
     def _count(self, task: VolcanoTask, number: int) -> None:
         if task.status in READY_STATUSES:
-            self._n_ready += number
+            self.n_ready += number
         elif task.status is TaskStatus.PENDING and task.is_best_effort:
-            self._n_best_effort += number
-
-    @property
-    def n_ready(self) -> int:
-        """Tasks that are placed or have succeeded."""
-        return self._n_ready
+            self.n_best_effort += number
 
     @property
     def n_waiting(self) -> int:
@@ -118,11 +122,6 @@ class TaskCounts:
     def n_allocated(self) -> int:
         """Tasks that are placed."""
         return self.count(ALLOCATED_STATUSES)
-
-    @property
-    def n_best_effort(self) -> int:
-        """Pending tasks that request nothing."""
-        return self._n_best_effort
 
 
 class VolcanoSubJob(TaskCounts):
@@ -143,6 +142,8 @@ class VolcanoSubJob(TaskCounts):
         self.topology = topology
         self.allocated_hyper_node = ""
         self.nominated_hyper_node = ""
+        # Of VolcanoSession.sub_job_heap: what it is valid for, and the tasks with their keys.
+        self.kept_order: tuple[Hashable, tuple[tuple[Any, VolcanoTask], ...]] | None = None
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
@@ -179,6 +180,21 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
     return topology.highest_tier_allowed
 
 
+def sum_of_requests(tasks: Iterable[VolcanoTask]) -> VolcanoAmount:
+    """What tasks request together; those of a template share their request.
+
+    Requests are whole numbers of their units, so a multiple is the same as a sum.
+    """
+    requests = [task.request for task in tasks]
+    alike = Counter(map(id, requests))
+    different = {id(request): request for request in requests}
+    total = VolcanoAmount()
+    for key, number in alike.items():
+        request = different[key]
+        total.add(request if number == 1 else request.copy().multiply(number))
+    return total
+
+
 class JobAmounts:
     """What a job counts with in the books of queues; read-only. allocated, pending: sums of
     requests. reserved: see `VolcanoSessionJob.reserved`. elastic: allocated above the minimum."""
@@ -186,11 +202,8 @@ class JobAmounts:
     __slots__ = ("allocated", "elastic", "pending", "reserved")
 
     def __init__(self, job: VolcanoSessionJob) -> None:
-        self.allocated, self.pending = VolcanoAmount(), VolcanoAmount()
-        for task in job.in_statuses(ALLOCATED_STATUSES):
-            self.allocated.add(task.request)
-        for task in job.of(TaskStatus.PENDING):
-            self.pending.add(task.request)
+        self.allocated = sum_of_requests(job.in_statuses(ALLOCATED_STATUSES))
+        self.pending = sum_of_requests(job.of(TaskStatus.PENDING))
         self.reserved = job.reserved()
         self.elastic = job.elastic
 
@@ -226,7 +239,7 @@ class VolcanoSessionJob(TaskCounts):
             policy.network_topology is not None for policy in spec.sub_group_policy
         )
         self.allocated = VolcanoAmount()
-        self.total_request = VolcanoAmount()
+        self._total_request: VolcanoAmount | None = None
         self.sub_jobs: dict[str, VolcanoSubJob] = {}
         self.sub_job_of: dict[str, str] = {}
         self.min_sub_jobs = {
@@ -243,9 +256,8 @@ class VolcanoSessionJob(TaskCounts):
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
-        self._amounts = None
+        self._amounts = self._total_request = None
         super().enter(task)
-        self.total_request.add(task.request)
         if task.status in ALLOCATED_STATUSES:
             self.allocated.add(task.request)
         sub_job = self._sub_job_for(task.pod)
@@ -256,9 +268,8 @@ class VolcanoSessionJob(TaskCounts):
         """No longer count a task."""
         if task.uid not in self.tasks:
             return
-        self._amounts = None
+        self._amounts = self._total_request = None
         super().leave(task)
-        self.total_request.subtract(task.request)
         if task.status in ALLOCATED_STATUSES:
             self.allocated.subtract(task.request)
         self.sub_jobs[self.sub_job_of.pop(task.uid)].leave(task)
@@ -343,6 +354,13 @@ class VolcanoSessionJob(TaskCounts):
         return VolcanoAmount(
             max(amount.cpu - gated.cpu, 0.0), max(amount.memory - gated.memory, 0.0), scalars
         )
+
+    @property
+    def total_request(self) -> VolcanoAmount:
+        """Sum of the requests of all tasks; read-only."""
+        if self._total_request is None:
+            self._total_request = sum_of_requests(self.tasks.values())
+        return self._total_request
 
     @property
     def elastic(self) -> VolcanoAmount:

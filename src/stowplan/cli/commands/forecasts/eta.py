@@ -53,6 +53,17 @@ future_options = grouped(
 """What happens until pods start."""
 
 
+_calibrate = flag(
+    "--calibrate",
+    type=click.IntRange(min=0, max=100),
+    default=0,
+    show_default=True,
+    metavar="MOMENTS",
+    help="Forecast so many past moments as well, from what pods show of them, and widen intervals "
+    "by how wrong those were; takes MOMENTS times as long.",
+)
+
+
 @click.command(name="eta", cls=Command, examples=EXAMPLES)
 @click.argument("target", metavar="[JOB|POD]", required=False, shell_complete=complete_pods)
 @forecast_options.question_cluster
@@ -90,6 +101,7 @@ future_options = grouped(
     show_default=True,
     help="Seed of the draws and of ties between nodes.",
 )
+@_calibrate
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Forecast when JOB or POD starts: the cluster is simulated forward by its scheduler.

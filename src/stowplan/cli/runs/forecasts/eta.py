@@ -42,6 +42,7 @@ class EtaRequest(NamedTuple):
     draws: int
     interval: str
     seed: int
+    calibrate: int
 
 
 def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
@@ -77,6 +78,7 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             horizon_s=request.horizon_s,
             arrivals_s=request.arrivals_s,
             autoscale=autoscale,
+            calibrate=request.calibrate,
         )
     if output in TREES:
         print_tree(found, output)

@@ -10,6 +10,7 @@ import click
 
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
+from stowplan.cli.runs.explain_pod_group import is_pod_group_argument, pod_group_key
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import read_asked_deciders
@@ -18,6 +19,7 @@ from stowplan.cli.tables.what_if import print_preview
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.what_if.preempt_preview import preview
 from stowplan.forecast.what_if.questions import WhatIfOptions, question_of
+from stowplan.framework.feature_gates import FeatureGates
 
 
 class PreviewRequest(NamedTuple):
@@ -29,6 +31,7 @@ class PreviewRequest(NamedTuple):
     config_files: tuple[str, ...]
     profile: str | None
     plugin_files: tuple[str, ...]
+    feature_gates: FeatureGates | None
     namespace: str | None
     now: datetime | None
     output: str
@@ -46,14 +49,23 @@ def run_preempt_preview(request: PreviewRequest) -> int:
         source, argument = source._replace(paths=(argument, *source.paths)), None
     if bool(argument) == bool(submitted):
         raise click.UsageError("POD is required, or --submit FILE")
-    deciders = read_asked_deciders(source.record_file, request.config_files, request.plugin_files)
+    deciders = read_asked_deciders(
+        source.record_file,
+        request.config_files,
+        request.plugin_files,
+        gates=request.feature_gates,
+    )
     cluster, now = read_asked_cluster(source, deciders, request.now)
     namespace = request.namespace or source.namespace
-    key = "" if argument is None else find_pod_argument(argument, namespace, cluster).key
+    key, group = "", ""
+    if argument is not None and is_pod_group_argument(argument):
+        group = pod_group_key(argument, namespace or "default", cluster)
+    elif argument is not None:
+        key = find_pod_argument(argument, namespace, cluster).key
     options = WhatIfOptions(namespace=namespace, profile=request.profile, now=now)
     with paused_collector():
         question = question_of(cluster, config=deciders, options=options)
-        found = preview(question, key, submitted)
+        found = preview(question, key, submitted, group=group)
     if request.output in TREES:
         print_tree(found, request.output)
     elif request.output == "name":

@@ -18,12 +18,12 @@ class AllocatedDevices:
     """Devices and device capacity in use; devices used with admin access are not.
 
     devices: those that one claim has for itself. capacities: of shared devices, billionths by name
-    of the capacity. revisions: changes with every change to a device of a pool.
+    of the capacity. n_releases: changes with every device that is given back.
     """
 
     def __init__(self) -> None:
         """Nothing is in use."""
-        self.revisions: dict[PoolId, int] = {}
+        self.n_releases = 0
         self.capacities: dict[DeviceId, dict[str, int]] = {}
         self._claims: dict[str, ResourceClaim] = {}
         self._n_uses: dict[DeviceId, int] = {}
@@ -60,10 +60,9 @@ class AllocatedDevices:
                 self._claims[key] = claim
             if held is claim or _devices_of(held) == _devices_of(claim):
                 continue
+            self.n_releases += bool(_devices_of(held))
             self._apply(held, -1, touched)
             self._apply(claim, 1, touched)
-        for pool in touched:
-            self.revisions[pool] = self.revisions.get(pool, 0) + 1
         return touched
 
     def update(self, claims: Iterable[ResourceClaim]) -> set[PoolId]:

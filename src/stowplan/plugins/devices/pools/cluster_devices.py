@@ -7,6 +7,7 @@ devices count as in use.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary, ref
 
 from stowplan.framework import ObjectStore
@@ -14,7 +15,8 @@ from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.devices.device import DeviceClass, DeviceTaintRule, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.meta import Object
-from stowplan.plugins.devices.extended_resources import classes_by_resource
+from stowplan.objects.pod import Pod
+from stowplan.plugins.devices.extended_resources import classes_by_resource, special_owner_of
 from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.pools.device_pools import SliceIndex
 from stowplan.plugins.devices.pools.device_taint_rules import TaintedSlices
@@ -46,6 +48,9 @@ class ClusterDevices:
         self.classes: dict[str, DeviceClass] = {}
         self.by_resource: dict[str, DeviceClass] = {}
         self.states = DeviceStates(self.slices, self.allocated)
+        # Keys of claims for extended resources, by the uid of the pod.
+        self._special: dict[str, dict[str, None]] = {}
+        self._special_owner: dict[str, str] = {}
 
     @property
     def version(self) -> int:
@@ -69,8 +74,28 @@ class ClusterDevices:
             self.states.classes_changed()
         if self._is_new(store, ResourceClaim):
             changed = store.take_changed(ResourceClaim)
-            found = ((key, store.find(ResourceClaim, key)) for key in changed)
+            found = [(key, store.find(ResourceClaim, key)) for key in changed]
+            for key, claim in found:
+                self._note_special(key, claim)
             self.states.devices_changed(self.allocated.follow(found))
+
+    def special_claims_of(self, pod: Pod, store: ObjectStore) -> Iterator[ResourceClaim]:
+        """Claims that may have been created for the extended resources of a pod."""
+        for key in self._special.get(pod.uid, ()):
+            claim = store.find(ResourceClaim, key)
+            if claim is not None:
+                yield claim
+
+    def _note_special(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self._special_owner.pop(key, None)
+        if before is not None:
+            self._special[before].pop(key)
+            if not self._special[before]:
+                del self._special[before]
+        owner = None if claim is None else special_owner_of(claim)
+        if owner is not None:
+            self._special_owner[key] = owner
+            self._special.setdefault(owner, {})[key] = None
 
     def _is_new(self, store: ObjectStore, *kinds: type[Object]) -> bool:
         version = store.version_of(kinds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from stowplan.objects.devices.device import Device, ResourceSlice
 from stowplan.objects.node import Node
@@ -19,6 +20,9 @@ from stowplan.objects.selectors import (
 )
 from stowplan.plugins.devices.device_amounts import amount_of
 from stowplan.plugins.devices.device_selectors import shape_of
+
+LONG_MIN = 32
+"""From so many usable devices on a search remembers where it may begin."""
 
 DeviceId = tuple[str, str, str]
 """(driver, pool, device)."""
@@ -80,10 +84,55 @@ class DevicePool:
         for one in (*self.slices, *self.others):
             yield from one.devices
 
+    def is_own(self, node_name: str) -> bool:
+        """True for a pool of which a search reads nothing but devices of this node."""
+        if any(one.slice.spec.node_name != node_name for one in self.slices):
+            return False
+        return not (self.others and any(one.counters for one in self.devices()))
+
     @property
     def has_binding_conditions(self) -> bool:
         """True where a device has the field, even an empty one."""
         return any(one.device.binding_conditions is not None for one in self.devices())
+
+
+@dataclass(slots=True)
+class FirstPlaces:
+    """Where a search may begin: devices before do not serve a request until a device is given back.
+
+    places: (claim, request, alternative) to the position of the first other device, and the steps
+    that the search takes before. basis: on what they rest.
+    """
+
+    basis: tuple[int, object]
+    places: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
+
+
+class PoolList(list[DevicePool]):
+    """The pools of nodes that see the same slices, in the order in which they are tried."""
+
+    @cached_property
+    def is_long(self) -> bool:
+        """True for lists in which a search should not begin at the first device every time, and
+        may begin later for all nodes alike."""
+        return len(self.usable) >= LONG_MIN and not any(
+            one.slice.spec.per_device_node_selection for _, one in self.usable
+        )
+
+    @cached_property
+    def first_places(self) -> dict[Hashable, FirstPlaces]:
+        """By what claims ask for: see `FirstPlaces`."""
+        return {}
+
+    @cached_property
+    def usable(self) -> list[tuple[DevicePool, PoolDevice]]:
+        """The devices that may be used, with their pools, in the order in which they are tried."""
+        return [
+            (pool, one)
+            for pool in self
+            if not pool.is_incomplete and not pool.is_invalid
+            for one in pool.devices()
+        ]
 
 
 def _formatted(requirements: Iterable[NodeSelectorRequirement]) -> str:
@@ -130,11 +179,13 @@ class SliceIndex:
         self._prepared: dict[str, PreparedSlice] = {}
         self._shapes: dict[Hashable, int] = {}
         self._of_node: dict[str, list[PreparedSlice]] = {}
-        self._shared: list[PreparedSlice] = []
+        # Slices that several nodes may see, with a number for their node selector, -1 for none.
+        self._shared: list[tuple[PreparedSlice, int]] = []
         # Of pools that a node without devices of theirs does not notice.
         self._counters: dict[PoolId, list[PreparedSlice]] = {}
         self._of_pool: dict[PoolId, list[PreparedSlice]] = {}
-        self._gathered: dict[str, tuple[Node, list[DevicePool]]] = {}
+        self._gathered: dict[str, tuple[Node, PoolList]] = {}
+        self._pools_of: dict[tuple[int, ...], PoolList] = {}
 
     def update(self, slices: Iterable[ResourceSlice]) -> None:
         """Follow the slices of the cluster."""
@@ -147,7 +198,7 @@ class SliceIndex:
         of_node: dict[str, list[PreparedSlice]] = defaultdict(list)
         of_pool: dict[PoolId, list[PreparedSlice]] = defaultdict(list)
         counters: dict[PoolId, list[PreparedSlice]] = defaultdict(list)
-        self._shared = []
+        shared: list[PreparedSlice] = []
         for prepared in self._prepared.values():
             spec = prepared.slice.spec
             of_pool[spec.driver, spec.pool.name].append(prepared)
@@ -156,15 +207,18 @@ class SliceIndex:
             elif spec.node_name:
                 of_node[spec.node_name].append(prepared)
             else:
-                self._shared.append(prepared)
+                shared.append(prepared)
         self._of_node, self._of_pool = dict(of_node), dict(of_pool)
         self._counters = {}
         for pool_id, of_counters in counters.items():
             if self._is_unnoticed(pool_id, of_counters):
                 self._counters[pool_id] = of_counters
             else:
-                self._shared += of_counters
+                shared += of_counters
+        numbers: dict[NodeSelector, int] = {}
+        self._shared = [(one, _selector_number(one, numbers)) for one in shared]
         self._gathered.clear()
+        self._pools_of.clear()
 
     def _is_unnoticed(self, pool_id: PoolId, slices: list[PreparedSlice]) -> bool:
         """True for a pool that changes nothing on nodes which see its counters and no devices."""
@@ -190,37 +244,40 @@ class SliceIndex:
             devices.append(PoolDevice(place, device, one, shape, counters))
         return PreparedSlice(one, tuple(devices))
 
-    def pools(self, node: Node) -> list[DevicePool]:
+    def pools(self, node: Node) -> PoolList:
         """The pools of a node in the order in which they are tried; raises AllocationError."""
         held = self._gathered.get(node.name)
-        if held is not None and held[0] is node:
+        if held is not None and is_same_to_slices(held[0], node):
             return held[1]
-        found = self._gather(node)
+        seen = [*self._of_node.get(node.name, ()), *self._seen_by(node)]
+        which = tuple(id(one) for one in seen)
+        found = self._pools_of.get(which)
+        if found is None:
+            found = self._pools_of[which] = self._gather(seen)
         self._gathered[node.name] = (node, found)
         return found
 
-    @property
-    def is_by_node(self) -> bool:
-        """True where every slice with devices is for one node by its name."""
-        return not self._shared
+    def nodes_of(self, pool: PoolId) -> list[str]:
+        """Names of the nodes that slices of the pool are for by their name."""
+        names = (one.slice.spec.node_name for one in self._of_pool.get(pool, ()))
+        return [name for name in names if name]
 
-    def nodes_of(self, pool: PoolId) -> tuple[str, ...] | None:
-        """Names of the nodes that slices of the pool are for; None where it may be any."""
-        names = []
-        for one in self._of_pool.get(pool, ()):
-            spec = one.slice.spec
-            if pool in self._counters and spec.shared_counters:
-                continue
-            if not spec.node_name or spec.shared_counters:
-                return None
-            names.append(spec.node_name)
-        return tuple(names)
+    def _seen_by(self, node: Node) -> Iterator[PreparedSlice]:
+        """Of the slices that several nodes may see those that this one sees."""
+        matching: dict[int, bool] = {}
+        for prepared, number in self._shared:
+            known = matching.get(number)
+            if known is None:
+                known = _is_relevant(prepared.slice, node)
+                if number >= 0:
+                    matching[number] = known
+            if known:
+                yield prepared
 
-    def _gather(self, node: Node) -> list[DevicePool]:
+    def _gather(self, seen: Iterable[PreparedSlice]) -> PoolList:
         by_pool: dict[PoolId, list[PreparedSlice]] = {}
-        for prepared in (*self._of_node.get(node.name, ()), *self._shared):
-            if _is_relevant(prepared.slice, node):
-                _add_slice(by_pool, prepared)
+        for prepared in seen:
+            _add_slice(by_pool, prepared)
         for pool_id in tuple(by_pool) if self._counters else ():
             for prepared in self._counters.get(pool_id, ()):
                 _add_slice(by_pool, prepared)
@@ -234,7 +291,7 @@ class SliceIndex:
         by_name_last = [(tuple(part.encode() for part in pool.id), pool) for pool in last]
         ordered = sorted(by_name, key=lambda one: one[0])
         ordered += sorted(by_name_last, key=lambda one: one[0])
-        return [pool for _, pool in ordered]
+        return PoolList(pool for _, pool in ordered)
 
     def _pool(self, pool_id: PoolId, slices: list[PreparedSlice]) -> DevicePool | None:
         """The pool of these slices; None where newer slices replace it elsewhere."""
@@ -251,6 +308,19 @@ class SliceIndex:
             if len(whole) != wanted.resource_slice_count:
                 return DevicePool(pool_id, is_incomplete=True)
         return _built(pool_id, slices, whole)
+
+
+def is_same_to_slices(before: Node, after: Node) -> bool:
+    """True for versions of a node that see the same slices."""
+    return before is after or before.labels == after.labels
+
+
+def _selector_number(one: PreparedSlice, numbers: dict[NodeSelector, int]) -> int:
+    """A number for what decides which nodes see the slice; -1 where that is no node selector."""
+    spec = one.slice.spec
+    if spec.node_selector is None or spec.shared_counters or spec.node_name or spec.all_nodes:
+        return -1
+    return numbers.setdefault(spec.node_selector, len(numbers))
 
 
 def _is_relevant(one: ResourceSlice, node: Node) -> bool:

@@ -6,14 +6,11 @@ whose devices serve it change only with the devices, and a chosen row gives what
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import msgspec
 
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, NodeTable, ObjectStore, Status
 from stowplan.framework.feature_gates import FeatureGates
-from stowplan.objects.devices.device_claim import AllocationResult
 from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.claim_binding import (
     PendingAllocations,
@@ -31,7 +28,7 @@ ClaimsContent = bytes
 def content_of(pod: Pod, object_store: ObjectStore, gates: FeatureGates) -> ClaimsContent | None:
     """What the pod's claims ask for; None where something of them counts by name: a claim that
     other pods may use, too, that is missing, allocated, or named twice, a class that does not
-    exist, alternatives."""
+    exist."""
     if any(use.resource_claim_name is not None for use in pod.spec.resource_claims):
         return None
     claims = resource_claims_of(pod, object_store)
@@ -42,8 +39,6 @@ def content_of(pod: Pod, object_store: ObjectStore, gates: FeatureGates) -> Clai
     devices = ClusterDevices.of(object_store, gates)
     for claim in claims:
         if claim.status.allocation is not None or claim_fault(claim, object_store, devices):
-            return None
-        if any(request.first_available for request in claim.spec.devices.requests):
             return None
     return _encoder.encode([claim.spec.devices for claim in claims])
 
@@ -65,46 +60,46 @@ class ClassClaims:
         state, for what is assumed."""
         claims = resource_claims_of(pod, object_store)
         assert not isinstance(claims, Status), "the pod has a class"
-        self._content: tuple[Hashable, int] = content, settings.steps_max
         self._object_store = object_store
         self._pending = pending
         self._reserved_key = reserved_key
         self._devices = devices
         self._states = devices.states
         self._search = ClaimSearch(pod, claims, None, {}, devices, settings)
+        self._asked = self._search.asked()
 
-    def states(self, nodes: NodeTable) -> Ints | None:
+    @property
+    def has_alternatives(self) -> bool:
+        """True for claims with alternatives."""
+        return self._search.has_alternatives
+
+    def states(self, nodes: NodeTable) -> Ints:
         """See `DeviceClaims.states`."""
         self._devices.refresh()
         return self._states.of_rows(nodes)
 
     def admitted(self, nodes: NodeTable, rows: Ints) -> Bools | None:
         """See `DeviceClaims.admitted`."""
-        found = self._search.by_state(nodes, rows)
-        if found is None or (found == PER_NODE).any():
+        found = self._search.by_state(self._asked, nodes, rows)
+        if (found == PER_NODE).any():
             return None
         served: Bools = found == AVAILABLE
         return served
+
+    def points(self, nodes: NodeTable, rows: Ints) -> Ints:
+        """See `DeviceClaims.points`."""
+        return self._search.points_by_state(self._asked, nodes, rows)
 
     def reserve(self, pod: Pod, nodes: NodeTable, row: int, state: CycleState) -> None:
         """See `DeviceClaims.reserve`."""
         store = self._object_store
         claims = resource_claims_of(pod, store)
         assert not isinstance(claims, Status), "checked before the pod was placed"
-        reserved = assume_claims(pod, claims, self._results(nodes, row))
+        reserved = assume_claims(
+            pod, claims, self._search.found_on(self._asked, nodes, row).results
+        )
         reserved.apply(self._pending, store)
         state.write(self._reserved_key, reserved)
-
-    def _results(self, nodes: NodeTable, row: int) -> tuple[AllocationResult, ...]:
-        states, node = self._states, nodes.nodes[row]
-        rows = self.states(nodes)
-        assert rows is not None, "the row has a state"
-        state = int(rows[row])
-        results = states.results_on(self._content, state, node)
-        if results is None:
-            results = self._search.found_on(node)
-            states.keep(self._content, state, node, results)
-        return results
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -31,3 +31,5 @@ REQUEST_ANNOTATIONS = (
     *kai_fractions.REQUEST_ANNOTATIONS,
 )
 """Annotations of pods that are part of what they request."""
+FURTHER_ANNOTATIONS = volcano_vgpu.FURTHER_ANNOTATIONS
+"""Annotation -> others that count beside it."""

@@ -41,9 +41,9 @@ USE_TYPE, NOUSE_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 USE_ID, NOUSE_ID = "volcano.sh/vgpu-use-gpuuuid", "volcano.sh/vgpu-nouse-gpuuuid"
 GROUP_POLICY, SPREAD = "volcano.sh/vgpu-podgroup-policy", "spread"
 HAMI_CORE, MIG = "hami-core", "mig"
-REQUEST_ANNOTATIONS = (
-    MODE, USE_TYPE, NOUSE_TYPE, USE_ID, NOUSE_ID, GROUP_POLICY, *GROUP_ANNOTATIONS,
-)  # fmt: skip
+REQUEST_ANNOTATIONS = (MODE, USE_TYPE, NOUSE_TYPE, USE_ID, NOUSE_ID, GROUP_POLICY)
+FURTHER_ANNOTATIONS = ((GROUP_POLICY, GROUP_ANNOTATIONS),)
+"""The group of a pod matters only where its pods shall spread."""
 
 NODE, TIME = "volcano.sh/vgpu-node", "volcano.sh/vgpu-time"
 IDS, TO_ALLOCATE = "volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate"

@@ -43,7 +43,11 @@ from stowplan.objects.node import Node
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
+from stowplan.plugins.gpu_share.conventions import (
+    CONVENTIONS,
+    FURTHER_ANNOTATIONS,
+    REQUEST_ANNOTATIONS,
+)
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
     DeviceAttempt,
     attempt_of,
@@ -99,6 +103,7 @@ class GpuTopology:
         repeatable=True,
         normalizes="highest",
         reads_annotations=(MILLI_KEY, COUNT_KEY, MODEL_KEY, INDEX_KEY, *REQUEST_ANNOTATIONS),
+        reads_annotations_with=FURTHER_ANNOTATIONS,
     )
     Args = GpuTopologyArgs
 

@@ -70,6 +70,6 @@ export function track(share, kind = "") {
   return element("span", { class: "track" }, fill);
 }
 
-export function emptyText(text) {
-  return element("p", { class: "empty" }, text);
+export function emptyText(...texts) {
+  return element("p", { class: "empty" }, ...texts);
 }

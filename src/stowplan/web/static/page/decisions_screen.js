@@ -28,7 +28,7 @@ export class DecisionsScreen {
     const tools = element("div", { class: "toolbar" }, this.filter.element, this.outcome.element, element("label", {}, this.follow, "Follow"), this.older);
     const list = panel("Newest first", this.table.element);
     list.querySelector("h2").append(this.counted);
-    this.element = element("section", { class: "screen", "aria-label": "Decisions" }, element("div", { class: "panel" }, tools), element("div", { class: "split" }, list, this.one));
+    this.element = element("section", { class: "screen", "aria-label": "Decisions" }, element("div", { class: "panel" }, tools), element("div", { class: "split even" }, list, this.one));
   }
 
   makeTable() {
@@ -55,11 +55,12 @@ export class DecisionsScreen {
     this.outcome.choose(values.outcome || "");
     this.table.select(values.decision || null);
     const query = `${values.filter || ""} ${values.outcome || ""}`;
-    if (query !== this.query) this.past = [];
+    if (query !== this.query) [this.past, this.isAll] = [[], false];
     this.query = query;
     this.draw(true);
-    // A finished run has a record and no stream.
-    if (this.app.source === "simulation" && !this.past.length) this.askOlder();
+    // A finished run has a record and no stream; what a filter finds may be older than the stream.
+    const isFiltered = query !== " " && this.shown.length < PAGE;
+    if ((this.app.source === "simulation" || isFiltered) && !this.past.length && this.app.can("decisions")) this.askOlder();
     this.showOne(values.decision || "");
   }
 
@@ -86,10 +87,11 @@ export class DecisionsScreen {
   }
 
   async askOlder() {
+    const { query } = this;
     const oldest = this.shown.at(-1);
     const values = { before: oldest?.id ?? "", limit: PAGE, filter: this.filter.value, outcome: this.outcome.value };
     const found = await this.app.asked(pathOf("decisions", values));
-    if (!found) return;
+    if (!found || this.query !== query) return;
     this.isAll = !found.more;
     this.past = [...found.decisions].reverse().concat(this.past);
     this.draw(true);

@@ -38,14 +38,18 @@ export class Header {
   show({ screen }) {
     for (const [name, { link }] of this.links) {
       const isHere = name === screen || (name === "pending" && screen === "pod");
-      if (isHere) {
-        link.setAttribute("aria-current", "page");
-        // On a narrow screen the row of links scrolls.
-        link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft - 60;
-      }
+      if (isHere) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
       link.setAttribute("href", this.app.address.link(name));
     }
+    this.reveal();
+  }
+
+  // On a narrow screen the row of links scrolls.
+  reveal() {
+    const row = document.getElementById("screens");
+    const link = row.querySelector("[aria-current]");
+    if (link) row.scrollLeft = link.offsetLeft - row.offsetLeft - 60;
   }
 
   set(name, text, kind = "") {
@@ -77,7 +81,9 @@ export class Header {
     this.set("Pending", countText(pending), pending ? "warn" : "");
     this.set("Nodes", countText(status.nodes));
     const { badge } = this.links.get("pending");
+    const was = badge.textContent.length;
     badge.hidden = !pending;
-    badge.textContent = countText(pending);
+    badge.textContent = pending ? countText(pending) : "";
+    if (badge.textContent.length !== was) this.reveal();
   }
 }

@@ -1,7 +1,7 @@
 // One node: amounts, cards, taints, labels, pods, and what refuses a chosen pod there.
 
 import { element } from "../elements.js";
-import { emptyText, panel, plainTable, track } from "./controls.js";
+import { emptyText, panel, track } from "./controls.js";
 import { ageText, countText, percentText, quantityOf } from "./quantities.js";
 
 const EVERY = 2000;
@@ -91,16 +91,14 @@ export class NodePanel {
   }
 
   pods(pods) {
-    const names = [...new Set(pods.flatMap((one) => Object.keys(one.requests || {})))].slice(0, 3);
-    const rows = pods.slice(0, PODS_MAX).map((one) => [
-      element("a", { href: this.app.address.link("pod", { pod: one.pod }) }, one.pod),
-      ...names.map((name) => (one.requests[name] === undefined ? "" : quantityOf(name, one.requests[name]))),
-      one.started ? ageText((this.app.model.time - one.started) / 1000) : "",
-    ]);
-    if (!rows.length) return emptyText("no pods");
-    const table = plainTable(`Pods of ${this.name}`, [["Pod"], ...names.map((name) => [name, true]), ["Age", true]], rows);
-    table.classList.add("short");
-    return table;
+    if (!pods.length) return emptyText("No pods.");
+    const items = pods.slice(0, PODS_MAX).map((one) => {
+      const amounts = Object.entries(one.requests || {}).map(([name, amount]) => `${quantityOf(name, amount)} ${name}`);
+      if (one.started) amounts.push(`for ${ageText((this.app.model.time - one.started) / 1000)}`);
+      return element("li", {}, element("a", { href: this.app.address.link("pod", { pod: one.pod }) }, one.pod), element("div", { class: "soft" }, amounts.join(" · ")));
+    });
+    const more = pods.length > PODS_MAX ? element("p", { class: "soft" }, `and ${countText(pods.length - PODS_MAX)} more`) : "";
+    return element("div", { class: "short", tabindex: "0", role: "region", "aria-label": `Pods of ${this.name}` }, element("ul", { class: "tries" }, ...items), more);
   }
 }
 

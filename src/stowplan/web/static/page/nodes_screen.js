@@ -13,6 +13,7 @@ import { barCell, linkCell, RowTable } from "./row_table.js";
 
 const MEASURES = [["allocated", "allocated"], ["free", "free"], ["stranded", "stranded"]];
 const GROUPS_MAX = 60;
+const ZONE = "topology.kubernetes.io/zone";
 
 export class NodesScreen {
   constructor(app) {
@@ -94,7 +95,7 @@ export class NodesScreen {
     const resources = nodes.resources;
     const wanted = resources.includes(values.resource) ? values.resource : resources[0] || "cpu";
     const keys = this.labelKeys;
-    const group = keys.includes(values.group) ? values.group : values.group === "none" ? "" : nodes.labelKeys[0] || "";
+    const group = keys.includes(values.group) ? values.group : values.group === "none" ? "" : nodes.labelKeys[0] || this.zoneKey;
     const measure = values.show === "stranded" && !nodes.hasStranded ? "allocated" : values.show || "allocated";
     this.shown = { resource: wanted, measure, group };
     this.resource.offer(resources.map((one) => [one, one]), wanted);
@@ -111,6 +112,12 @@ export class NodesScreen {
     this.table.select(values.node || null);
     this.map.select(row);
     this.node.show(values.node || "", row);
+  }
+
+  // A finished run has its zones as labels, which are of the nodes at its end.
+  get zoneKey() {
+    const { cluster, replay } = this.app;
+    return replay && !replay.intervals.nodeAdded && cluster.zones?.length > 1 ? ZONE : "";
   }
 
   get labelKeys() {

@@ -5,6 +5,7 @@ import { track } from "./controls.js";
 import { ageText, clockText, countText, percentText, shortQuantity } from "./quantities.js";
 
 const LINES = 3;
+const CHANGES = 2;
 const METERS = 4;
 const EVERY = 1000;
 
@@ -63,8 +64,8 @@ export class Overview {
     const [[text, subject] = []] = problems;
     const more = problems.length > 1 ? ` (${countText(problems.length)} findings)` : "";
     const whole = problems.map((one) => one.filter(Boolean).reverse().join(": ")).join("\n");
-    const problem = text ? [element("div", { class: "line one", title: whole }, subject ? `${subject}: ` : "", text, more)] : [];
-    return [figure, element("div", { class: "line one" }, counts.join(" · ")), ...problem, sparkLine(rates)];
+    const last = text ? element("div", { class: "line", title: whole }, subject ? `${subject}: ` : "", text, more) : sparkLine(rates);
+    return [figure, element("div", { class: "line one" }, counts.join(" · ")), last];
   }
 
   placed(status) {
@@ -117,10 +118,10 @@ export class Overview {
   changes(status) {
     const changed = status.changed || [];
     if (!changed.length) return ["nothing since the page was opened"];
-    return changed.slice(0, LINES).map((one) => {
+    return changed.slice(0, CHANGES).map((one) => {
       const time = this.app.source === "live" ? clockText(one.time / 1000) : "";
       const name = one.what === "node" ? element("a", { href: this.app.address.link("nodes", { node: one.name }) }, one.name) : one.name;
-      return element("div", { class: "cut", title: `${time} ${one.what} ${one.name} ${one.text}` }, `${time} `, name, ` ${one.text}`);
+      return element("div", { class: "line", title: `${time} ${one.what} ${one.name} ${one.text}` }, `${time} `, name, ` ${one.text}`);
     });
   }
 }
@@ -137,7 +138,6 @@ function sparkLine(rates) {
   const points = rates.map(([time, rate]) => `${(((time - from) / (to - from || 1)) * width).toFixed(1)},${(height - (rate / most) * (height - 2)).toFixed(1)}`);
   const label = `Pods bound a second: ${(rates.at(-1)?.[1] ?? 0).toFixed(1)} now, at most ${most.toFixed(1)}`;
   const line = shape("polyline", { points: points.join(" "), class: "c0", "vector-effect": "non-scaling-stroke" });
-  const svg = shape("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, line);
-  svg.dataset.key = `${rates.length}${to}`;
-  return svg;
+  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, line);
+  return element("div", { class: "spark", "data-key": `${rates.length}${to}` }, svg, element("small", {}, `bound/s, to ${most.toFixed(1)}`));
 }

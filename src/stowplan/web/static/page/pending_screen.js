@@ -1,7 +1,7 @@
 // Pending pods: by rule and reason, then pods or gangs.
 
 import { element } from "../elements.js";
-import { choice, field, panel, track } from "./controls.js";
+import { choice, emptyText, field, panel, track } from "./controls.js";
 import { gangRows, PendingRows, reasonName } from "./pending_rows.js";
 import { ageText, countText, shortQuantity } from "./quantities.js";
 import { linkCell, RowTable } from "./row_table.js";
@@ -23,9 +23,12 @@ export class PendingScreen {
     this.pods = this.podTable();
     this.gangs = this.gangTable();
     const tools = element("div", { class: "panel" }, element("div", { class: "toolbar" }, this.filter.element, this.by.element, this.chips));
-    const list = panel("Pods", this.pods.element, this.gangs.element);
+    this.listed = element("span", {}, "Pods");
+    this.empty = emptyText("");
+    const list = panel(this.listed, this.pods.element, this.gangs.element, this.empty);
     list.querySelector("h2").append(this.counted);
-    this.element = element("section", { class: "screen", "aria-label": "Pending" }, tools, this.problem, panel("By rule and reason", this.reasons.element), list);
+    this.byReason = panel("By rule and reason", this.reasons.element);
+    this.element = element("section", { class: "screen", "aria-label": "Pending" }, tools, this.problem, this.byReason, list);
     this.drawnAt = 0;
   }
 
@@ -133,6 +136,7 @@ export class PendingScreen {
     this.reasons.select(values.reason || null);
     this.chips.replaceChildren(...["reason", "gang", "queue"].filter((name) => values[name]).map((name) => this.chip(name, values[name])));
     this.isByGang = values.by === "gang";
+    this.listed.textContent = this.isByGang ? "Gangs of pods" : "Pods";
     this.pods.element.hidden = this.isByGang;
     this.gangs.element.hidden = !this.isByGang;
     this.rows.set(query);
@@ -154,15 +158,25 @@ export class PendingScreen {
   draw() {
     const { pending } = this.app.model;
     this.reasons.setRows(pending.groups.length, (k) => pending.groups[k] ?? null);
+    this.byReason.hidden = !pending.groups.length;
     const shown = this.rows.count === pending.total ? countText(pending.total) : `${countText(this.rows.count)} of ${countText(pending.total)}`;
     const gpus = pending.gpusWaiting ? ` · ${shortQuantity("gpu", pending.gpusWaiting)} GPUs requested by all` : "";
     this.counted.textContent = `${shown}${gpus}`;
     if (!this.isByGang) {
       this.pods.setRows(this.rows.count, (k) => this.rows.rowAt(k));
+      this.sayEmpty(this.rows.count, "No pod matches.");
       return;
     }
     const gangs = gangRows(pending.complete ? this.rows.matching : [], (row, name) => this.value(row, name));
     this.gangs.setRows(gangs.length, (k) => gangs[k] ?? null);
+    this.sayEmpty(gangs.length, pending.complete ? "No pod of a gang is pending." : "Too many pods are pending to group them by gang.");
+  }
+
+  sayEmpty(count, text) {
+    const { model } = this.app;
+    this.empty.hidden = count > 0 || !this.app.hasTopic("pending");
+    const more = this.app.cluster?.admission ? " Jobs that wait for quota have no pods yet; they are on the screen Queues and gangs." : "";
+    this.empty.textContent = model.pending.total ? text : `No pod is pending.${more}`;
   }
 
   update(changed) {

@@ -152,6 +152,7 @@ export class PodScreen {
     if (!preemption) return null;
     if (typeof preemption === "string") return panel("Preemption", element("p", {}, preemption));
     const pairs = Object.entries(preemption).filter(([, value]) => value !== null && value !== "");
+    if (pairs.length === 1) return panel("Preemption", element("p", {}, plainText(pairs[0][1])));
     return panel("Preemption", facts(pairs.map(([name, value]) => [name, plainText(value)])));
   }
 

@@ -20,6 +20,8 @@ export class QueuesScreen {
     this.field.offer(FIELDS);
     this.content = element("div", { class: "screen" });
     this.chart = panel("Over time", element("div", { class: "line-chart" }));
+    this.measured = element("small", {});
+    this.chart.querySelector("h2").append(this.measured);
     this.gangs = panel("Gangs");
     this.tools = element("div", { class: "panel" }, element("div", { class: "toolbar" }, this.resource.element, this.field.element));
     this.element = element("section", { class: "screen", "aria-label": "Queues and gangs" }, this.tools, this.content, this.chart, this.gangs);
@@ -93,7 +95,8 @@ export class QueuesScreen {
     const rows = treeOf(queues).map(([queue, depth]) => {
       const name = element("a", { href: this.app.address.link("pending", { queue: queue.name }), title: "its pending pods" }, queue.name);
       const isChosen = queue.name === this.values?.queue;
-      const title = element("span", { class: `queue depth${Math.min(depth, 5)}${isChosen ? " chosen" : ""}` }, name);
+      const problem = queue.problem ? element("span", { class: "warn", title: queue.problem }, " inactive") : "";
+      const title = element("span", { class: `queue depth${Math.min(depth, 5)}${isChosen ? " chosen" : ""}` }, name, problem);
       return [
         title, queueBar(queue, shown, whole), amount(queue.guarantee), amount(queue.deserved), amount(queue.allocated), amount(queue.borrowed),
         amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.share === null || queue.share === undefined ? "" : queue.share.toFixed(2), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
@@ -101,7 +104,8 @@ export class QueuesScreen {
     });
     const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Share", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
     const found = panel(`Queues of ${schedulerName}`, plainTable(`Queues of ${schedulerName}`, columns, rows), legend());
-    found.querySelector("h2").append(element("small", {}, shown));
+    // A finished run has its queues at the end only, whatever the slider says.
+    found.querySelector("h2").append(element("small", {}, this.app.source === "live" ? shown : `${shown}, at the end of the run`));
     const owed = (loans || []).filter((one) => one.resource === shown);
     if (owed.length) found.append(this.loans(owed));
     return found;
@@ -117,15 +121,17 @@ export class QueuesScreen {
     const place = element("div", { class: "line-chart" });
     this.chart.lastChild.replaceWith(place);
     const field = this.field.value || "allocated";
+    this.measured.textContent = "";
     const series = (history?.series || []).filter((one) => one.field === field && one.resource === this.shown);
     if (!series.length || history.times.length < 2) {
-      place.append(emptyText("History begins when the server starts; a point each ten seconds."));
+      place.append(emptyText(this.app.source === "live" ? "History begins when the server starts; a point each ten seconds." : "A finished run has no history of its queues."));
       return;
     }
     const start = history.times[0];
     const x = history.times.map((time) => (time - history.times.at(-1)) / 1000);
     const biggest = [...series].sort((one, other) => most(other.values) - most(one.values)).slice(0, SERIES_MAX);
     const divisor = divisorOf(this.shown, Math.max(...biggest.map((one) => most(one.values))));
+    this.measured.textContent = `${this.shown} ${field}${divisor.name}`;
     const lines = biggest.map((one) => ({ name: one.queue, x, y: one.values.map((value) => (value === null ? null : value / divisor.size)), low: [], high: [] }));
     const axis = (label, unit) => ({ label, unit });
     drawLines(place, {
@@ -136,14 +142,18 @@ export class QueuesScreen {
 
   drawGangs(gangs) {
     // Those that wait first.
-    const rank = (one) => (one.missing ? 0 : one.pending ? 1 : 2);
+    const rank = (one) => (one.missing || one.message ? 0 : one.pending ? 1 : 2);
     const listed = [...gangs].sort((one, other) => rank(one) - rank(other)).slice(0, GANGS_MAX);
     const rows = listed.map((one) => [
-      element("a", { href: this.app.address.link("pending", { gang: one.gang }) }, one.gang), one.queue, one.phase,
-      countText(one.min), countText(one.running), countText(one.pending), one.missing ? countText(one.missing) : "",
+      // The pods of a workload that waits for quota do not exist yet.
+      one.workload ? one.gang : element("a", { href: this.app.address.link("pending", { gang: one.gang }) }, one.gang), one.queue, one.phase,
+      countText(one.min), countText(one.running), countText(one.pending), one.missing ? countText(one.missing) : "", one.message || "",
     ]);
-    const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true]];
-    const content = rows.length ? plainTable("Gangs", columns, rows) : emptyText("no gangs");
+    const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true], ["Why it waits", false, "wrap"]];
+    // Columns that no gang fills say nothing.
+    const filled = columns.map((_, k) => k < 2 || rows.some((row) => row[k] !== ""));
+    const some = (cells) => cells.filter((_, k) => filled[k]);
+    const content = rows.length ? plainTable("Gangs", some(columns), rows.map(some)) : emptyText("No PodGroups.");
     const waiting = gangs.filter((one) => one.missing || one.pending).length;
     const more = gangs.length > rows.length ? `, ${countText(rows.length)} shown` : "";
     this.gangs.replaceChildren(element("h2", {}, "Gangs", element("small", {}, `${countText(gangs.length)}, ${countText(waiting)} wait${more}`)), content);
@@ -151,7 +161,7 @@ export class QueuesScreen {
 }
 
 function noQueues() {
-  return element("div", { class: "panel" }, emptyText("No scheduler of this process has queues. A configuration with actions and tiers has them: stowplan run --config, stowplan up --config."));
+  return element("div", { class: "panel" }, emptyText("No scheduler of this process has queues. Sessions, the queue models and Kueue have them: ", element("code", {}, "stowplan up --config FILE"), "."));
 }
 
 function resourcesOf(schedulers) {
@@ -184,7 +194,8 @@ function treeOf(queues) {
 
 // Amounts of queues are in cores, bytes and units.
 function amountText(resource, amount) {
-  return shortQuantity(resource, resource === "cpu" ? amount * 1000 : amount);
+  const [base] = resource.split(" in ");
+  return shortQuantity(base, base === "cpu" ? amount * 1000 : amount);
 }
 
 function queueBar(queue, resource, whole) {
@@ -210,6 +221,6 @@ function most(values) {
 }
 
 function divisorOf(resource, size) {
-  if (resource !== "memory") return { size: 1, name: "" };
+  if (!/^memory( in |$)/.test(resource)) return { size: 1, name: "" };
   return size >= 2 ** 40 ? { size: 2 ** 40, name: ", TiB" } : { size: 2 ** 30, name: ", GiB" };
 }

@@ -2,7 +2,7 @@
 
 import { ClusterModel } from "./cluster_model.js";
 import { ageText, countText, offsetText, quantityOf } from "./quantities.js";
-import { ReplayRules } from "./replay_rules.js";
+import { OTHER_REASON, ReplayRules } from "./replay_rules.js";
 
 export const NEVER = 4294967295;
 const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
@@ -123,7 +123,13 @@ export class ReplayModel extends ClusterModel {
   }
 
   reasonOf(pod) {
-    const found = this.rules.reason(this.intervals.template[pod]);
+    let found = this.rules.reason(this.intervals.template[pod]);
+    const last = this.intervals.lastReason?.[pod];
+    // Rules that are not by amounts are known from the last try of a pod that was never bound.
+    if (found === OTHER_REASON && last) {
+      const [rule, reason] = this.data.lastReasons[last - 1];
+      found = [rule, `${reason}, when last tried`];
+    }
     const key = found.join(" ");
     let number = this.numbers.get(key);
     if (number === undefined) {

@@ -18,5 +18,5 @@ function partOf(part) {
   const { raw, weight, final } = part;
   if (weight === 1 && raw === final) return countText(final);
   const how = `${raw} → ${final / (weight || 1)} × ${weight}`;
-  return element("span", {}, element("span", { class: "soft" }, `${how} = `), countText(final));
+  return element("span", {}, countText(final), element("small", { class: "how" }, how));
 }

@@ -53,13 +53,11 @@ class QuotaShortage(msgspec.Struct, frozen=True):
         return f"{found}; borrowed by {loans}" if loans else found
 
 
-class WorkloadReport(msgspec.Struct, frozen=True):
-    """A workload.
+class WorkloadSummary(msgspec.Struct, frozen=True):
+    """What a report of any kind says of a workload.
 
-    job: as `kubectl` names it. status: Admitted, QuotaReserved or Pending. flavors: pod set ->
-    resource -> flavor. counts: pod set -> pods that may run. reason, message: why it is pending, ""
-    for others. preempted_by: workload that took its quota, "" for none. position: among those that
-    wait in its ClusterQueue, from 1; 0 for others. shortages: quota that it lacks.
+    job: as `kubectl` names it. status: Finished, Admitted, QuotaReserved or Pending. reason,
+    message: why it is pending, "" for others. flavors: pod set -> resource -> flavor.
     """
 
     namespace: str
@@ -72,10 +70,21 @@ class WorkloadReport(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     flavors: dict[str, dict[str, str]] = {}
+
+
+class WorkloadReport(WorkloadSummary, frozen=True):
+    """A workload when the admission has settled.
+
+    counts: pod set -> pods that may run. preempted_by: workload that took its quota, "" for none.
+    position: among those that wait in its ClusterQueue, from 1; 0 for others. shortages: quota
+    that it lacks. name: of the Workload.
+    """
+
     counts: dict[str, int] = {}
     preempted_by: str = ""
     position: int = 0
     shortages: list[QuotaShortage] = []
+    name: str = ""
 
 
 class KueueReport(msgspec.Struct, frozen=True):

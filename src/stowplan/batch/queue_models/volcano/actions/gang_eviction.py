@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from stowplan.batch.queue_models.volcano.actions.hyper_node_allocation import gradients_for_job
 from stowplan.batch.queue_models.volcano.actions.nomination_plan import (
+    NominationPlan,
     pending_tasks,
     plan_nominations,
 )
 from stowplan.batch.queue_models.volcano.actions.victim_bundles import (
+    SAFE,
     WHOLE,
     VictimBundle,
     allowed_bundles,
     bundles_of,
     sorted_bundles,
 )
+from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, total_of
+from stowplan.batch.queue_models.volcano.volcano_defects import WHOLE_BUNDLE
 from stowplan.batch.queue_models.volcano.volcano_options import boolean, integer
 from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
@@ -52,6 +56,7 @@ class _GangEviction:
         arguments = session.options.argument(name)
         stated = integer(arguments, "maxDomains", DOMAINS_MAX)
         self._domains_max = stated if stated > 0 else DOMAINS_MAX
+        self._trims = WHOLE_BUNDLE in session.options.mends
         self._allows_whole = boolean(arguments, "allowWholeBundle", default=True)
 
     def run(self) -> None:
@@ -103,14 +108,45 @@ class _GangEviction:
             available = total_of(n.idle.copy().add(n.releasing) for n in nodes)
             victims: list[VolcanoTask] = []
             for bundle in self._bundles(job, need, domain):
+                before = list(victims)
                 victims += bundle.tasks
                 available.add(bundle.frees)
                 if not need.fits(available):
                     continue
-                plan = plan_nominations(session, job, session.tree[domain], victims)
+                within = session.tree[domain]
+                plan = plan_nominations(session, job, within, victims)
+                if plan is not None and bundle.kind == SAFE and self._trims:
+                    plan = self._trimmed(job, within, before, bundle.tasks) or plan
                 if plan is not None and statement.repeat(plan[0]):
                     return plan[1]
         return {}
+
+    def _trimmed(
+        self,
+        job: VolcanoSessionJob,
+        within: HyperNode,
+        before: list[VolcanoTask],
+        spare: list[VolcanoTask],
+    ) -> NominationPlan | None:
+        """The plan with as few as possible of the spare tasks of the last bundle, all of which
+        suffice; None if only all do."""
+        session = self._session
+        low, high = 0, len(spare)
+        while low < high:
+            middle = (low + high) // 2
+            plan = plan_nominations(session, job, within, [*before, *spare[:middle]])
+            low, high = (middle + 1, high) if plan is None else (low, middle)
+        kept = spare[:low]
+        found = plan_nominations(session, job, within, [*before, *kept])
+        if found is None:
+            return None
+        # Tasks on other nodes than the last one may not be needed either.
+        for task in kept[:-1]:
+            rest = [other for other in kept if other is not task]
+            plan = plan_nominations(session, job, within, [*before, *rest])
+            if plan is not None:
+                kept, found = rest, plan
+        return found
 
     def _domains(self, job: VolcanoSessionJob) -> list[str]:
         session = self._session

@@ -121,7 +121,7 @@ def _place_in(
             task, asked, failures, with_amounts=True, allows_eviction=True
         )
         node = _choose(session, task, passing)
-        if node is None or not task.request.fits(node.future_idle()):
+        if node is None or not node.has_later(task.request):
             return False
         if not statement.pipeline(task, node, evicts=True):
             return False

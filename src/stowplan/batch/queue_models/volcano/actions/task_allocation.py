@@ -124,7 +124,7 @@ class TaskAllocation:
             return ()
         passing: Sequence[VolcanoNode] = ()
         for node in nodes if nominated else ():
-            if node.name == nominated and task.request.fits(node.future_idle()):
+            if node.name == nominated and node.has_later(task.request):
                 passing = self._suitable(task, [node], failures)
         if not passing:
             passing = self._suitable(task, nodes, failures)
@@ -153,10 +153,9 @@ class TaskAllocation:
 
     def place(self, statement: VolcanoStatement, task: VolcanoTask, node: VolcanoNode) -> bool:
         """Allocate or pipeline a task; True unless that was refused."""
-        is_idle, will_be_idle = self._session.free(node, task)
-        if is_idle:
+        if task.request.fits(node.idle):
             return statement.allocate(task, node)
-        return not will_be_idle or statement.pipeline(task, node)
+        return not node.has_later(task.request) or statement.pipeline(task, node)
 
     def _nearer(self, node: VolcanoNode, near: str) -> str:
         """The HyperNode above a node and what the sub-group uses so far."""

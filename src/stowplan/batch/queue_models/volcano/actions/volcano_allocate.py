@@ -23,7 +23,7 @@ from stowplan.framework.deciders.tasks import TaskStatus
 def allocate(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
-    jobs: dict[str, Heap[VolcanoSessionJob]] = {}
+    due: dict[str, list[VolcanoSessionJob]] = {}
     worksheets: dict[str, JobWorksheet] = {}
     for job in session.jobs.values():
         if job.is_pending:
@@ -37,10 +37,10 @@ def allocate(session: VolcanoSession) -> None:
         worksheet = JobWorksheet.of(session, job)
         if worksheet.is_empty:
             continue
-        if job.queue not in jobs:
-            jobs[job.queue] = Heap(session.job_before)
+        if job.queue not in due:
+            due[job.queue] = []
             queues.push(session.queues[job.queue])
-        jobs[job.queue].push(job)
+        due[job.queue].append(job)
         worksheets[job.uid] = worksheet
     tasks = TaskAllocation(session)
     in_tree = HyperNodeAllocation(session, tasks)
@@ -48,6 +48,8 @@ def allocate(session: VolcanoSession) -> None:
         for job in _nominated(session, worksheets):
             if not session.hooks.anyone("overused", session.queues[job.queue]):
                 _allocate_for_job(session, job, worksheets[job.uid], tasks, in_tree)
+    # Of the jobs of a queue only the one that was taken out changes from now on.
+    jobs = {name: session.job_heap(of_queue) for name, of_queue in due.items()}
     while queues:
         queue = queues.pop()
         if session.hooks.anyone("overused", queue) or not jobs[queue.name]:

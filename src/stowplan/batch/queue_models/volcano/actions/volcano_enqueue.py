@@ -15,7 +15,7 @@ def enqueue(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
     seen: set[str] = set()
-    waiting: dict[str, Heap[VolcanoSessionJob]] = {}
+    pending: dict[str, list[VolcanoSessionJob]] = {}
     for job in session.jobs.values():
         if job.queue not in session.queues:
             continue
@@ -23,13 +23,14 @@ def enqueue(session: VolcanoSession) -> None:
             seen.add(job.queue)
             queues.push(session.queues[job.queue])
         if job.is_pending:
-            waiting.setdefault(job.queue, Heap(session.job_before)).push(job)
+            pending.setdefault(job.queue, []).append(job)
+    waiting = {name: session.job_heap(jobs) for name, jobs in pending.items()}
     while queues:
         queue = queues.pop()
-        jobs = waiting.get(queue.name)
-        if not jobs:
+        heap = waiting.get(queue.name)
+        if not heap:
             continue
-        job = jobs.pop()
+        job = heap.pop()
         if not job.states_min_resources or session.hooks.vote("job_enqueueable", job):
             for call in session.hooks.all("job_enqueued"):
                 call(job)

@@ -198,7 +198,7 @@ def _fits(
 ) -> bool:
     return (
         session.may_allocate(queue, task)
-        and task.request.fits(node.future_idle())
+        and node.has_later(task.request)
         and int(session.codes(task, [node])[0]) == PASSES
     )
 

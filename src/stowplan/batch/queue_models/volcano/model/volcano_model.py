@@ -12,6 +12,7 @@ from stowplan.batch.queue_models.queue_model import (
     ModelReport,
     ModelVictim,
 )
+from stowplan.batch.queue_models.volcano.model.queue_statuses import QueueStatuses
 from stowplan.batch.queue_models.volcano.model.volcano_close import VolcanoClose
 from stowplan.batch.queue_models.volcano.model.volcano_state import VolcanoState, time_of_day
 from stowplan.batch.queue_models.volcano.pod_rules import PodRules
@@ -64,6 +65,7 @@ class VolcanoModel:
         self._parts = parts
         self._state = VolcanoState(scheduler_names, default_queue)
         self._close = VolcanoClose(self._state)
+        self._queues = QueueStatuses()
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -139,6 +141,7 @@ class VolcanoModel:
             closed.pods,
             closed.unready,
             closed.changes_phases,
+            self._queues.changed(session),
         )
 
     def _nominations(self, session: VolcanoSession) -> Iterator[tuple[str, str]]:

@@ -132,6 +132,8 @@ class JobReasons:
         """The first queue upwards whose limit the job's minimum exceeds."""
         least = job.min_resources
         for attributes in _path(plugin, job.queue):
+            if isinstance(plugin, VolcanoCapacity) and plugin.gets_back(attributes, job):
+                continue
             after = least.copy().add(attributes.allocated)
             after.add(self._reserved_in(attributes.name)).subtract(attributes.elastic)
             text = _short(attributes, after, least)

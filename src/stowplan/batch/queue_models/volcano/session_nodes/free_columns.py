@@ -71,7 +71,7 @@ class FreeColumns:
             for place in self.changed_since(mask.at):
                 node = self._nodes[place]
                 mask.now[place] = request.fits(node.idle)
-                mask.later[place] = request.fits(node.future_idle())
+                mask.later[place] = node.has_later(request)
             mask.at = at
         return mask
 

@@ -30,15 +30,28 @@ NodeScore = Callable[[VolcanoTask, Sequence[VolcanoNode]], Floats]
 
 
 class KindColumn:
-    """Scores of one kind of pod. at: position in the log of changes up to which they are valid."""
+    """Scores of pods with one request and equal answers of the plugins.
+
+    at: position in the log of changes up to which they are valid.
+    """
 
     def __init__(
-        self, columns: KindColumns, task: VolcanoTask, codes: Ints, batch: list[RowScores]
+        self, columns: KindColumns, task: VolcanoTask, codes: list[Ints], batch: list[RowScores]
     ) -> None:
         self._columns, self._task = columns, task
-        self._passes: Bools = codes == PASSES
-        self._batch = batch
+        self._codes, self._batch = codes, batch
+        self._passes: Bools = np.ones(len(columns.nodes), dtype=np.bool_)
+        for found in codes:
+            self._passes &= found == PASSES
         self._fill()
+
+    def is_of(self, task: VolcanoTask, codes: list[Ints], batch: list[RowScores]) -> bool:
+        """True if a task has the same request and the same answers."""
+        return (
+            task.request is self._task.request
+            and all(mine is its for mine, its in zip(self._codes, codes, strict=True))
+            and all(mine is its for mine, its in zip(self._batch, batch, strict=True))
+        )
 
     def best(self) -> int:
         """Place of the node with the highest score, the first of several; -1 for none."""
@@ -111,6 +124,8 @@ class KindColumns:
             one.scores_by_node for one in _owners(hooks, "node_order")
         )
         self._kept: dict[tuple[Any, int], tuple[VolcanoTask, int, KindColumn | None]] = {}
+        # By request: kinds that differ by what no plugin reads share a column.
+        self._shared: dict[int, KindColumn] = {}
 
     def of(self, task: VolcanoTask) -> KindColumn | None:
         """The column of a task's kind, for which `prepare` was called; None where there is none."""
@@ -127,19 +142,25 @@ class KindColumns:
         return kept[2]
 
     def _column(self, task: VolcanoTask) -> KindColumn | None:
-        codes = np.full(len(self.nodes), PASSES, dtype=np.int64)
+        codes = []
         for plugin in self._predicates:
             found = plugin.constant_codes(task)
             if found is None:
                 return None
-            codes = np.where(codes == PASSES, found, codes)
+            codes.append(found)
         batch = []
         for plugin in self._scores:
             column = plugin.score_column(task)
             if column is None:
                 return None
             batch.append(column)
-        return KindColumn(self, task, codes, batch)
+        key = id(task.request)
+        shared = self._shared.get(key)
+        if shared is None or not shared.is_of(task, codes, batch):
+            if shared is None and len(self._shared) >= COLUMNS_MAX:
+                self._shared.pop(next(iter(self._shared)))
+            shared = self._shared[key] = KindColumn(self, task, codes, batch)
+        return shared
 
     def takes_more(self, rows: Ints, places: Ints | slice) -> Bools:
         """bool (n_rows,): nodes that the plugins let have one more pod."""

@@ -34,6 +34,11 @@ class Sla(VolcanoPlugin):
             return (first is None) - (second is None)
         return (first > second) - (first < second)
 
+    def job_key(self, job: VolcanoSessionJob) -> tuple[bool, float]:
+        """See `job_order`."""
+        deadline = self._deadline(job)
+        return deadline is None, deadline or 0.0
+
     def job_enqueueable(self, job: VolcanoSessionJob) -> int:
         """Permit after the deadline."""
         deadline = self._deadline(job)

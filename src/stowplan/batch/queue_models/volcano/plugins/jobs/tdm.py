@@ -109,6 +109,10 @@ class Tdm(VolcanoPlugin):
         """Jobs that accept no eviction come first."""
         return left.accepts_eviction - right.accepts_eviction
 
+    def job_key(self, job: VolcanoSessionJob) -> bool:
+        """See `job_order`."""
+        return job.accepts_eviction
+
     def job_pipelined(self, job: VolcanoSessionJob) -> int:
         """Permit if enough is placed or waits."""
         return PERMIT if job.is_pipelined else REJECT

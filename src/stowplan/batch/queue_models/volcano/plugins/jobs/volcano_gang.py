@@ -50,6 +50,10 @@ class VolcanoGang(VolcanoPlugin):
         """Jobs that are not ready come first."""
         return left.is_ready - right.is_ready
 
+    def job_key(self, job: VolcanoSessionJob) -> bool:
+        """See `job_order`."""
+        return job.is_ready
+
     def sub_job_order(self, left: VolcanoSubJob, right: VolcanoSubJob) -> int:
         """Sub-groups that are not ready come first."""
         return left.is_ready - right.is_ready

@@ -28,6 +28,14 @@ class VolcanoPriority(VolcanoPlugin):
         """By priority."""
         return right.priority - left.priority
 
+    def task_key(self, task: VolcanoTask) -> int:
+        """See `task_order`."""
+        return -task.priority
+
+    def job_key(self, job: VolcanoSessionJob) -> int:
+        """See `job_order`."""
+        return -job.priority
+
     def sub_job_order(self, left: VolcanoSubJob, right: VolcanoSubJob) -> int:
         """By the highest priority of their tasks."""
         return right.priority - left.priority

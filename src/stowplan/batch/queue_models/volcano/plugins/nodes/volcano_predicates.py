@@ -63,6 +63,8 @@ class VolcanoPredicates(VolcanoPlugin):
             if name == ALWAYS_ON or boolean(self.arguments, name, default=True)
         ]
         self._filters = self._rules.filters(enabled)
+        # By identity: codes of all rows, which stay alive here, and those of the session's nodes.
+        self._constant: dict[int, tuple[Ints, Ints]] = {}
         weights = {VOLUMES: integer(self.arguments, "volumebinding.weight", 1), DEVICES: 1}
         uses = [NodeScoreUse(name, weights[name]) for name in enabled if name in weights]
         self._scores = self._rules.scores(uses)
@@ -90,7 +92,14 @@ class VolcanoPredicates(VolcanoPlugin):
     def constant_codes(self, task: VolcanoTask) -> Ints | None:
         """Codes of the filters, where they are constant."""
         codes = self._filters.constant_codes(task)
-        return None if codes is None else codes[self._session.rows_of(self._session.node_list)]
+        if codes is None:
+            return None
+        # Kinds that differ by their labels alone share their codes.
+        known = self._constant.get(id(codes))
+        if known is None:
+            rows = self._session.rows_of(self._session.node_list)
+            known = self._constant[id(codes)] = codes, codes[rows]
+        return known[1]
 
     def takes_more(self, rows: Ints, places: Ints | slice) -> Bools:
         """Nodes below their maximum number of pods."""

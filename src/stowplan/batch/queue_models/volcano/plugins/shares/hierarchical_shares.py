@@ -62,7 +62,7 @@ class ShareTree:
                 text = weights[depth] if depth < len(weights) else ""
                 node.children[name] = ShareNode(_weight(text))
             node = node.children[name]
-        leaf = node.children[job.uid] = ShareNode(1.0, job.total_request.copy())
+        leaf = node.children[job.uid] = ShareNode(1.0, job.total_request)
         leaf.allocated, leaf.share = amount, dominant_share(amount, self._total)
         total = self._total
         demanding = {n for n in total.names() if self.allocated.get(n) < total.get(n)}

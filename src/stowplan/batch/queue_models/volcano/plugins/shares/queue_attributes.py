@@ -87,10 +87,13 @@ class QueuePlugin(VolcanoPlugin):
 
     def admits(self, attributes: QueueAttributes, job: VolcanoSessionJob) -> bool:
         """True if the minimum of a job is within what the queue may have."""
-        least = job.min_resources
-        after = least.copy().add(attributes.allocated).add(attributes.inqueue)
-        after.subtract(attributes.elastic)
-        return not after.exceeded_names(attributes.real_capability, least)
+        after = self.after_admission(attributes, job)
+        return not after.exceeded_names(attributes.real_capability, job.min_resources)
+
+    def after_admission(self, attributes: QueueAttributes, job: VolcanoSessionJob) -> VolcanoAmount:
+        """What a queue has and has promised once a job is admitted."""
+        after = job.min_resources.copy().add(attributes.allocated).add(attributes.inqueue)
+        return after.subtract(attributes.elastic)
 
 
 def attributes_of_jobs(

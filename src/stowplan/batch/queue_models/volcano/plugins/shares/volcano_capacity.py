@@ -20,6 +20,7 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
     real_capability,
 )
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount, maximum, share_of
+from stowplan.batch.queue_models.volcano.volcano_defects import FULL_ANCESTOR
 from stowplan.batch.queue_models.volcano.volcano_hooks import PERMIT, REJECT
 from stowplan.batch.queue_models.volcano.volcano_options import boolean, integer
 from stowplan.batch.queue_models.volcano.volcano_queue import ROOT, VolcanoQueue
@@ -27,6 +28,7 @@ from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 
+RECLAIM_ACTIONS = frozenset({"reclaim", "gangreclaim"})
 RECLAIM_LEVEL = "ancestorReclaimLevel"
 DEVICES = "capacity.DynamicResourceAllocationEnable"
 DEVICE_CAPACITY = "capacity.DRAConsumableCapacityEnable"
@@ -67,9 +69,12 @@ class VolcanoCapacity(QueuePlugin):
 
     def update_share(self, attributes: QueueAttributes) -> None:
         """The largest share of what is deserved; 1 if nothing is."""
+        if attributes.deserves_nothing:
+            attributes.share = 1.0
+            return
         deserved, given = attributes.deserved, attributes.allocated
-        shares = (share_of(given.get(name), deserved.get(name)) for name in deserved.names())
-        attributes.share = 1.0 if attributes.deserves_nothing else max(shares, default=0.0)
+        shares = [share_of(given.get(name), deserved.get(name)) for name in deserved.names()]
+        attributes.share = max(shares, default=0.0)
 
     def _path(self, queue: str) -> list[QueueAttributes]:
         """A queue and those above it, the root first."""
@@ -125,6 +130,10 @@ class VolcanoCapacity(QueuePlugin):
         for attributes in reversed(self._path(queue.name)):
             if not self._quotas.allow(attributes.name, task):
                 return False
+            if not gone:
+                if not attributes.allocated.leaves_room(attributes.real_capability, task.request):
+                    return False
+                continue
             after = attributes.allocated.copy().add(task.request)
             for other in gone:
                 owner = self.of_task(other)
@@ -148,9 +157,42 @@ class VolcanoCapacity(QueuePlugin):
             return PERMIT
         for attributes in reversed(self._path(job.queue)):
             is_allowed = self._quotas.admit(attributes.name, job)
-            if not self.admits(attributes, job) or not is_allowed:
+            if not is_allowed:
+                return REJECT
+            if not self.admits(attributes, job) and not self.gets_back(attributes, job):
                 return REJECT
         return PERMIT
+
+    def gets_back(self, above: QueueAttributes, job: VolcanoSessionJob) -> bool:
+        """True if a queue above a job's is full only of what others below it borrow, the job stays
+        within what its own queue deserves, and an action reclaims."""
+        options = self._session.options
+        if FULL_ANCESTOR not in options.mends or above.name == job.queue:
+            return False
+        if RECLAIM_ACTIONS.isdisjoint(options.actions):
+            return False
+        own, least = self.attributes[job.queue], job.min_resources
+        after = self.after_admission(above, job)
+        wanted = self.after_admission(own, job)
+        short = after.exceeded_names(above.real_capability, least)
+        return all(
+            wanted.get(name) <= own.deserved.get(name)
+            and after.get(name) - self._borrowed(above, own, name)
+            <= above.real_capability.get(name)
+            for name in short or ()
+        )
+
+    def _borrowed(self, above: QueueAttributes, own: QueueAttributes, resource: str) -> float:
+        """What others than `own` below a queue have of a resource beyond what they deserve, where
+        that may be reclaimed."""
+        return sum(
+            max(one.allocated.get(resource) - one.deserved.get(resource), 0.0)
+            for one in self.attributes.values()
+            if above.name in one.ancestors
+            and one is not own
+            and not one.children
+            and one.queue.is_reclaimable
+        )
 
     def job_enqueued(self, job: VolcanoSessionJob) -> None:
         """Count an admitted job."""

@@ -64,6 +64,10 @@ class VolcanoDrf(VolcanoPlugin):
         first, second = self._share(left.uid), self._share(right.uid)
         return (first > second) - (first < second)
 
+    def job_key(self, job: VolcanoSessionJob) -> float:
+        """See `job_order`."""
+        return self._share(job.uid)
+
     def queue_order(self, left: VolcanoQueue, right: VolcanoQueue) -> int:
         """By the shares in the tree."""
         assert self._tree is not None

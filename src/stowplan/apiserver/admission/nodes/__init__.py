@@ -1,0 +1,1 @@
+"""Admission of nodes, and of what nodes write."""

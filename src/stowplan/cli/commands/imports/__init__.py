@@ -1,0 +1,1 @@
+"""Commands that bring clusters of other schedulers in."""

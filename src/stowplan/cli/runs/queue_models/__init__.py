@@ -1,0 +1,1 @@
+"""What commands about queue models of other schedulers do."""

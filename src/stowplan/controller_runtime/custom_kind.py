@@ -1,0 +1,57 @@
+"""Kinds that the embedded cluster serves by a CustomResourceDefinition of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from stowplan.objects.encoding.tree import Tree
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CustomKind:
+    """A kind of another project whose objects keep every field.
+
+    columns: name, type and JSON path of what `kubectl get` prints. versions: the first is stored.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    versions: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str, str], ...] = ()
+    namespaced: bool = True
+
+    def definition(self) -> Tree:
+        """Its CustomResourceDefinition."""
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{self.group}"},
+            "spec": {
+                "group": self.group,
+                "names": {
+                    "kind": self.kind,
+                    "listKind": f"{self.kind}List",
+                    "plural": self.plural,
+                    "singular": self.kind.lower(),
+                    "shortNames": list(self.short_names),
+                },
+                "scope": "Namespaced" if self.namespaced else "Cluster",
+                "versions": [self._version(name) for name in self.versions],
+            },
+        }
+
+    def _version(self, name: str) -> Tree:
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return {
+            "name": name,
+            "served": True,
+            "storage": name == self.versions[0],
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [
+                {"name": title, "type": type_, "jsonPath": path}
+                for title, type_, path in self.columns
+            ],
+            "schema": {"openAPIV3Schema": anything},
+        }
