@@ -10,7 +10,6 @@ from stowplan.apiserver.expressions.environments import api_library
 from stowplan.cel.cel_types import cel_type
 from stowplan.cel.program import Environment
 from stowplan.cel.syntax_tree import CompileError
-from stowplan.cel.values import CostLimitError, EvaluationError
 
 ENVIRONMENT = Environment({}, api_library())
 
@@ -97,24 +96,30 @@ def test_a_constant_that_cannot_be_converted_is_a_fault() -> None:
     assert ENVIRONMENT.compile("int('1') == 1").fault == ""
 
 
+def found_of(text: str, value: str) -> Any:
+    """The error of an expression over a string `s`."""
+    environment = Environment({"s": cel_type("string")}, api_library())
+    return environment.compile(text).outcome({"s": value}, 10_000_000).error
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (f"duration('{'9' * 5000}h') > duration('1h')", "integer overflow"),
-        (f"int('{'9' * 5000}') == 1", "type conversion error from 'string' to 'int'"),
-        (f"uint('{'9' * 5000}') == 1u", "type conversion error from 'string' to 'uint'"),
-        ("int('-+5') == 5", "type conversion error from 'string' to 'int'"),
-        (f"cidr('::/{'9' * 5000}').prefixLength() == 0", "prefix length out of range"),
-        (f"semver('{'9' * 5000}.0.0').major() == 1", "value out of range"),
-        (f"'%.{'9' * 5000}f'.format([1.0]) == ''", "value out of range"),
-        ("'%.f'.format([1.0]) == ''", "invalid syntax"),
-        ("'%.2000000000f'.format([1.0]) == ''", "exceeds the limit of 10000000"),
-        (f"'{'a' * 5000}'.replace('a', '{'b' * 5000}') == ''", "exceeds the limit of 10000000"),
-        (f"lists.range(5000).map(x, '').join('{'b' * 5000}') == ''", "exceeds the limit of 100"),
+        ("duration(s + 'h') > duration('1h')", "integer overflow"),
+        ("int(s) == 1", "type conversion error from 'string' to 'int'"),
+        ("uint(s) == 1u", "type conversion error from 'string' to 'uint'"),
+        ("int('-+' + s) == 5", "type conversion error from 'string' to 'int'"),
+        ("cidr('::/' + s).prefixLength() == 0", "network address parse error"),
+        ("semver(s + '.0.0').major() == 1", "value out of range"),
+        ("('%.' + s + 'f').format([1.0]) == ''", "value out of range"),
+        ("('%.' + 'f').format([1.0]) == s", "invalid syntax"),
+        ("('%.2000000000' + 'f').format([1.0]) == s", "exceeds the limit of 10000000"),
+        ("s.replace('9', s) == ''", "exceeds the limit of 10000000"),
+        ("lists.range(5000).map(x, '').join(s) == ''", "exceeds the limit of 10000000"),
     ],
 )
 def test_long_numbers_and_strings_are_evaluation_errors(text: str, error: str) -> None:
-    assert error in str(found(text))
+    assert error in found_of(text, "9" * 5000)
 
 
 def test_long_literals_do_not_compile() -> None:
@@ -126,12 +131,16 @@ def test_long_literals_do_not_compile() -> None:
 def test_a_call_that_costs_too_much_is_not_made() -> None:
     """A hundred million comparisons take a minute; their cost is known before."""
     outcome = ENVIRONMENT.compile("lists.range(10000).distinct().size()").outcome({}, 1_000_000)
-    assert isinstance(outcome.error, CostLimitError)
+    assert outcome.is_over
 
 
-@pytest.mark.parametrize("text", ["duration(s) == duration('1s')", "quantity(s).isInteger()"])
-def test_a_long_text_of_no_form_is_refused_in_one_look(text: str) -> None:
-    """Patterns that could divide it in many ways took the square of its length: at this one days."""
-    environment = Environment({"s": cel_type("string")}, api_library())
-    outcome = environment.compile(text).outcome({"s": "9" * 2_000_000 + "x"}, 10_000_000)
-    assert isinstance(outcome.error, EvaluationError)
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("duration(s) == duration('1s')", "type conversion error from 'string'"),
+        ("quantity(s).isInteger()", "quantities must match the regular expression"),
+    ],
+)
+def test_a_long_text_of_no_form_is_refused_in_one_look(text: str, error: str) -> None:
+    """Patterns that could divide it in many ways took the square of its length: days for this."""
+    assert error in found_of(text, "9" * 2_000_000 + "x")
