@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stowplan.apiserver.expressions.environments import api_library
+from stowplan.cel.cel_types import cel_type
 from stowplan.cel.program import Environment
 from stowplan.cel.syntax_tree import CompileError
 
@@ -93,3 +94,53 @@ def test_a_constant_that_cannot_be_converted_is_a_fault() -> None:
     program = ENVIRONMENT.compile("int('x') == 1")
     assert program.fault == "type conversion error from 'string' to 'int'"
     assert ENVIRONMENT.compile("int('1') == 1").fault == ""
+
+
+def found_of(text: str, value: str) -> Any:
+    """The error of an expression over a string `s`."""
+    environment = Environment({"s": cel_type("string")}, api_library())
+    return environment.compile(text).outcome({"s": value}, 10_000_000).error
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("duration(s + 'h') > duration('1h')", "integer overflow"),
+        ("int(s) == 1", "type conversion error from 'string' to 'int'"),
+        ("uint(s) == 1u", "type conversion error from 'string' to 'uint'"),
+        ("int('-+' + s) == 5", "type conversion error from 'string' to 'int'"),
+        ("cidr('::/' + s).prefixLength() == 0", "network address parse error"),
+        ("semver(s + '.0.0').major() == 1", "value out of range"),
+        ("('%.' + s + 'f').format([1.0]) == ''", "value out of range"),
+        ("('%.' + 'f').format([1.0]) == s", "invalid syntax"),
+        ("('%.2000000000' + 'f').format([1.0]) == s", "exceeds the limit of 10000000"),
+        ("s.replace('9', s) == ''", "exceeds the limit of 10000000"),
+        ("lists.range(5000).map(x, '').join(s) == ''", "exceeds the limit of 10000000"),
+    ],
+)
+def test_long_numbers_and_strings_are_evaluation_errors(text: str, error: str) -> None:
+    assert error in found_of(text, "9" * 5000)
+
+
+def test_long_literals_do_not_compile() -> None:
+    with pytest.raises(CompileError, match="invalid int literal"):
+        ENVIRONMENT.compile(f"{'9' * 5000} < 1")
+    assert found(f"{'0' * 5000}7 == 7") is True
+
+
+def test_a_call_that_costs_too_much_is_not_made() -> None:
+    """A hundred million comparisons take a minute; their cost is known before."""
+    outcome = ENVIRONMENT.compile("lists.range(10000).distinct().size()").outcome({}, 1_000_000)
+    assert outcome.is_over
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("duration(s) == duration('1s')", "type conversion error from 'string'"),
+        ("quantity(s).isInteger()", "quantities must match the regular expression"),
+    ],
+)
+def test_a_long_text_of_no_form_is_refused_in_one_look(text: str, error: str) -> None:
+    """Patterns that could divide it in many ways took the square of its length: days for this."""
+    assert error in found_of(text, "9" * 2_000_000 + "x")
