@@ -39,7 +39,8 @@ from stowplan.driver.live.informers import Informers
 from stowplan.messages.effects import Bind, RecordEvent
 from stowplan.messages.events import Event, PodAdded, PodDeleted, PodUpdated
 
-TOKEN = "token-of-the-admin"
+TOKEN, SCHEDULER_TOKEN = "token-of-the-admin", "token-of-the-scheduler"
+ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
 READY_S = 120.0
 PATIENCE_S = 600.0
 RATES = (100, 300, 500)
@@ -134,7 +135,7 @@ async def real_server(directory: Path, apiserver: str, etcd: str) -> AsyncIterat
     store, peer, port = free_port(), free_port(), free_port()
     key, tokens, file = directory / "key", directory / "tokens", directory / "kubeconfig"
     key.write_text(self_signed_certificate(["localhost"], time.time()).key)
-    tokens.write_text(f'{TOKEN},admin,0,"system:masters"\n')
+    tokens.write_text(f'{TOKEN},admin,0,"system:masters"\n{SCHEDULER_TOKEN},{ACCOUNT},1\n')
     file.write_text(KUBECONFIG.format(port=port, token=TOKEN))
     data = (
         f"--data-dir={directory / 'etcd'}",

@@ -21,7 +21,10 @@ from stowplan.web.serving.page_server import PageServer
 from stowplan.web.serving.simulation_source import SimulationSource
 
 IMAGES = Path(__file__).parents[1] / "images"
-ROWS = "return document.querySelector('.rows tbody tr td')?.textContent"
+READY = """
+const isReplay = document.querySelector('.state')?.textContent === 'replay';
+return isReplay && document.querySelector('.rows tbody tr td:nth-child(7)')?.textContent;
+"""
 WIDTH, HEIGHT = 1280, 900
 
 
@@ -49,7 +52,7 @@ def screenshot_of_page(found: Simulation) -> bytes:
     server.start()
     try:
         server.use(SimulationSource(found, read_deciders(None), 1))
-        return screenshot(f"{server.url}/#/nodes?at=30000", ROWS)
+        return screenshot(f"{server.url}/#/nodes?at=30000", READY)
     finally:
         server.stop()
 

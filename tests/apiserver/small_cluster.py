@@ -49,11 +49,11 @@ class SmallCluster:
         volcano: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
-        pages: Sequence[NonResourcePages] = (),
         gates: FeatureGates | None = None,
+        pages: Sequence[NonResourcePages] = (),
     ) -> None:
-        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. pages:
-        discovery and the like. gates: of the controllers."""
+        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. gates: of the
+        controllers. pages: discovery and the like."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(

@@ -24,14 +24,13 @@ WALKED = {
     "PreemptionPVs": 60,
     # One of all that are refused.
     "dra-refused": 1,
-    # Claims by name (four of five pods wait until the first has written it), alternatives,
-    # devices that many nodes reach, and resources by classes.
+    # Claims by name (four of five pods wait until the first has written it), and resources by
+    # classes.
     "SchedulingWithResourceClaim": 126,
-    "FirstAvailable": 30,
-    "ConsumableCapacity": 30,
     "ExtendedResource_25Classes": 30,
     "ExtendedResource_50Classes": 30,
     "ImplicitExtendedResource_25Classes": 30,
+    "ExtendedResourceScoring": 30,
     # The pod that fits nowhere.
     "SchedulingWithMixedChurn": 1,
 }

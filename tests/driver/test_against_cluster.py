@@ -252,6 +252,56 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
     run(steps())
 
 
+@pytest.mark.parametrize(
+    "server", [pytest.param("embedded", marks=pytest.mark.soak), "real"], indirect=True
+)
+def test_sessions_of_volcano_write_what_queues_have(tmp_path: Path, server: str) -> None:
+    """status.allocated of a queue and of the one above it, by `run` alone."""
+    version = "scheduling.volcano.sh/v1beta1"
+    config = tmp_path / "volcano.yaml"
+    lease = {"resourceName": "stowplan", "resourceNamespace": "stowplan-system"}
+    profiles = tmp_path / "profiles.json"
+    profiles.write_text(
+        json.dumps(CONFIG | {"leaderElection": CONFIG["leaderElection"] | lease})  # type: ignore[operator]
+    )
+    config.write_text("scheduler: volcano\n")
+
+    async def steps() -> None:
+        files = ["--config", str(profiles), "--config", str(config)]
+        async with cluster(tmp_path, 1, server) as made:
+            args = [*files, "--kubeconfig", made.kubeconfig, "--listen", "0", "--take-over"]
+            async with replica(*args) as one:
+                await leading(one)
+                group, member = gang("g", 1)
+                for name, parent in (("upper", ""), ("leaf", "upper")):
+                    meta = {"apiVersion": version, "kind": "Queue", "metadata": {"name": name}}
+                    await made.create(meta | {"spec": {"weight": 1, "parent": parent}})
+                group |= {"apiVersion": version, "spec": {"minMember": 1, "queue": "leaf"}}
+                member["spec"]["schedulerName"] = "volcano"
+                await made.create_all([group, member])
+                await made.until_placed(1, 240, one)
+                path = f"/apis/{version}/namespaces/default/podgroups/g"
+                async with asyncio.timeout(240):
+                    while await allocated_pods(made) != {"upper": "1", "leaf": "1"}:
+                        await asyncio.sleep(0.2)
+                    while (status := (await made.get(path))["status"])["phase"] != "Running":
+                        await asyncio.sleep(0.2)
+                (scheduled,) = [c for c in status["conditions"] if c["type"] == "Scheduled"]
+                assert (scheduled["type"], scheduled["status"]) == ("Scheduled", "True")
+
+    run(steps())
+
+
+async def allocated_pods(made: Cluster) -> dict[str, str]:
+    """Queue of Volcano -> how many pods its status has."""
+    found = (await made.get("/apis/scheduling.volcano.sh/v1beta1/queues"))["items"]
+    return {
+        one["metadata"]["name"]: one.get("status", {}).get("allocated", {}).get("pods", "")
+        for one in found
+        if one["metadata"]["name"] in ("upper", "leaf")
+    }
+
+
 async def condition(made: Cluster, name: str, text: str) -> None:
     async with asyncio.timeout(240):
         while True:

@@ -19,6 +19,7 @@ from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 from stowplan.simulation.kueue.job_admission import admit_jobs
+from stowplan.web.serving.live_source import LiveSource
 from tests.driver.embedded import Tree
 from tests.driver.test_volcano_up import create, listed, until
 
@@ -103,7 +104,10 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         settings = LocalClusterSettings(
             nodes=3, kubeconfig=tmp_path / "k", kueue=deciders.kueue, seed=1
         )
-        service = local_scheduler_service(deciders)
+        sources: list[LiveSource] = []
+        service = local_scheduler_service(
+            deciders, None, lambda server: sources.append(LiveSource(server, 1))
+        )
         async with (
             running_local_cluster(settings) as cluster,
             service(cluster),
@@ -111,6 +115,7 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         ):
             await check_documented_steps(api)
             await asyncio.to_thread(check_listing)
+            check_page(await sources[0].cluster(), await sources[0].queues(0.0))
             # Room for the last one: it starts without another change.
             background = (("propagationPolicy", "Background"),)
             await api.send(ApiRequest("DELETE", f"{JOBS}/sample-1", background))
@@ -119,6 +124,18 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
             events = await listed(api, "/api/v1/namespaces/default/events")
             reasons = {one["reason"] for one in events}
             assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending"}
+
+    def check_page(cluster: Tree, found: Tree) -> None:
+        """The page has the same."""
+        assert cluster["admission"] == "kueue"
+        assert cluster["can"]["queues"]
+        (queue,) = found["schedulers"][0]["queues"]
+        assert (queue["deserved"]["cpu"], queue["allocated"]["cpu"]) == (9, 9)
+        assert (queue["podsPlaced"], queue["podsPending"]) == (9, 3)
+        (waiting,) = [one for one in found["gangs"] if one["message"]]
+        assert (waiting["gang"], waiting["missing"]) == ("default/job/sample-3", 3)
+        assert waiting["message"].startswith("WaitingForQuota: ")
+        assert {one["running"] for one in found["gangs"]} == {0, 3}
 
     def check_listing() -> None:
         """What Kueue would decide, from one listing of the live cluster."""

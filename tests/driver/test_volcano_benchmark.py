@@ -167,7 +167,7 @@ def test_the_documented_benchmark_runs_by_kubectl(tmp_path: Path) -> None:
 
     async def steps() -> None:
         settings = LocalClusterSettings(
-            nodes=4, kubeconfig=tmp_path / "k", serves_volcano=True, seed=1
+            nodes=2, kubeconfig=tmp_path / "k", serves_volcano=True, seed=1
         )
         service = local_scheduler_service(local_deciders([str(file)]))
         async with (

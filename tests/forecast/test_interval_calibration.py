@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import io
 import math
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from stowplan import eta
+from stowplan.cli.tables.eta_table import print_expected_starts
+from stowplan.forecast.expected_starts import (
+    SCHEMA,
+    ExpectedStart,
+    ExpectedStarts,
+    StartInterval,
+)
 from stowplan.forecast.start_times import interval_calibration
 from stowplan.forecast.start_times.interval_calibration import (
     COMPARED_MIN,
+    IntervalCalibration,
     PastForecast,
     calibration_of,
     widened,
@@ -28,6 +38,7 @@ from stowplan.objects.pod import (
     Pod,
     PodStatus,
 )
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 from stowplan.testing import builders
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -165,13 +176,13 @@ def queue_cluster(n_pods: int) -> Cluster:
 
 
 def test_eta_is_widened_by_its_own_past() -> None:
-    cluster = queue_cluster(40)
+    cluster = queue_cluster(60)
     plain = eta(cluster, now=NOW, draws=2)
-    found = eta(cluster, now=NOW, draws=2, calibrate=2)
+    found = eta(cluster, now=NOW, draws=2, calibrate=3)
     calibration = found.calibration
     assert plain.calibration is None
     assert calibration is not None
-    assert calibration.moments <= 2
+    assert calibration.moments <= 3
     assert calibration.text() in found.assumptions
     assert plain.pods
     for before, after in zip(plain.pods, found.pods, strict=True):
@@ -182,6 +193,33 @@ def test_eta_is_widened_by_its_own_past() -> None:
         assert after.start.earliest_s == pytest.approx(low, abs=1e-3)
         assert (after.start.latest_s or math.inf) == pytest.approx(high, abs=1e-3)
         assert after.start.median_s == before.start.median_s
+
+
+def test_known_run_times_are_calibrated_too() -> None:
+    """What arrived later may have gone first, however exactly run times are known."""
+    known = queue_cluster(60)
+    notes = {RUN_ANNOTATION: "100"}
+    pods = [replace(pod, metadata=replace(pod.metadata, annotations=notes)) for pod in known.pods]
+    found = eta(replace(known, pods=pods), now=NOW, calibrate=3)
+    assert found.draws == 1
+    assert found.calibration is not None
+
+
+def test_times_before_1970_are_no_past() -> None:
+    pods = [job_pod(f"p{n}", -1000.0 - 3e9, None, None) for n in range(50)]
+    assert past_moments(Cluster([builders.node("n0")], pods), NOW, 3) == []
+
+
+def test_an_open_end_is_not_the_horizon() -> None:
+    start = StartInterval(60.0, 120.0, None, "2026-01-01T12:02:00Z", 1.0)
+    pod = ExpectedStart("default/p", "Pending", start=start)
+    found = ExpectedStarts(SCHEMA, "2026-01-01T12:00:00Z", INTERVAL, 5, 86400.0, 0, (), (pod,), ())
+    is_open = IntervalCalibration(3, 40, 10, 1.0, None)
+    for calibration, text in ((None, "60s to over 24h"), (is_open, "60s to open")):
+        printed = io.StringIO()
+        screen = Console(file=printed, width=200)
+        print_expected_starts(replace(found, calibration=calibration), screen, wide=True)
+        assert text in printed.getvalue()
 
 
 def test_without_a_past_there_is_no_calibration() -> None:

@@ -33,7 +33,7 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.pools.cluster_devices import ClusterDevices
-from stowplan.plugins.devices.states import class_claims
+from stowplan.plugins.devices.states import class_claims, device_states
 from stowplan.plugins.devices.states.device_states import NO_STATE, DeviceStates, _on_node
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
@@ -303,7 +303,8 @@ def test_kernels_place_pods_with_claims() -> None:
 
 
 def test_states_are_forgotten_and_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.plugins.devices.states.device_states._STATES_MAX", 2)
+    monkeypatch.setattr(device_states, "_STATES_MAX", 2)
+    monkeypatch.setattr(device_states, "_STATES_PER_NODE", 0)
     assert sum(same_effects(seed) for seed in range(6)) > 20
 
 

@@ -147,6 +147,12 @@ def test_binding_conditions(condition: dict[str, Any] | None, outcome: str) -> N
     assert bound_pods(driver) == (["p"] if outcome == "bound" else [])
     if outcome == "failed":
         assert "reason=Fire" in driver.last(to_do.PatchStatus, "p").message
+    events = [e for e in driver.effects if isinstance(e, to_do.RecordEvent)]
+    assert (events[0].reason, events[0].type, events[0].note) == (
+        "BindingConditionsPending",
+        "Normal",
+        "waiting for binding conditions for device on node n1",
+    )
 
 
 def test_devices_that_do_not_become_ready_time_out() -> None:

@@ -238,6 +238,10 @@ class FakeCluster:
             }
             for k in range(12)
         ]
+        # As Kueue's are.
+        message = f"WaitingForQuota: {self.hostile}insufficient unused quota for cpu " * 4
+        gangs.append({**gangs[0], "gang": "ml/job/sweep", "workload": True, "message": message})
+        queues[-1]["problem"] = f"ResourceFlavor {self.hostile} not found"
         total = {"cpu": 1200.0, "nvidia.com/gpu": 400.0}
         scheduler = {"schedulerName": "stowplan", "total": total, "queues": queues, "loans": [loan]}
         return {

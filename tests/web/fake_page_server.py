@@ -113,7 +113,15 @@ class FakePageServer:
             "/decisions": lambda _: {"decisions": cluster.decisions[:40][::-1], "more": False},
             "/decisions/{id}": lambda request: cluster.decisions[int(request.match_info["id"])],
             "/experiments": lambda _: {
-                "experiments": [{"folder": f"{cluster.hostile}fgd", "runs": 40, "done": 31}]
+                "experiments": [
+                    {
+                        "folder": f"{cluster.hostile}fgd",
+                        "runs": 40,
+                        "done": 40,
+                        "ended": True,
+                        "verdicts": ["packing against default: waits of all kinds are longer " * 3],
+                    }
+                ]
             },
             "/cluster": lambda _: {
                 "source": self.source,

@@ -153,7 +153,7 @@ def eta(
     targets = [pod.key for members in jobs.values() for pod in members if pod.key in alive]
     starts = forecast.draw(targets, draws)
     report = _Report(forecast, starts, percentiles)
-    if calibrate and forecast.is_random:
+    if calibrate:
 
         def of_past(past: Cluster, at: datetime.datetime) -> ExpectedStarts:
             how_more: dict[str, Any] = {"horizon_s": horizon_s, "arrivals_s": arrivals_s}

@@ -18,7 +18,8 @@ class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     """When something starts, in seconds from now, over the draws.
 
     earliest_s, median_s, latest_s: None where it does not start before the horizon in as many
-    draws. median_at: the median as a timestamp. probability: share of the draws in which it starts.
+    draws, `latest_s` also where past forecasts set no end to it. median_at: the median as a
+    timestamp. probability: share of the draws in which it starts.
     """
 
     earliest_s: float | None = None

@@ -11,7 +11,7 @@ buildQueueingHintMap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any
 
@@ -173,19 +173,39 @@ unschedulable.
 """
 
 
+class EventKeys(msgspec.Struct, frozen=True):
+    """What a change and a pod have in common where the change may concern the pod, so that the hint
+    is not asked about all others.
+
+    of_change: the key of a change, given the object before and after; None where it may concern any
+    pod. of_pod: the keys of a pod; a function of the pod alone, the same for all instances of the
+    plugin.
+    """
+
+    of_change: Callable[[Any, Any], Hashable | None]
+    of_pod: Callable[[Pod], Iterable[Hashable]]
+
+
 class ClusterEventWithHint(msgspec.Struct, frozen=True):
-    """An event that a plugin registers for; without a hint every such event requeues the pod."""
+    """An event that a plugin registers for; without a hint every such event requeues the pod.
+    keys: pods without the key of a change are left where they are."""
 
     event: ClusterEvent
     hint: QueueingHintFn | None = None
+    keys: EventKeys | None = None
 
 
 RegisteredEvents = tuple[ClusterEventWithHint, ...]
 
 
-def on(resource: str, action: Action, hint: QueueingHintFn | None = None) -> ClusterEventWithHint:
+def on(
+    resource: str,
+    action: Action,
+    hint: QueueingHintFn | None = None,
+    keys: EventKeys | None = None,
+) -> ClusterEventWithHint:
     """Shorthand for a registration."""
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, keys)
 
 
 EVERY_EVENT: RegisteredEvents = tuple(

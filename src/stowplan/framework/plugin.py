@@ -389,12 +389,14 @@ class PreBindWait(msgspec.Struct, frozen=True):
 
     changes: written one after the other; the first that the API refuses fails the attempt.
     timeout_s: how long `pre_bind_progress` may return Wait after the last write. late: the reason
-    of the timeout.
+    of the timeout. event: (reason, note) of an event of the pod that is recorded after the last
+    write; () for none.
     """
 
     changes: tuple[ObjectChange, ...] = ()
     timeout_s: float = 600.0
     late: str = "timed out"
+    event: tuple[str, str] | tuple[()] = ()
 
 
 @runtime_checkable

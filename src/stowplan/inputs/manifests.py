@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.apis.resource.beta_versions import as_v1
 from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
@@ -277,7 +278,7 @@ def items(
         for index, item in enumerate(listing):
             yield from items(item, _join(path, f"items[{index}]"), inner)
     elif kind != "List":
-        yield tree, path
+        yield as_v1(tree), path
 
 
 def group_of(tree: Mapping[str, Any], path: str) -> str:

@@ -2,7 +2,7 @@
 
 Objects that the API server has stored are unchanged.
 
-Source: Kubernetes v1.36, the defaults of core/v1 and storage/v1.
+Source: Kubernetes v1.36, the defaults of core/v1, storage/v1 and resource/v1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.objects.devices.device_claim import EXACT_COUNT, ResourceClaim, SubRequest
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, PodSpec
@@ -44,9 +45,36 @@ def with_defaults(found: Object) -> Object:
             meta = replace(found.metadata, uid=found.metadata.uid or own)
             mode = found.spec.volume_mode or "Filesystem"
             return replace(found, metadata=meta, spec=replace(found.spec, volume_mode=mode))
+        case ResourceClaim():
+            return _claim_with_defaults(found)
         case Namespace():
             return with_name_label(found)
     return found
+
+
+def _claim_with_defaults(claim: ResourceClaim) -> ResourceClaim:
+    devices = claim.spec.devices
+    requests = tuple(
+        replace(
+            one,
+            exactly=None if one.exactly is None else _request_with_defaults(one.exactly),
+            first_available=tuple(_request_with_defaults(sub) for sub in one.first_available),
+        )
+        for one in devices.requests
+    )
+    # Claims are told apart by uid.
+    meta = replace(claim.metadata, uid=claim.metadata.uid or claim.key)
+    spec = replace(claim.spec, devices=replace(devices, requests=requests))
+    return replace(claim, metadata=meta, spec=spec)
+
+
+def _request_with_defaults(request: SubRequest) -> SubRequest:
+    mode = request.allocation_mode or EXACT_COUNT
+    count = request.count or (1 if mode == EXACT_COUNT else 0)
+    tolerations = tuple(
+        replace(one, operator=one.operator or "Equal") for one in request.tolerations
+    )
+    return replace(request, allocation_mode=mode, count=count, tolerations=tolerations)
 
 
 def with_name_label(namespace: Namespace) -> Namespace:

@@ -14,6 +14,7 @@ from stowplan.framework.clusterevents import (
     EVERY_EVENT,
     ClusterEvent,
     ClusterEventWithHint,
+    EventKeys,
     QueueingHint,
     QueueingHintFn,
     event_matches,
@@ -58,6 +59,7 @@ class QueueingHintMap:
             tuple[str, ClusterEvent], tuple[tuple[str, QueueingHintFn | None], ...]
         ] = {}
         self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
+        self._keys: dict[ClusterEvent, dict[str, EventKeys]] = {}
         self.cross_node_plugins = frozenset(cross_node_plugins)
         self.faults: list[tuple[Pod, str]] = []
 
@@ -102,6 +104,23 @@ class QueueingHintMap:
                     if any(event_matches(one.event, event) for one in events)
                 )
             )
+        return known
+
+    def keys(self, event: ClusterEvent) -> Mapping[str, EventKeys]:
+        """Of the listeners those that have keys for the event."""
+        known = self._keys.get(event)
+        if known is None:
+            found: dict[str, set[EventKeys | None]] = {}
+            for registrations in self._by_profile.values():
+                for plugin, events in registrations.items():
+                    for one in events:
+                        if event_matches(one.event, event):
+                            found.setdefault(plugin, set()).add(one.keys)
+            known = self._keys[event] = {
+                plugin: keys
+                for plugin, (keys, *others) in found.items()
+                if keys is not None and not others
+            }
         return known
 
     def concern(self, event: ClusterEvent) -> bool:
@@ -190,6 +209,6 @@ def _registered_events(member: RegisteredPlugin) -> Sequence[ClusterEventWithHin
     return tuple(
         one
         if one.hint is None
-        else ClusterEventWithHint(one.event, wrap_hint(one.hint, member.name))
+        else ClusterEventWithHint(one.event, wrap_hint(one.hint, member.name), one.keys)
         for one in events
     )

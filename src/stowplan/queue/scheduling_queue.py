@@ -230,7 +230,7 @@ class SchedulingQueue:
         if entry is not None:
             if self.unschedulable_index is not None:
                 self.unschedulable_index.release(entry)
-            entry.pod = new
+            self.unschedulable_pods.pod_changed(entry, new)
             self.nominator.follow(old, new)
             self._update_unschedulable(entry, old, events, now)
         elif self._activate(PodRecord.of(new, now) if record is None else record, now):
@@ -374,7 +374,7 @@ class SchedulingQueue:
             elif self.unschedulable_index.move(event, old, new, now):
                 self.move_request_cycle = self.cycle
                 return
-        entries = self._candidates(event)
+        entries = self._candidates(event, old, new)
         if only is not None:
             entries = [entry for entry in entries if only(entry.pod)]
         self._move(entries, event, old, new, now)
@@ -486,20 +486,19 @@ class SchedulingQueue:
             QueueingStrategy.IMMEDIATELY if entry.pending_on else QueueingStrategy.AFTER_BACKOFF
         )
         queueing_strategy = QueueingStrategy.SKIP
-        for in_flight_event in self.in_flight.since(uid):
-            found = self.hints.queueing_strategy(
-                entry, in_flight_event.event, in_flight_event.old, in_flight_event.new
-            )
+        for missed in self.in_flight.since(uid):
+            found = self.hints.queueing_strategy(entry, missed.event, missed.old, missed.new)
             queueing_strategy = max(queueing_strategy, found)
             if queueing_strategy >= enough:
                 break
         return queueing_strategy
 
-    def _candidates(self, event: ClusterEvent) -> list[PodRecord]:
+    def _candidates(self, event: ClusterEvent, old: Any, new: Any) -> list[PodRecord]:
         """The unschedulable entries that an event may move, in a fixed order."""
         if event.is_wildcard or not self._uses_hints:
             return list(self.unschedulable_pods)
-        return self.unschedulable_pods.refused_by(self.hints.listeners(event))
+        listeners, keys = self.hints.listeners(event), self.hints.keys(event)
+        return self.unschedulable_pods.concerned(listeners, keys, old, new)
 
     def _move(
         self, entries: Iterable[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int

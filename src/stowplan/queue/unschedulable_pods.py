@@ -8,10 +8,11 @@ Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.framework.clusterevents import ClusterEvent, EventKeys
+from stowplan.objects.pod import Pod
 from stowplan.queue.pod_record import PodRecord
 
 
@@ -43,6 +44,33 @@ class UnschedulableIndex(Protocol):
         """Return all entries to the queue."""
 
 
+class EntriesByKey:
+    """Entries that a plugin rejected, by the keys of their pods; see `EventKeys`."""
+
+    def __init__(self, of_pod: Callable[[Pod], Iterable[Hashable]]) -> None:
+        self.of_pod = of_pod
+        self._keys: dict[str, tuple[Hashable, ...]] = {}
+        self._found: dict[Hashable, dict[str, PodRecord]] = {}
+
+    def add(self, entry: PodRecord) -> None:
+        """Add an entry that is not here."""
+        keys = self._keys[entry.key] = tuple(dict.fromkeys(self.of_pod(entry.pod)))
+        for key in keys:
+            self._found.setdefault(key, {})[entry.key] = entry
+
+    def remove(self, entry: PodRecord) -> None:
+        """Remove an entry, by the keys that it had."""
+        for key in self._keys.pop(entry.key):
+            entries = self._found[key]
+            del entries[entry.key]
+            if not entries:
+                del self._found[key]
+
+    def found(self, key: Hashable) -> Iterable[PodRecord]:
+        """The entries with a key."""
+        return self._found.get(key, {}).values()
+
+
 class UnschedulablePods:
     """Entries in order of arrival.
 
@@ -53,6 +81,7 @@ class UnschedulablePods:
 
     __slots__ = (
         "_arrivals",
+        "_by_key",
         "_by_plugin",
         "_closed",
         "_mixed",
@@ -65,6 +94,8 @@ class UnschedulablePods:
     def __init__(self) -> None:
         self.entries: dict[str, PodRecord] = {}
         self._by_plugin: dict[str, dict[str, PodRecord]] = {}
+        # Of plugins with keys for an event that has happened.
+        self._by_key: dict[str, EntriesByKey] = {}
         # Entries that wait for their victims, by uid, with their place in the order of arrival.
         self._closed: dict[str, tuple[PodRecord, int]] = {}
         self._arrivals: dict[str, int] = {}
@@ -95,19 +126,37 @@ class UnschedulablePods:
             self._closed[entry.uid] = entry, self._n_put
         else:
             self._arrivals[entry.key] = self._n_put
-            for plugin in entry.refusers:
-                self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+            self._enter(entry)
         if self.watcher is not None:
             self.watcher.entered(entry)
 
     def refuse_by(self, entry: PodRecord, refusers: frozenset[str]) -> None:
         """Other plugins reject an entry that events may move. Its place among the entries of these
         plugins is the last one until `reorder`."""
-        for plugin in entry.refusers:
-            del self._by_plugin[plugin][entry.key]
+        self._leave(entry)
         entry.refused_by = refusers
+        self._enter(entry)
+
+    def _enter(self, entry: PodRecord) -> None:
         for plugin in entry.refusers:
             self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+            if plugin in self._by_key:
+                self._by_key[plugin].add(entry)
+
+    def _leave(self, entry: PodRecord) -> None:
+        for plugin in entry.refusers:
+            del self._by_plugin[plugin][entry.key]
+            if plugin in self._by_key:
+                self._by_key[plugin].remove(entry)
+
+    def pod_changed(self, entry: PodRecord, pod: Pod) -> None:
+        """An entry has another version of its pod from now on."""
+        entry.pod = pod
+        if entry.key in self._arrivals:
+            for plugin in entry.refusers:
+                if plugin in self._by_key:
+                    self._by_key[plugin].remove(entry)
+                    self._by_key[plugin].add(entry)
 
     def victims_gone(self, uid: str) -> None:
         """The victims of a pod are gone: events may move it again."""
@@ -116,11 +165,8 @@ class UnschedulablePods:
             return
         entry, arrival = closed
         self._arrivals[entry.key] = arrival
-        for plugin in entry.refusers:
-            entries = self._by_plugin.setdefault(plugin, {})
-            if entries:
-                self._mixed.add(plugin)
-            entries[entry.key] = entry
+        self._mixed.update(plugin for plugin in entry.refusers if self._by_plugin.get(plugin))
+        self._enter(entry)
 
     def open_all(self) -> None:
         """Let events move every entry."""
@@ -140,8 +186,7 @@ class UnschedulablePods:
                 del self._closed[entry.uid]
             else:
                 del self._arrivals[key]
-                for plugin in entry.refusers:
-                    del self._by_plugin[plugin][key]
+                self._leave(entry)
             if self.watcher is not None:
                 self.watcher.left(entry)
         return entry
@@ -149,15 +194,14 @@ class UnschedulablePods:
     def reorder(self, keys: Iterable[str]) -> None:
         """Set the order of arrival; keys: those of all entries."""
         self.entries = {key: self.entries[key] for key in keys}
-        self._by_plugin, self._arrivals, self._mixed = {}, {}, set()
+        self._by_plugin, self._by_key, self._arrivals, self._mixed = {}, {}, {}, set()
         for key, entry in self.entries.items():
             self._n_put += 1
             if entry.uid in self._closed:
                 self._closed[entry.uid] = entry, self._n_put
                 continue
             self._arrivals[key] = self._n_put
-            for plugin in entry.refusers:
-                self._by_plugin.setdefault(plugin, {})[key] = entry
+            self._enter(entry)
 
     def has_any(self, plugins: Iterable[str]) -> bool:
         """True when any of `plugins` rejected an entry."""
@@ -176,6 +220,29 @@ class UnschedulablePods:
                 by_arrival = sorted(entries, key=self._arrivals.__getitem__)
                 entries = self._by_plugin[plugin] = {key: entries[key] for key in by_arrival}
             found |= entries
+        return list(found.values())
+
+    def concerned(
+        self, plugins: Iterable[str], keys: Mapping[str, EventKeys], old: Any, new: Any
+    ) -> list[PodRecord]:
+        """As `refused_by`, without the entries that a change of an object does not concern, by the
+        keys of plugins."""
+        if not keys:
+            return self.refused_by(plugins)
+        found: dict[str, PodRecord] = {}
+        for plugin in plugins:
+            one = keys.get(plugin)
+            key = None if one is None else one.of_change(old, new)
+            if one is None or key is None:
+                found |= {entry.key: entry for entry in self.refused_by((plugin,))}
+            elif plugin in self._by_plugin:
+                known = self._by_key.get(plugin)
+                if known is None or known.of_pod is not one.of_pod:
+                    known = self._by_key[plugin] = EntriesByKey(one.of_pod)
+                    for entry in self._by_plugin[plugin].values():
+                        known.add(entry)
+                by_arrival = sorted(known.found(key), key=lambda entry: self._arrivals[entry.key])
+                found |= {entry.key: entry for entry in by_arrival}
         return list(found.values())
 
     def older_than(self, moment: int) -> list[PodRecord]:

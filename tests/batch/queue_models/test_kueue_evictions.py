@@ -119,3 +119,37 @@ def test_what_counts_against_an_eviction() -> None:
     memory.admitted("b")
     memory.finished("a")
     assert not memory.useless
+
+
+class PlainMemory:
+    """What `EvictionMemory` means, looked up among all evictions each time."""
+
+    def __init__(self) -> None:
+        self.useless: set[tuple[str, str]] = set()
+        self.open: set[tuple[str, str]] = set()
+
+    def evicted(self, preemptor: str, victim: str) -> None:
+        self.open.add((preemptor, victim))
+
+    def admitted(self, key: str) -> None:
+        self.useless |= {pair for pair in self.open if pair[1] == key}
+        self.open = {pair for pair in self.open if key not in pair}
+
+    def finished(self, key: str) -> None:
+        self.useless = {pair for pair in self.useless if key not in pair}
+        self.open = {pair for pair in self.open if key not in pair}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_workload_finds_the_evictions_that_it_was_part_of(seed: int) -> None:
+    rng, memory, plain = random.Random(seed), EvictionMemory(), PlainMemory()
+    for _ in range(60):
+        first, second = rng.sample("abcdef", 2)
+        step = rng.choice(("evicted", "evicted", "admitted", "finished"))
+        if step == "evicted":
+            memory.evicted(first, second, "tree")
+            plain.evicted(first, second)
+        else:
+            getattr(memory, step)(first)
+            getattr(plain, step)(first)
+        assert memory.useless == plain.useless

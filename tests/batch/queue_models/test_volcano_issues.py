@@ -63,6 +63,13 @@ def test_4679_nothing_is_admitted_for_what_others_may_keep() -> None:
         assert cluster.groups[-1]["status"]["phase"] == "Pending"
 
 
+def test_4679_nothing_is_admitted_where_no_action_reclaims() -> None:
+    cluster = full_tree()
+    cluster.config = cluster.config.replace(", reclaim", "")
+    evictions(cluster, "", 2)
+    assert cluster.groups[-1]["status"]["phase"] == "Pending"
+
+
 def spare_bundle(reclaims: bool) -> SessionCluster:
     """A full node with a gang of eleven pods that needs one of them, and a pod that needs room."""
     action = "gangreclaim" if reclaims else "gangpreempt"
@@ -95,17 +102,15 @@ def test_5984_of_the_last_bundle_only_what_is_needed_is_evicted(
     assert evictions(cluster, compat, 1) == [n_evicted]
 
 
-@pytest.mark.parametrize(("compat", "node_name"), [("", "n1"), (VOLCANO_1_15, "n0")])
-def test_4926_nothing_is_evicted_on_a_node_that_the_pod_cannot_use(
-    compat: str, node_name: str
-) -> None:
+def kept_apart(owner: str) -> SessionCluster:
+    """Two full nodes, on the first a pod that a new one must not be beside. owner: its queue."""
     config = tiers("gang conformance", "capacity predicates", actions="allocate, reclaim")
     queues = [queue("rich", deserved={"cpu": "2"}), queue("poor", deserved={"cpu": "8"})]
     cluster = SessionCluster([node("n0"), node("n1")], queues, config)
-    # The one that must not be beside the new pod is no candidate.
-    cluster.add_job("guard", "poor", 1, running="n0", cpu=1)
+    cluster.add_job("guard", owner, 2, running="n0", cpu=1)
+    # Of two pods the gang keeps the second.
     cluster.pods["ns/guard-0"]["metadata"]["labels"] = {"app": "guard"}
-    cluster.add_job("old0", "rich", 7, running="n0", cpu=1)
+    cluster.add_job("old0", "rich", 6, running="n0", cpu=1)
     cluster.add_job("old1", "rich", 8, running="n1", cpu=1)
     cluster.add_job("new", "poor", 1, cpu=2)
     cluster.groups[-1]["status"]["phase"] = "Inqueue"
@@ -117,10 +122,30 @@ def test_4926_nothing_is_evicted_on_a_node_that_the_pod_cannot_use(
     cluster.pods["ns/new-0"]["spec"]["affinity"] = {"podAntiAffinity": apart}
     for one in cluster.nodes:
         one["metadata"]["labels"] = {"kubernetes.io/hostname": one["metadata"]["name"]}
+    return cluster
+
+
+@pytest.mark.parametrize(("compat", "node_name"), [("", "n1"), (VOLCANO_1_15, "n0")])
+def test_4926_nothing_is_evicted_on_a_node_that_the_pod_cannot_use(
+    compat: str, node_name: str
+) -> None:
+    cluster = kept_apart("poor")
     before = {key: pod["spec"].get("nodeName") for key, pod in cluster.pods.items()}
     found = cluster.run(compat)
     assert {before[key] for key in found["evicts"]} == {node_name}
     assert len(found["evicts"]) == 2
+
+
+def test_4926_what_stands_in_the_way_is_evicted_where_it_may_be() -> None:
+    cluster = kept_apart("rich")
+    cluster.nodes.pop()
+    cluster.pods = {
+        key: pod for key, pod in cluster.pods.items() if pod["spec"].get("nodeName") != "n1"
+    }
+    found = cluster.run()
+    assert "ns/guard-0" in found["evicts"]
+    assert len(found["evicts"]) == 2
+    assert found["pipelined"] == {"ns/new-0": "n0"}
 
 
 def rivals() -> SessionCluster:

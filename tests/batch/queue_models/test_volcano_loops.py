@@ -14,6 +14,7 @@ from stowplan.config.session_configuration import VOLCANO_1_15
 from stowplan.framework.deciders.tasks import TaskStatus
 from tests.batch.queue_models.test_volcano_queues import LEAVES, limits_hold
 from tests.batch.queue_models.volcano_clusters import SessionCluster, node, queue, tiers
+from tests.soak import seeds
 
 CONFIG = tiers(
     "priority gang conformance",
@@ -95,7 +96,7 @@ def test_evictions_end_over_a_thousand_sessions(seed: int) -> None:
 
 def test_room_that_others_take_is_caught() -> None:
     # What Volcano does, see TAKEN_ROOM.
-    assert any(loops(seed, SAMPLE, VOLCANO_1_15) for seed in range(6))
+    assert any(loops(seed, SAMPLE, VOLCANO_1_15) for seed in seeds(6, 1))
 
 
 def test_jobs_that_evict_for_pods_beyond_their_minimum_are_caught(
@@ -108,4 +109,4 @@ def test_jobs_that_evict_for_pods_beyond_their_minimum_are_caught(
     monkeypatch.setattr(VolcanoSession, "is_starving", has_pending)
     monkeypatch.setattr(VolcanoCapacity, "_exceeds", lambda *_: True)
     monkeypatch.setattr(VolcanoCapacity, "preemptive", lambda *_: True)
-    assert any(loops(seed, SAMPLE) for seed in range(6))
+    assert any(loops(seed, SAMPLE) for seed in seeds(6))

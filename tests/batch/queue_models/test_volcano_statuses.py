@@ -17,7 +17,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.scheduler import SchedulerOptions
-from tests.batch.queue_models.test_volcano_model import CAPACITY, group, node, pod, queue
+from tests.batch.queue_models.test_volcano_model import WITHOUT_OVERCOMMIT, group, node, pod, queue
 
 SECOND = 1_000_000_000
 BOTH = {"cpu": "2", "memory": "0", "pods": "2"}
@@ -28,7 +28,8 @@ class Sessions:
     """A scheduler with Volcano's sessions, and the queues as an API server keeps them."""
 
     def __init__(self, *queues: Queue) -> None:
-        deciders = deciders_of([ConfigText(CAPACITY, "volcano-scheduler.conf")])
+        # A full cluster leaves `overcommit` no room for a job that would reclaim.
+        deciders = deciders_of([ConfigText(WITHOUT_OVERCOMMIT, "volcano-scheduler.conf")])
         options = SchedulerOptions(synced=True, leads=True)
         self.scheduler = deciders.scheduler(options=options, engine="walk")
         self.now = 0
@@ -134,3 +135,19 @@ def test_the_status_has_the_gate_of_a_queue_until_it_opens() -> None:
     assert lane.decider.waiting_reasons == {"default/job": gate}
     sessions.handle([happened.ObjectUpdated(made(queue("leaf", capability={"cpu": "4"}), Queue))])
     assert lane.decider.waiting_reasons == {}
+
+
+def test_a_victim_has_the_tier_and_the_plugins_that_chose_it() -> None:
+    amounts = {"deserved": {"cpu": "4"}, "reclaimable": True}
+    sessions = Sessions(*(made(queue(name, **amounts), Queue) for name in ("rich", "leaf")))
+    old = {**group("old", 1, "rich", 1), "status": {"phase": "Running"}}
+    running = [made(pod(f"old-{i}", of="old", node="n"), Pod) for i in range(8)]
+    effects = sessions.handle(
+        [
+            happened.ObjectAdded(made(old, PodGroup)),
+            *map(happened.PodAdded, running),
+            *arrivals(),
+        ]
+    )
+    texts = {one.message for one in effects if isinstance(one, to_do.Evict)}
+    assert texts == {"volcano: reclaim for default/job (tier 1: gang, conformance; capacity)"}

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from stowplan.cli.main import cli
 from stowplan.cli.runs.top import run_top
 from stowplan.cli.runs.top.page_client import PageClient
-from stowplan.cli.runs.top.top_rows import TABLES, in_order, matching, node_map
+from stowplan.cli.runs.top.top_rows import TABLES, in_order, matching, node_map, why_text
 from tests.web.fake_cluster import FakeCluster
 from tests.web.fake_page_server import FakePageServer, served
 
@@ -114,6 +114,17 @@ def test_pending_why_queues_and_decisions() -> None:
         assert "filter by words" in terminal.text("#text")
 
     run(steps)
+
+
+def test_tries_with_the_same_answer_are_one() -> None:
+    answers = [("unschedulable", "", "0/1"), ("unschedulable", "", "0/1"), ("bound", "n1", "")]
+    attempts = [{"outcome": one, "node": on, "message": text} for one, on, text in answers]
+    node = {"node": "n1", "details": []}
+    rule = {"rule": "R", "reason": "why", "first": 1, "nodes": 1, "examples": [node]}
+    tree = {"pod": "a/b", "state": "pending", "node": "", "message": "", "nodes": 1, "fitting": 0}
+    text = why_text({**tree, "rules": [rule], "changes": [], "attempts": attempts}).plain
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[-3:] == ["n1", "tried, 2 times: unschedulable 0/1", "tried: bound n1"]
 
 
 def test_changes_come_pause_keeps_them_and_a_gap_is_repaired() -> None:

@@ -237,7 +237,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
                 continue
             preemptor = pods.get(victim.preemptor)
             group = "" if preemptor is None else group_of(preemptor)
-            yield SessionVictim(pod, victim.why, preemptor, group)
+            yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by)
 
     def _remember(self, decided: ModelDecisions, now: int) -> None:
         """Count the decisions as applied until the watch or an outcome says otherwise."""

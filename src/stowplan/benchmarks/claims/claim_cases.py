@@ -55,6 +55,22 @@ STEADY_PODS = 10
 STEADY_CALLS = 5
 """Calls until pods that came are bound, and deleted again."""
 
+SCORED_RESOURCE, N_CLASSES = "example.com/gpu", 20
+SCORING = f"""\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: LeastAllocated
+        resources:
+        - {{name: cpu, weight: 1}}
+        - {{name: memory, weight: 1}}
+        - {{name: {SCORED_RESOURCE}, weight: 1}}
+"""
+
 Made = Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]
 MakeCluster = Callable[[int], list[Event]]
 
@@ -70,13 +86,19 @@ def workload_of(
     return BenchmarkWorkload(before, calls, frozenset(pod.uid for _, pod in found))
 
 
-def arriving(cluster: MakeCluster, make_claim: MakeClaim, n_first: int = 0) -> Made:
-    """Pods with a claim each. n_first: pods that are placed before, per measured pod in percent."""
+def arriving(
+    cluster: MakeCluster,
+    make_claim: MakeClaim,
+    n_first: int = 0,
+    first_claim: MakeClaim | None = None,
+) -> Made:
+    """Pods with a claim each. n_first: pods that are placed before, per measured pod in percent.
+    first_claim: the claims of these, where they differ."""
 
     def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
         before = cluster(sizes.nodes)
         n_before = sizes.pods * n_first // 100
-        before += events_of(claiming_pods(client, "init", n_before, make_claim))
+        before += events_of(claiming_pods(client, "init", n_before, first_claim or make_claim))
         return workload_of(before, claiming_pods(client, "pod", sizes.pods, make_claim))
 
     return make
@@ -215,6 +237,16 @@ def extended(n_classes: int, *, implicit: bool = False) -> Made:
     return make
 
 
+def one_resource(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+    """Pods with one extended resource, which twenty classes provide."""
+    before = device_cluster(sizes.nodes, cards(2 * PERF_DEVICES))
+    provided = {"extendedResourceName": SCORED_RESOURCE}
+    for i in range(N_CLASSES):
+        before += objects_added([device_class(f"class-{i}", **provided)])
+    trees = [pod_tree(f"pod-{i}", {SCORED_RESOURCE: "1"}) for i in range(sizes.pods)]
+    return arriving_pods(before, client.pods(trees))
+
+
 def first_available(index: int) -> Tree:
     """A device of a class that has none, else of one that has."""
     none = {**request_of()["exactly"], "name": "sub-0", "deviceClassName": "none"}
@@ -228,11 +260,16 @@ def with_empty_class(n_nodes: int) -> list[Event]:
     return device_cluster(n_nodes, cards(PERF_DEVICES)) + objects_added([none])
 
 
+def with_devices() -> Tree:
+    """A selector of all nodes with devices."""
+    term = {"matchExpressions": [{"key": DRA_LABEL, "operator": "In", "values": ["true"]}]}
+    return {"nodeSelectorTerms": [term]}
+
+
 def for_all(n_nodes: int, per_node: int, devices: Callable[[int], list[Tree]]) -> list[Event]:
     """Nodes that all reach the same slices. per_node: slices for each of them."""
     _, events = claim_nodes(n_nodes)
-    term = {"matchExpressions": [{"key": DRA_LABEL, "operator": "In", "values": ["true"]}]}
-    reach: Tree = {"nodeSelectorTerms": [term]}
+    reach = with_devices()
     slices = [
         slice_of(f"slice-{i}", f"slice-{i}", nodeSelector=reach, devices=devices(i))
         for i in range(n_nodes * per_node)
@@ -247,6 +284,82 @@ def consumable(n_nodes: int) -> list[Event]:
     return for_all(
         n_nodes, 20, lambda i: [card("shared", allowMultipleAllocations=True, capacity=memory)]
     )
+
+
+COUNTERS = [f"counter{i}" for i in range(1, 5)]
+
+
+def partitionable(n_nodes: int) -> list[Event]:
+    """Pools that all nodes reach, twenty per node: a card of four counters, which devices of two or
+    of one counter consume."""
+    parts = [COUNTERS[:2], COUNTERS[2:], *([one] for one in COUNTERS)]
+    return pools_for_all(
+        n_nodes,
+        20,
+        {"card": dict.fromkeys(COUNTERS, "1")},
+        [{"card": dict.fromkeys(names, "1")} for names in parts],
+    )
+
+
+def backtracking_pools(n_nodes: int) -> list[Event]:
+    """A pool of eight devices of which seven fit into the memory, but not with the first one."""
+    sizes = ["20Gi"] + 7 * ["10Gi"]
+    takes = [{"cpu": {f"cpu{i}": "1"}, "memory": {"memory": size}} for i, size in enumerate(sizes)]
+    whole = {"cpu": {f"cpu{i}": "1" for i in range(len(sizes))}, "memory": {"memory": "70Gi"}}
+    return pools_for_all(n_nodes, 1, whole, takes)
+
+
+def pools_for_all(
+    n_nodes: int,
+    per_node: int,
+    counters: dict[str, dict[str, str]],
+    takes: list[dict[str, dict[str, str]]],
+) -> list[Event]:
+    """Nodes that all reach the same pools with counters. per_node: pools for each of them. takes:
+    what each device of a pool consumes, by set and counter."""
+    _, events = claim_nodes(n_nodes)
+    reach = {"nodeSelector": with_devices()}
+    sets = [{"name": name, "counters": _amounts(held)} for name, held in counters.items()]
+    slices: list[ResourceSlice] = []
+    for i in range(n_nodes * per_node):
+        devices = [
+            card(
+                f"device-{number}",
+                attributes={"dra.example.com/slice": {"int": i}, "first": {"bool": number == 0}},
+                capacity={"counters": {"value": str(sum(map(len, taken.values())))}},
+                consumesCounters=[
+                    {"counterSet": name, "counters": _amounts(held)} for name, held in taken.items()
+                ],
+            )
+            for number, taken in enumerate(takes)
+        ]
+        pool = f"pool-{i}"
+        slices += [
+            slice_of(f"counters-{i}", pool, 2, sharedCounters=sets, **reach),
+            slice_of(f"devices-{i}", pool, 2, devices=devices, **reach),
+        ]
+    return events + objects_added([device_class(), *slices])
+
+
+def _amounts(held: dict[str, str]) -> Tree:
+    return {name: {"value": value} for name, value in held.items()}
+
+
+def two_parts(index: int) -> Tree:
+    """Two devices of one card."""
+    constraints = [{"requests": ["gpu"], "matchAttribute": "dra.example.com/slice"}]
+    return {"devices": {"requests": [request_of(count=2)], "constraints": constraints}}
+
+
+def first_part(index: int) -> Tree:
+    """The first device of a card, which has two of its counters."""
+    text = f'device.attributes["{DRIVER}"].first'
+    return {"devices": {"requests": [request_of(selectors=[{"cel": {"expression": text}}])]}}
+
+
+def seven_devices(index: int) -> Tree:
+    """Seven devices."""
+    return {"devices": {"requests": [request_of(count=7)]}}
 
 
 def two_halves(index: int) -> Tree:
@@ -343,9 +456,23 @@ CLAIM_CASES = (
     BenchmarkCase(
         "ConsumableCapacity",
         "two halves of shared devices that all nodes reach",
+        100,
+        2000,
+        arriving(consumable, two_halves),
+    ),
+    BenchmarkCase(
+        "Partitionable",
+        "two parts of one of the cards that all nodes reach, half of which is in use",
         20,
         400,
-        arriving(consumable, two_halves),
+        arriving(partitionable, two_parts, 100, first_part),
+    ),
+    BenchmarkCase(
+        "PartitionableBacktracking",
+        "seven of the eight devices of a pool, of which the first does not fit with six others",
+        1,
+        1,
+        arriving(backtracking_pools, seven_devices),
     ),
     *(
         BenchmarkCase(
@@ -360,5 +487,13 @@ CLAIM_CASES = (
             ("ExtendedResource_50Classes", 50),
             ("ImplicitExtendedResource_25Classes", 25),
         )
+    ),
+    BenchmarkCase(
+        "ExtendedResourceScoring",
+        "an extended resource that twenty classes of devices provide, and that is scored",
+        500,
+        2500,
+        one_resource,
+        configuration=SCORING,
     ),
 )

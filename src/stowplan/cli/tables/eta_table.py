@@ -35,10 +35,13 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         right=("PENDING",),
     )
     horizon = human_duration(found.horizon_s)
+    calibration = found.calibration
+    is_open = calibration is not None and calibration.latest_factor is None
+    after = "open" if is_open else f"over {horizon}"
     lines = (
-        [_pod(pod, horizon) for pod in found.pods]
+        [_pod(pod, horizon, after) for pod in found.pods]
         if wide
-        else [_job(job, horizon) for job in found.jobs]
+        else [_job(job, horizon, after) for job in found.jobs]
     )
     for line in lines:
         table.add_row(*map(Text, line))
@@ -51,23 +54,23 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         screen.print(Text(f"- {text}"), soft_wrap=True)
 
 
-def _job(job: ExpectedJobStart, horizon: str) -> list[str]:
+def _job(job: ExpectedJobStart, horizon: str, after: str) -> list[str]:
     pending = f"{job.pending}/{job.pods}"
     late = NEVER if job.never else f"not in {horizon}"
     start = "started" if job.start is None else _median(job.start, late)
     between, at = "", ""
     if job.start is not None:
-        between, at = _between(job.start, horizon), job.start.median_at
+        between, at = _between(job.start, after), job.start.median_at
     complete = "" if job.complete is None else _median(job.complete, late)
     return [job.namespace, job.name, pending, start, between, complete, at, job.run_time]
 
 
-def _pod(pod: ExpectedStart, horizon: str) -> list[str]:
+def _pod(pod: ExpectedStart, horizon: str, after: str) -> list[str]:
     namespace, _, name = pod.pod.partition("/")
     if pod.start is None:
         return [namespace, name, pod.state.lower(), "", pod.at, pod.run_time]
     start, late = pod.start, NEVER if pod.never else f"not in {horizon}"
-    between = _between(start, horizon)
+    between = _between(start, after)
     return [namespace, name, _median(start, late), between, start.median_at, pod.run_time]
 
 
@@ -80,12 +83,13 @@ def _median(start: StartInterval, late: str) -> str:
     return _in(start.median_s)
 
 
-def _between(start: StartInterval, horizon: str) -> str:
+def _between(start: StartInterval, after: str) -> str:
+    """after: text for an interval without a latest start."""
     if start.is_late or start.earliest_s is None:
         return ""
     if start.earliest_s == start.latest_s:
         return _in(start.earliest_s)
-    latest = f"over {horizon}" if start.latest_s is None else _in(start.latest_s)
+    latest = after if start.latest_s is None else _in(start.latest_s)
     return f"{_in(start.earliest_s)} to {latest}"
 
 

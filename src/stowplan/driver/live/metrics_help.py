@@ -71,6 +71,17 @@ HELP = {
     ),
     metrics_recorder.PREEMPTIONS: "Number of preemption attempts in the cluster.",
     metrics_recorder.VICTIMS: "Number of victims selected by one preemption.",
+    metrics_recorder.CLAIM_CREATES: (
+        "Number of ResourceClaims created for extended resources, by status: success or failure."
+    ),
+    metrics_recorder.CONDITION_ALLOCATIONS: (
+        "Number of allocated devices with binding conditions per attempt, by profile, driver and "
+        "status: success, failure, timeout or error."
+    ),
+    metrics_recorder.CONDITION_SECONDS: (
+        "Duration of the wait for binding conditions of devices in seconds, by profile, driver and "
+        "status."
+    ),
     metrics_recorder.CONFIGURATION_RELOADS: (
         "Number of changed configurations, by result: applied, or refused (the last valid one "
         "stays in force)."

@@ -21,13 +21,17 @@ import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.framework import ObjectChange
 from stowplan.framework.metrics import Histogram, Labels, Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.plugins.devices.claim_binding import FAILED, TIMED_OUT, AssumedClaims
+from stowplan.plugins.devices.dynamic_resources import DynamicResources
 from stowplan.queue.pod_record import PodState
 
 if TYPE_CHECKING:
@@ -46,6 +50,9 @@ POD_ATTEMPTS = "scheduler_pod_scheduling_attempts"
 AFTER_FLUSH = "scheduler_pod_scheduled_after_flush_total"
 VICTIMS = "scheduler_preemption_victims"
 PREEMPTIONS = "scheduler_preemption_attempts_total"
+CLAIM_CREATES = "scheduler_resourceclaim_creates_total"
+CONDITION_ALLOCATIONS = "scheduler_dra_bindingconditions_allocations_total"
+CONDITION_SECONDS = "scheduler_dra_bindingconditions_wait_duration_seconds"
 CONFIGURATION_RELOADS = "stowplan_configuration_reloads_total"
 APPLIED, REFUSED = "applied", "refused"
 
@@ -56,6 +63,7 @@ def _exponential_buckets(first: float, factor: float, n: int) -> tuple[float, ..
 
 _ATTEMPT_S = _exponential_buckets(0.001, 2, 15)
 _SLI_S = _exponential_buckets(0.01, 2, 20)
+_CONDITION_S = _exponential_buckets(0.1, 2, 14)
 _UNLABELLED_HISTOGRAMS = {
     ALGORITHM_SECONDS: _ATTEMPT_S,
     POD_ATTEMPTS: _exponential_buckets(1, 2, 5),
@@ -88,6 +96,86 @@ class PendingBinding(msgspec.Struct, gc=False):
     begun: int
 
 
+class DeviceWait(msgspec.Struct, gc=False):
+    """A pod whose devices are waited for. since: by the scheduler clock, in ns. drivers: of all its
+    devices. waited: of those that must report that they are ready."""
+
+    profile: str
+    since: int
+    drivers: list[str]
+    waited: list[str]
+
+
+class DeviceMetrics:
+    """Claims that are created for extended resources, and waits for devices.
+
+    Differs: devices of claims that the pod had before and that nothing is waited for are not
+    counted.
+    """
+
+    def __init__(self, counted: Metrics) -> None:
+        self._counted = counted
+        self._creates: set[int] = set()
+        self._waits: dict[str, DeviceWait] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """True where no outcome is awaited."""
+        return not (self._creates or self._waits)
+
+    def written(self, effect: to_do.Write) -> None:
+        """A write is sent."""
+        if (
+            isinstance(effect.value, ResourceClaim)
+            and ObjectChange(effect.value, effect.patch).creates
+        ):
+            self._creates.add(effect.effect)
+
+    def outcome(self, event: Event) -> None:
+        """A write has an outcome, or a pod is gone."""
+        if isinstance(event, happened.WriteDone | happened.WriteFailed):
+            if event.effect in self._creates:
+                self._creates.discard(event.effect)
+                result = "success" if isinstance(event, happened.WriteDone) else "failure"
+                self._counted.count(CLAIM_CREATES, (("status", result),))
+        elif isinstance(event, happened.PodDeleted):
+            self._waits.pop(event.pod.uid, None)
+
+    def begin(self, uid: str, profile: str, scheduler: Scheduler | None, now: int) -> None:
+        """A pod waits for its devices."""
+        cycle = None if scheduler is None else scheduler.bindings.get(uid)
+        reserved = (
+            None if cycle is None else cycle.binding.attempt[1].find(DynamicResources.RESERVED)
+        )
+        if isinstance(reserved, AssumedClaims):
+            self._waits[uid] = DeviceWait(
+                profile,
+                now,
+                reserved.drivers(with_conditions=False),
+                reserved.drivers(with_conditions=True),
+            )
+
+    def end(self, uid: str, status: str, now: int) -> None:
+        """A pod waits no longer."""
+        wait = self._waits.pop(uid, None)
+        if wait is None:
+            return
+        for drivers, is_timed in ((wait.drivers, True), (wait.waited, False)):
+            for driver in drivers:
+                labels = ("profile", wait.profile), ("driver", driver), ("status", status)
+                if is_timed:
+                    seconds = max(0, now - wait.since) / SECOND
+                    self._counted.observe(CONDITION_SECONDS, seconds, labels, _CONDITION_S)
+                else:
+                    self._counted.count(CONDITION_ALLOCATIONS, labels)
+
+
+def _end_of_wait(note: str) -> str:
+    """How a wait for devices ended, by the message of the failed attempt."""
+    ends = {TIMED_OUT: "timeout", FAILED: "failure"}
+    return next((status for text, status in ends.items() if text in note), "error")
+
+
 class MetricsRecorder:
     """registry: what Prometheus reads. counted: plain numbers, some of them counted by parts of the
     scheduler."""
@@ -100,6 +188,7 @@ class MetricsRecorder:
         self.n_events = 0
         self.n_bound = 0
         self.n_refused = 0
+        self._devices = DeviceMetrics(self.counted)
         self._scheduler: Scheduler | None = None
         self._pending_bindings: dict[str, PendingBinding] = {}
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=SAMPLES)
@@ -143,6 +232,9 @@ class MetricsRecorder:
         """Record one `handle` call. now: its start."""
         self.n_events += len(events)
         self._sample(now)
+        if not self._devices.is_idle:
+            for event in events:
+                self._devices.outcome(event)
         for event in events:
             if type(event) in _BINDING_OUTCOMES:
                 uid: str = event.uid  # type: ignore[union-attr]
@@ -160,13 +252,19 @@ class MetricsRecorder:
                     binds.append(effect.uid)
                 case to_do.CallExtender() if effect.question.verb is ExtenderVerb.BIND:
                     binds.append(effect.uid)
+                case to_do.Write():
+                    self._devices.written(effect)
+                case to_do.RecordEvent(reason="BindingConditionsPending"):
+                    self._devices.begin(effect.uid, effect.scheduler, self._scheduler, now)
                 case to_do.RecordEvent(reason="FailedScheduling"):
+                    self._devices.end(effect.uid, _end_of_wait(effect.note), now)
                     result = "error" if effect.uid in failed else "unschedulable"
                     refused.append((result, effect.scheduler))
                 case to_do.Evict(preemptor=uid) if uid:
                     victims[uid] = victims.get(uid, 0) + 1
         each_s = took_ns / SECOND / max(1, len(binds) + len(refused))
         for uid in binds:
+            self._devices.end(uid, "success", now)
             self._start_binding(uid, each_s, now + took_ns)
         for result, profile in refused:
             self.n_refused += 1

@@ -13,6 +13,7 @@ from stowplan.objects.pod import Pod, PodStatus
 
 FORMER_PODS_MIN = 20
 """Pods that have been created before now, with fewer there is no moment to look back to."""
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def past_cluster(cluster: Cluster, at: datetime.datetime) -> Cluster:
@@ -29,7 +30,7 @@ def past_moments(
     """Moments before now with as many arrivals between each other, oldest first; none where too few
     pods show when they were created. Pods of services do not count."""
     created = [pod.metadata.creation_timestamp for pod in cluster.pods if not is_service(pod)]
-    times = sorted(at for at in created if at is not None and at < now)
+    times = sorted(at for at in created if at is not None and _EPOCH <= at < now)
     if len(times) < FORMER_PODS_MIN:
         return []
     places = np.linspace(0, len(times), n_moments + 2)[1:-1].astype(int)

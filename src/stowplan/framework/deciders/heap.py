@@ -83,6 +83,18 @@ class HeapByKey(Heap[T]):
         self._pairs: list[tuple[Any, T]] = [(key(item), item) for item in items]
         heapq.heapify(self._pairs)
 
+    @classmethod
+    def of_pairs(cls, pairs: Iterable[tuple[Any, T]]) -> HeapByKey[T]:
+        """A heap of the `pairs` of another one, to which nothing is pushed."""
+        made: HeapByKey[T] = cls(_no_key)
+        made._pairs = list(pairs)
+        return made
+
+    @property
+    def pairs(self) -> tuple[tuple[Any, T], ...]:
+        """Keys and items as they lie in the heap now."""
+        return tuple(self._pairs)
+
     def __len__(self) -> int:
         return len(self._pairs)
 
@@ -103,3 +115,7 @@ class HeapByKey(Heap[T]):
     def pop(self) -> T:
         """Pop the first item; raises IndexError if the heap is empty."""
         return heapq.heappop(self._pairs)[1]
+
+
+def _no_key(item: object) -> Any:
+    raise TypeError("nothing is pushed to a heap of pairs")

@@ -38,13 +38,15 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
     """A pod to evict.
 
     why: name of the action. preemptor: pod that gets its resources, None where there is no
-    particular one. group: description of the preemptor's group.
+    particular one. group: description of the preemptor's group. decided_by: the rules that agreed
+    on it, "" if unknown.
     """
 
     pod: Pod
     why: str
     preemptor: Pod | None = None
     group: str = ""
+    decided_by: str = ""
 
 
 class PodGroupReport(msgspec.Struct, frozen=True):

@@ -15,7 +15,13 @@ from stowplan.controllers.volcano.volcano_job_expansion import (
     pod_of_job,
     with_job_defaults,
 )
-from stowplan.inputs.importers.imported_objects import Imported, ImportLookup, Tree, owner_of
+from stowplan.inputs.importers.imported_objects import (
+    Imported,
+    ImportLookup,
+    Tree,
+    owner_of,
+    used,
+)
 from stowplan.inputs.importers.replica_counts import checked
 from stowplan.inputs.manifests import decode_object
 from stowplan.objects.meta import Value
@@ -23,10 +29,11 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
 UNMODELLED = (
-    "spec.plugins", "spec.policies", "spec.volumes", "spec.minSuccess", "spec.networkTopology",
-    "spec.tasks[].dependsOn", "spec.tasks[].minAvailable", "spec.tasks[].policies",
-    "spec.tasks[].topologyPolicy", "spec.tasks[].partitionPolicy",
+    "spec.plugins", "spec.policies", "spec.volumes", "spec.minSuccess", "spec.tasks[].dependsOn",
+    "spec.tasks[].policies", "spec.tasks[].topologyPolicy",
 )  # fmt: skip
+OF_VOLCANO = ("spec.networkTopology", "spec.tasks[].minAvailable", "spec.tasks[].partitionPolicy")
+"""Fields that only Volcano's sessions read."""
 _ENDED = ("Aborting", "Aborted", "Completing", "Completed", "Terminating", "Terminated", "Failed")
 
 
@@ -76,6 +83,8 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
         return
     for i, task in enumerate(read.spec.tasks):
         checked(task.replicas, tree, f"spec.tasks[{i}].replicas")
+    for path in used(tree, OF_VOLCANO):
+        known.remark(f"{path} of Volcano's Jobs counts in Volcano's sessions only")
     job = with_job_defaults(tree)
     job["metadata"].setdefault("uid", "")
     queue, made = known.queue(tree["metadata"], read.namespace)

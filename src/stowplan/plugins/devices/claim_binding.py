@@ -19,7 +19,15 @@ from typing import Any
 
 import msgspec
 
-from stowplan.framework import OK, Code, ObjectChange, ObjectStore, Status, error
+from stowplan.framework import (
+    OK,
+    Code,
+    ObjectChange,
+    ObjectStore,
+    PreBindWait,
+    Status,
+    error,
+)
 from stowplan.objects.devices.device_claim import (
     CLAIM_FINALIZER,
     AllocationResult,
@@ -35,6 +43,12 @@ from stowplan.plugins.devices.binding_conditions import (
 )
 from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
 from stowplan.plugins.devices.extended_resources import RequestMapping
+
+CONDITIONS_PENDING = "BindingConditionsPending"
+"""Reason of the event of a pod whose devices are waited for."""
+TIMED_OUT = "device binding timeout"
+FAILED = "device binding failed"
+"""How the messages of devices that do not become ready begin."""
 
 _WAIT = Status(Code.WAIT)
 NO_CLAIMS: Mapping[str, ResourceClaim] = MappingProxyType({})
@@ -131,6 +145,17 @@ class AssumedClaims(msgspec.Struct, frozen=True):
         for claim in self.claims:
             if claim.is_allocated:
                 pending.drop(claim.after.key, object_store)
+
+    def drivers(self, *, with_conditions: bool) -> list[str]:
+        """The driver of each allocated device. with_conditions: of those that must report that they
+        are ready."""
+        return [
+            one.driver
+            for claim in self.claims
+            if claim.after.status.allocation is not None
+            for one in claim.after.status.allocation.devices.results
+            if one.binding_conditions or not with_conditions
+        ]
 
     def changes(self, now: datetime.datetime | None) -> tuple[ObjectChange, ...]:
         """The writes in their order. now: time of the allocation, None to leave it out."""
@@ -308,6 +333,20 @@ def assume_again(
         after = msgspec.structs.replace(claim, metadata=metadata, status=status)
         assumed.append(AssumedResourceClaim(claim, after, is_allocated, one.consumer))
     return AssumedClaims(tuple(assumed), reserved.group)
+
+
+def binding_wait(
+    reserved: AssumedClaims,
+    node_name: str,
+    now: datetime.datetime | None,
+    timeout: datetime.timedelta,
+) -> PreBindWait:
+    """The writes of the claims, and the wait for their devices. now: time of the allocation."""
+    event: tuple[str, str] | tuple[()] = ()
+    if reserved.drivers(with_conditions=True):
+        note = f"waiting for binding conditions for device on node {node_name}"
+        event = CONDITIONS_PENDING, note
+    return PreBindWait(reserved.changes(now), timeout.total_seconds(), TIMED_OUT, event)
 
 
 def _are_same_devices(one: AllocationResult, other: AllocationResult | None) -> bool:

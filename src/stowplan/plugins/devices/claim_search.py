@@ -213,17 +213,27 @@ class ClaimSearch:
         """int64 (n_rows,): the answers of the rows' states, AVAILABLE, REFUSED or PER_NODE."""
         if not asked.claims:
             return np.full(rows.shape[0], AVAILABLE, dtype=np.int64)
+        answers, states = self._answers_of(asked, nodes, rows)
+        return answers.codes[states]
+
+    def points_by_state(self, asked: AskedClaims, nodes: NodeTable, rows: Ints) -> Ints:
+        """int64 (n_rows,): preference of the alternatives that available rows give."""
+        answers, states = self._answers_of(asked, nodes, rows)
+        return answers.points[states]
+
+    def _answers_of(
+        self, asked: AskedClaims, nodes: NodeTable, rows: Ints
+    ) -> tuple[StateAnswers, Ints]:
+        """Answers of the rows' states, all of them known, and the states."""
         states = self._devices.states.of_rows(nodes)[rows]
         answers = self._devices.states.answers(asked.content)
-        found = answers.codes[states]
-        unknown = np.flatnonzero(found == UNKNOWN)
+        unknown = np.flatnonzero(answers.codes[states] == UNKNOWN)
         while unknown.shape[0]:
             first = int(unknown[0])
             state, node = int(states[first]), nodes.nodes[rows[first]]
             answers.codes[state] = self._answer_of_state(asked, answers, state, node)
-            found = answers.codes[states]
-            unknown = np.flatnonzero(found == UNKNOWN)
-        return found
+            unknown = np.flatnonzero(answers.codes[states] == UNKNOWN)
+        return answers, states
 
     def _usable_rows(self, claim: ResourceClaim, nodes: NodeTable) -> Bools:
         """bool (n_nodes,): where a claim that is allocated can be used."""
@@ -440,11 +450,9 @@ class ClaimSearch:
         is_known = np.zeros(rows.shape[0], dtype=np.bool_)
         if self._table is nodes:
             is_known = self._codes[rows] == AVAILABLE
-            states = self._devices.states.of_rows(nodes)
             for number, asked in enumerate(self._asked):
                 those = is_known & (self._asked_of[rows] == number)
-                answers = self._devices.states.answers(asked.content)
-                scores[those] = answers.points[states[rows[those]]]
+                scores[those] = self.points_by_state(asked, nodes, rows[those])
             scores[is_known] += self._points_before()
         for place in np.flatnonzero(~is_known).tolist():
             scores[place] = self.score(nodes.names[rows[place]])

@@ -41,6 +41,7 @@ from stowplan.framework.clusterevents import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Action,
+    EventKeys,
     QueueingHint,
     RegisteredEvents,
     on,
@@ -66,6 +67,7 @@ from stowplan.plugins.devices.claim_binding import (
     PendingAllocations,
     assume_again,
     assume_claims,
+    binding_wait,
     check_claims,
     deleted_claim,
     is_pending,
@@ -90,9 +92,12 @@ from stowplan.plugins.devices.extended_resources import (
     named_claim,
 )
 from stowplan.plugins.devices.pod_claims import (
+    changed_claim,
     claim_fault,
     consumers_of,
+    named_claims,
     names_claim,
+    releases_devices,
     resource_claims_of,
     usable_anywhere,
 )
@@ -102,6 +107,8 @@ from stowplan.plugins.devices.states.device_states import PER_NODE, REFUSED
 from stowplan.plugins.pod_hints import queueing_hint
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
+# Most changes of claims concern the pods that name them; devices that are given back, all.
+_CLAIM_KEYS = EventKeys(changed_claim, named_claims)
 
 
 class NoClaimSearch:
@@ -135,7 +142,6 @@ class DynamicResources:
     UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
     DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
-    TIMED_OUT = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self.args = args
@@ -165,7 +171,7 @@ class DynamicResources:
         of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             on(NODE, of_nodes),
-            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim, _CLAIM_KEYS),
             on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
             on(DEVICE_CLASS, _ADD_OR_UPDATE),
             on(RESOURCE_SLICE, _ADD_OR_UPDATE),
@@ -176,9 +182,7 @@ class DynamicResources:
         return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
-        is_released = (
-            old is not None and old.status.allocation is not None and new.status.allocation is None
-        )
+        is_released = releases_devices(old, new)
         # Most claims are of other pods; many pods may wait.
         if not is_released and not names_claim(pod, new):
             return QUEUE_SKIP
@@ -529,8 +533,7 @@ class DynamicResources:
         reserved = state.find(self.RESERVED)
         if not isinstance(reserved, AssumedClaims) or reserved.is_empty:
             return OK
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(reserved, node_name, self.handle.shared.now, self.args.binding_timeout)
 
     def pre_bind_conflict(
         self, pod: Pod, node_name: str, state: CycleState
@@ -542,8 +545,7 @@ class DynamicResources:
         if isinstance(again, Status):
             return again
         state.write(self.RESERVED, again)
-        timeout_s = self.args.binding_timeout.total_seconds()
-        return PreBindWait(again.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+        return binding_wait(again, node_name, shared.now, self.args.binding_timeout)
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState

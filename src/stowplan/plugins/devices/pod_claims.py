@@ -5,6 +5,8 @@ Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from stowplan.framework import ObjectStore, Status, error, unresolvable
@@ -56,6 +58,25 @@ def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | No
         if made.name == use.name:
             return made.resource_claim_name
     return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def releases_devices(old: ResourceClaim | None, new: ResourceClaim) -> bool:
+    """True for a claim that has lost its devices."""
+    return old is not None and old.status.allocation is not None and new.status.allocation is None
+
+
+def changed_claim(old: ResourceClaim | None, new: ResourceClaim) -> str | None:
+    """Key of a claim whose change concerns only pods that name it; None for one that has lost its
+    devices."""
+    return None if releases_devices(old, new) else new.key
+
+
+def named_claims(pod: Pod) -> Iterator[str]:
+    """Keys of the claims that the entries of a pod are about, whether they are its own or not."""
+    for use in pod.spec.resource_claims:
+        name = resource_claim_name_of(pod, use)
+        if isinstance(name, str):
+            yield f"{pod.namespace}/{name}"
 
 
 def names_claim(pod: Pod, claim: ResourceClaim) -> bool:

@@ -187,6 +187,9 @@ class PreBindRunner:
             self._by_write[wait.effect] = wait
             return OK
         wait.effect = 0
+        if wait.asked.event:
+            reason, note = wait.asked.event
+            context.outbox.record(wait.record.pod, "Normal", reason, "Scheduling", note)
         self._deadlines.set(wait.key, context.now + seconds_to_ns(wait.asked.timeout_s))
         return self._poll_plugin(wait)
 

@@ -461,7 +461,8 @@ class SessionLane:
         pod = victim.pod
         scheduler = self.decider.scheduler_name
         target = f" for {victim.group}" if victim.group else ""
-        text = f"{scheduler}: {victim.why}{target}"
+        rules = f" ({victim.decided_by})" if victim.decided_by else ""
+        text = f"{scheduler}: {victim.why}{target}{rules}"
         preemptor = "" if victim.preemptor is None else victim.preemptor.uid
         self._pending_evictions[self._context.outbox.evict(pod, preemptor, text)] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)

@@ -26,6 +26,7 @@ from stowplan.batch.queue_models.kueue.pending_workloads import (
 from stowplan.batch.queue_models.kueue.preemption.preemption_targets import PreemptionTarget
 from stowplan.batch.queue_models.kueue.preemption.preemptor import Preemptor
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import minus, plus
+from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
 from stowplan.batch.queue_models.kueue.topology_requests import (
     asks_for_topology,
     note_places,
@@ -47,6 +48,7 @@ class AdmissionCycle:
         self.snapshot = snapshot
         self.now = now
         self.preempted: dict[str, AdmissionWorkload] = {}
+        self._preempted_below: dict[QuotaNode, dict[str, AdmissionWorkload]] = {}
         self.order: list[AdmissionEntry] = []
 
     def run(self, entries: Sequence[AdmissionEntry]) -> None:
@@ -130,9 +132,11 @@ class AdmissionCycle:
     def _fits(self, entry: AdmissionEntry) -> str:
         """ "" if it fits with all victims of the cycle and its own gone, else `quota` or
         `topology`."""
-        victims = dict(self.preempted)
-        victims |= {one.workload.key: one.workload for one in entry.targets}
         usage = self._usage(entry)
+        root = entry.queue.node.root
+        # Quota of other trees does not matter, and places only to one that asks for some.
+        victims = dict(self.preempted if usage.places else self._preempted_below.get(root, {}))
+        victims |= {one.workload.key: one.workload for one in entry.targets}
         self.snapshot.free_usage_of(victims.values())
         found = ""
         if any(entry.queue.node.available_now(pair) < n for pair, n in usage.quota.items()):
@@ -159,7 +163,11 @@ class AdmissionCycle:
             one.name: {resource: choice.flavor for resource, choice in one.flavors.items()}
             for one in entry.assignment.pod_sets
         }
-        victims = list(self.preempted.values()) if is_overlap else []
+        victims: list[AdmissionWorkload] = []
+        if is_overlap:
+            # Those of other trees matter to places only.
+            own = self._preempted_below.get(entry.queue.node.root, {})
+            victims += (self.preempted if entry.queue.topologies else own).values()
         for one in victims:
             self.snapshot.remove(one)
         self._assign(entry, nominated)
@@ -203,7 +211,11 @@ class AdmissionCycle:
         )
 
     def _take(self, entry: AdmissionEntry) -> None:
-        self.preempted |= {one.workload.key: one.workload for one in entry.targets}
+        for target in entry.targets:
+            victim = target.workload
+            root = self.snapshot.queues[victim.cluster_queue].node.root
+            self.preempted[victim.key] = victim
+            self._preempted_below.setdefault(root, {})[victim.key] = victim
         self.snapshot.add_usage(entry.queue, self._usage(entry))
         if entry.assignment.mode is Mode.PREEMPT:
             entry.requeue, entry.reason = PENDING_PREEMPTION, WAITING_FOR_PREEMPTED

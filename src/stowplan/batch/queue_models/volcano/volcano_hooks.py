@@ -8,7 +8,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session_plugins.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -199,9 +199,9 @@ class HookTable:
         for number, tier in enumerate(self._calls[hook], 1):
             chosen = self._agreed(tier, given)
             if chosen:
-                names = (call.__self__.name for call in tier)  # type: ignore[attr-defined]
+                names = [call.__self__.name for call in tier]  # type: ignore[attr-defined]
                 self.agreed_in = f"tier {number}: {', '.join(names)}"
-                return self._agreed_by_queues(hook, chosen, given)
+                return self._agreed_by_queues(hook, chosen, given, names)
         return []
 
     def _agreed(
@@ -223,9 +223,10 @@ class HookTable:
         return chosen or []
 
     def _agreed_by_queues(
-        self, hook: str, chosen: list[VolcanoTask], given: tuple[Any, ...]
+        self, hook: str, chosen: list[VolcanoTask], given: tuple[Any, ...], asked: Sequence[str]
     ) -> list[VolcanoTask]:
-        """Of the victims that a tier chose those that suit the plugins of queues in all tiers."""
+        """Of the victims that a tier chose those that suit the plugins of queues in all tiers.
+        asked: the plugins of that tier."""
         if hook != "reclaimable" or PERMISSIVE_TIER not in self._mends:
             return chosen
         preemptor, _ = given
@@ -233,6 +234,8 @@ class HookTable:
             if call.__self__.knows_queues:  # type: ignore[attr-defined]
                 uids = {task.uid for task in call(preemptor, chosen)}
                 chosen = [task for task in chosen if task.uid in uids]
+                if call.__self__.name not in asked:  # type: ignore[attr-defined]
+                    self.agreed_in += f"; {call.__self__.name}"  # type: ignore[attr-defined]
         return chosen
 
 

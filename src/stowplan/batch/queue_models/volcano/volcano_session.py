@@ -230,6 +230,8 @@ class VolcanoSession:
     def task_heap(self, tasks: Sequence[VolcanoTask]) -> Heap[VolcanoTask]:
         """Pending tasks in the order of `task_before`; none is pushed later."""
         keys = self._task_keys
+        if keys is not None and len(tasks) == 1:
+            return HeapByKey(lambda _: 0, tasks)
         # The index counts between tasks that both have one, which makes no order otherwise.
         n_indexed = sum([task.index is not None for task in tasks])
         if keys is None or n_indexed not in (0, len(tasks)):
@@ -238,6 +240,30 @@ class VolcanoSession:
             lambda task: (*[key(task) for key in keys], task.index or 0, task.created, task.uid),
             tasks,
         )
+
+    def sub_job_heap(
+        self, sub_job: VolcanoSubJob, *, with_admission: bool
+    ) -> Heap[VolcanoTask] | None:
+        """Tasks of a sub-group to place, in order; None for none. with_admission: also those that
+        wait for Volcano's own gate. It is kept until a task of the sub-group changes."""
+        names = None
+        if self._task_keys is not None:
+            # Keys of tasks depend on the task alone.
+            names = tuple([key.__self__.name for key in self._task_keys])  # type: ignore[attr-defined]
+            kept = sub_job.kept_order
+            if kept is not None and kept[0] == (sub_job.version, with_admission, names):
+                return HeapByKey.of_pairs(kept[1]) if kept[1] else None
+        tasks = [
+            task
+            for task in sub_job.of(TaskStatus.PENDING)
+            if not task.is_best_effort
+            and not (task.is_gated_by_others if with_admission else task.is_gated)
+        ]
+        heap = self.task_heap(tasks) if tasks else None
+        if heap is None or isinstance(heap, HeapByKey):
+            pairs = () if heap is None else heap.pairs
+            sub_job.kept_order = (sub_job.version, with_admission, names), pairs
+        return heap
 
     def sub_job_before(self, left: VolcanoSubJob, right: VolcanoSubJob) -> bool:
         """True if `left` comes before `right`."""

@@ -6,7 +6,8 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go and sub_job_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, VolcanoAmount
 from stowplan.batch.queue_models.volcano.volcano_task import (
@@ -141,6 +142,8 @@ class VolcanoSubJob(TaskCounts):
         self.topology = topology
         self.allocated_hyper_node = ""
         self.nominated_hyper_node = ""
+        # Of VolcanoSession.sub_job_heap: what it is valid for, and the tasks with their keys.
+        self.kept_order: tuple[Hashable, tuple[tuple[Any, VolcanoTask], ...]] | None = None
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""

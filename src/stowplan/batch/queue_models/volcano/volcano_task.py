@@ -88,7 +88,7 @@ class VolcanoTask:
     """
 
     __slots__ = (
-        "_index", "_kind", "accepts_eviction", "annotations", "created", "is_best_effort",
+        "_created", "_index", "_kind", "accepts_eviction", "annotations", "is_best_effort",
         "is_gated", "job", "key", "near", "node", "pod", "priority", "request", "revocable_zone",
         "role", "status", "uid",
     )  # fmt: skip
@@ -99,7 +99,7 @@ class VolcanoTask:
         self.uid = pod.uid
         self.key = pod.key
         self.job = group_of(pod)
-        self.created = seconds(meta.creation_timestamp)
+        self._created: float | None = None
         self.request = VolcanoAmount.requested_by(pod)
         self.is_best_effort = self.request.is_empty
         self.accepts_eviction, self.revocable_zone = True, ""
@@ -115,6 +115,13 @@ class VolcanoTask:
         self.near = ""
         self._kind: Hashable = None
         self.annotations: dict[str, str] = {}
+
+    @property
+    def created(self) -> float:
+        """When the pod was created, in seconds since 1970. Of most tasks it is never read."""
+        if self._created is None:
+            self._created = seconds(self.pod.metadata.creation_timestamp)
+        return self._created
 
     def __repr__(self) -> str:
         return f"VolcanoTask({self.key}, {self.status.title}, {self.node!r})"

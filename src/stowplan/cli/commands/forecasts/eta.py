@@ -57,9 +57,10 @@ _calibrate = flag(
     "--calibrate",
     type=click.IntRange(min=0, max=100),
     default=0,
+    show_default=True,
     metavar="MOMENTS",
     help="Forecast so many past moments as well, from what pods show of them, and widen intervals "
-    "by how wrong those were; takes MOMENTS times as long.  [default: 0]",
+    "by how wrong those were; takes MOMENTS times as long.",
 )
 
 

@@ -30,6 +30,12 @@ from stowplan.cli.runs.top.top_rows import (
 REFRESH_S = 0.5
 PAGE_ROWS = "500"
 SCREENS = tuple(TABLES)
+EMPTY = {
+    "nodes": "no nodes",
+    "pending": "no pod is pending",
+    "queues": "no scheduler of this process has queues",
+    "decisions": "none yet",
+}
 SHORT_NAMES = {"no": "nodes", "po": "pending", "pods": "pending", "qu": "queues", "de": "decisions"}
 """What may follow `:`, as in k9s."""
 MAP_HEIGHT = 8
@@ -190,6 +196,8 @@ class TopApp(App[None]):
             parts.append(f"of {self.client.state.pending_tree['total']:,}")
         if self.screen_name in ("nodes", "queues"):
             parts.append(f"resource {resource}")
+        if not self._rows:
+            parts.append("nothing matches" if self.filter_text else EMPTY[self.screen_name])
         if self.filter_text:
             parts.append(f"filter {self.filter_text}")
         if self.sort_column is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,7 +234,7 @@ def why_text(tree: Tree) -> Text:
     found.append(f"{tree['pod']}  {tree['state']}{where}\n", style="bold")
     if tree.get("message"):
         found.append(f"{tree['message']}\n")
-    for change in tree.get("changes", [])[:3]:
+    for change in (tree.get("changes") or [])[:3]:
         found.append(f"helps: {change['text']}\n", style="green")
     found.append(f"\nfits on {tree.get('fitting', 0):,} of {tree.get('nodes', 0):,} nodes\n")
     for rule in tree.get("rules", []):
@@ -245,9 +246,9 @@ def why_text(tree: Tree) -> Text:
             f"{rule['first']:>7,} of {rule['nodes']:,}  {rule['rule']}: {rule['reason']}{need}\n"
         )
         for example in rule["examples"][:2]:
-            found.append(
-                f"{'':>9}{example['node']}: {'; '.join(example['details'])}\n", style="dim"
-            )
+            details = "; ".join(example["details"])
+            line = f"{example['node']}: {details}" if details else example["node"]
+            found.append(f"{'':>9}{line}\n", style="dim")
     for score in tree.get("scores") or ():
         finals = " ".join(f"{name}={one['final']}" for name, one in score["plugins"].items())
         found.append(f"score {score['total']:>7}  {score['name']}  {finals}\n")
@@ -255,12 +256,19 @@ def why_text(tree: Tree) -> Text:
     if gang:
         counts = f"minimum {gang['min']}, running {gang['running']}, pending {gang['pending']}"
         found.append(f"gang {gang['gang']} of queue {gang['queue']}: {counts}\n")
-    for attempt in tree.get("attempts", [])[:5]:
-        found.append(
-            f"tried: {attempt['outcome']} {attempt.get('node', '')} {attempt['message']}\n",
-            style="dim",
-        )
+    for text, count in _tries(tree.get("attempts", ()))[:5]:
+        times = f", {count} times" if count > 1 else ""
+        found.append(f"tried{times}: {text}\n", style="dim")
     return found
+
+
+def _tries(attempts: Iterable[Tree]) -> list[tuple[str, int]]:
+    """Tries, newest first: those in a row with the same answer are one."""
+    texts = (
+        " ".join(filter(None, (one["outcome"], one.get("node", ""), one["message"])))
+        for one in attempts
+    )
+    return [(text, sum(1 for _ in same)) for text, same in groupby(texts)]
 
 
 def node_text(tree: Tree) -> Text:

@@ -88,9 +88,7 @@ class ClassClaims:
 
     def points(self, nodes: NodeTable, rows: Ints) -> Ints:
         """See `DeviceClaims.points`."""
-        states = self._states.of_rows(nodes)[rows]
-        points: Ints = self._states.answers(self._asked.content).points[states]
-        return points
+        return self._search.points_by_state(self._asked, nodes, rows)
 
     def reserve(self, pod: Pod, nodes: NodeTable, row: int, state: CycleState) -> None:
         """See `DeviceClaims.reserve`."""

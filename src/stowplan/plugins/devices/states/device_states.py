@@ -44,6 +44,7 @@ UNKNOWN, AVAILABLE, REFUSED, PER_NODE = -1, 0, 1, 2
 """Answers of a state: not searched yet, devices found, none found, each node has its own."""
 
 _STATES_MAX = 1 << 15
+_STATES_PER_NODE = 2
 _CLAIMS_MAX = 1 << 10
 _SPARE = 1 << 8
 _OWN_ONLY = 0
@@ -143,7 +144,7 @@ class DeviceStates:
 
     def of_rows(self, nodes: NodeTable) -> Ints:
         """int64 (n_nodes,): the state of each row, NO_STATE where it has none."""
-        if self._n_states > _STATES_MAX:
+        if self._n_states > max(_STATES_MAX, _STATES_PER_NODE * nodes.n_nodes):
             self._forget_states()
         table = None if self._table is None else self._table()
         if table is not nodes or self._shape != nodes.shape:

@@ -52,7 +52,7 @@ export class ExperimentsScreen {
         one.updated ? `${ageText((Date.now() - one.updated) / 1000)} ago` : "", this.report(one), verdicts.length ? element("ul", { class: "plain" }, ...verdicts) : "",
       ];
     });
-    const columns = [["Folder"], ["State"], ["Runs done"], ["Failed", true], ["Updated"], ["Report"], ["What differs"]];
+    const columns = [["Folder"], ["State"], ["Runs done"], ["Failed", true], ["Updated"], ["Report"], ["What differs", false, "wrap"]];
     const none = emptyText("No results of ", element("code", {}, "stowplan experiment"), " below the directory in which the server was started.");
     this.panel.replaceChildren(element("h2", {}, "Experiments", element("small", {}, countText(rows.length))), rows.length ? plainTable("Experiments", columns, rows) : none);
   }

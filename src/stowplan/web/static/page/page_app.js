@@ -78,6 +78,7 @@ export class PageApp {
     const time = Number.isFinite(at) && this.address.now.values.at ? Math.min(end, start + at * this.replay.unit) : this.replay.busiest;
     this.timeBar.show(time);
     this.replay.seek(time);
+    this.header.tick();
   }
 
   seek(time) {

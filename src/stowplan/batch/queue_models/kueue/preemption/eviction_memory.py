@@ -24,7 +24,11 @@ class EvictionMemory:
     def __init__(self) -> None:
         self.useless: set[Pair] = set()
         self._since_change: dict[str, set[Pair]] = {}
+        # Workload -> useless pairs in which it is.
+        self._useless_with: dict[str, set[Pair]] = {}
+        # Victim -> preemptors that were not admitted yet, and the same the other way round.
         self._waiting_for: dict[str, set[str]] = {}
+        self._victims_of: dict[str, set[str]] = {}
 
     def is_barred(self, preemptor: str, victim: str, tree: str) -> bool:
         """Whether one may not evict the other. tree: the name of the root above both."""
@@ -35,20 +39,35 @@ class EvictionMemory:
         """Note an eviction."""
         self._since_change.setdefault(tree, set()).add((preemptor, victim))
         self._waiting_for.setdefault(victim, set()).add(preemptor)
+        self._victims_of.setdefault(preemptor, set()).add(victim)
 
     def admitted(self, key: str) -> None:
         """Note an admission: evictions of the workload that helped no one yet were useless."""
-        for preemptor in self._waiting_for.pop(key, ()):
-            self.useless.add((preemptor, key))
-        for held in self._waiting_for.values():
-            held.discard(key)
+        for preemptor in self._settled(key):
+            pair = preemptor, key
+            self.useless.add(pair)
+            for one in pair:
+                self._useless_with.setdefault(one, set()).add(pair)
 
     def finished(self, key: str) -> None:
         """Forget a workload."""
-        self.useless = {pair for pair in self.useless if key not in pair}
-        self._waiting_for.pop(key, None)
-        for held in self._waiting_for.values():
-            held.discard(key)
+        for pair in self._useless_with.pop(key, ()):
+            self.useless.discard(pair)
+            for one in pair:
+                if one in self._useless_with:
+                    self._useless_with[one].discard(pair)
+        self._settled(key)
+
+    def _settled(self, key: str) -> set[str]:
+        """A workload waits no longer, and none waits for its quota; preemptors that did."""
+        for victim in self._victims_of.pop(key, ()):
+            if victim in self._waiting_for:
+                self._waiting_for[victim].discard(key)
+        preemptors = self._waiting_for.pop(key, set())
+        for one in preemptors:
+            if one in self._victims_of:
+                self._victims_of[one].discard(key)
+        return preemptors
 
     def tree_changed(self, tree: str) -> None:
         """A workload came to a tree, or left it."""
@@ -59,3 +78,4 @@ class EvictionMemory:
         for tree in trees:
             self.tree_changed(tree)
         self.useless.clear()
+        self._useless_with.clear()

@@ -86,23 +86,68 @@ def _reclaim_for_task(
         available = node.future_idle()
         heap = session.victim_heap(victims, task)
         fits = task.request.fits(available) and _passes(session, task, node)
+        # n_short: after so many victims the amounts do not suffice.
+        evicted, n_short = list[VolcanoTask](), 0
         while heap and not fits:
             victim = heap.pop()
             on_node.evict(victim)
+            evicted.append(victim)
             available.add(victim.request)
-            fits = task.request.fits(available) and _passes(session, task, node)
-        if not fits or not on_node.pipeline(task, node, evicts=bool(on_node.operations)):
+            n_short += not task.request.fits(available)
+            fits = task.request.fits(available) and _passes(session, task, node, evicts=True)
+        if fits and len(evicted) > n_short + 1:
             on_node.discard()
+            on_node = _as_few(session, task, node, evicted)
+        evicts = bool(on_node.operations)
+        if not fits or not on_node.pipeline(task, node, evicts=evicts):
+            on_node.discard()
+            if evicts and USELESS_RECLAIM in session.options.mends:
+                session.prepare(task)
             continue
         statement.merge(on_node)
         return
 
 
-def _passes(session: VolcanoSession, task: VolcanoTask, node: VolcanoNode) -> bool:
-    """True if the predicates let a task onto a node with what is left on it."""
+def _passes(
+    session: VolcanoSession, task: VolcanoTask, node: VolcanoNode, *, evicts: bool = False
+) -> bool:
+    """True if the predicates let a task onto a node with what is left on it. evicts: pods have been
+    evicted since the predicates have last looked at all of them."""
     if USELESS_RECLAIM not in session.options.mends:
         return True
+    passes = int(session.codes(task, [node])[0]) == PASSES
+    if passes or not evicts or not session.prepare(task):
+        return passes
     return int(session.codes(task, [node])[0]) == PASSES
+
+
+def _as_few(
+    session: VolcanoSession, task: VolcanoTask, node: VolcanoNode, victims: list[VolcanoTask]
+) -> VolcanoStatement:
+    """Evict those of some victims without which a task would not fit a node: more of them were
+    chosen than amounts need, until the last one let the predicates pass."""
+    kept = victims
+    for victim in reversed(victims[:-1]):
+        rest = [other for other in kept if other is not victim]
+        trial = _evicting(session, rest)
+        # Predicates look again at all pods, as more of them were gone before.
+        if (
+            task.request.fits(node.future_idle())
+            and session.prepare(task)
+            and int(session.codes(task, [node])[0]) == PASSES
+        ):
+            kept = rest
+        trial.discard()
+    found = _evicting(session, kept)
+    session.prepare(task)
+    return found
+
+
+def _evicting(session: VolcanoSession, victims: list[VolcanoTask]) -> VolcanoStatement:
+    statement = VolcanoStatement(session)
+    for victim in victims:
+        statement.evict(victim)
+    return statement
 
 
 def _may_reclaim(session: VolcanoSession, job: VolcanoSessionJob, other: VolcanoTask) -> bool:

@@ -12,7 +12,6 @@ from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
-from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class JobWorksheet:
@@ -34,15 +33,10 @@ class JobWorksheet:
 
         sheet = cls(Heap(before), {})
         for uid, sub_job in job.sub_jobs.items():
-            tasks = [
-                task
-                for task in sub_job.of(TaskStatus.PENDING)
-                if not task.is_best_effort
-                and not (task.is_gated_by_others if with_admission else task.is_gated)
-            ]
-            if tasks:
+            heap = session.sub_job_heap(sub_job, with_admission=with_admission)
+            if heap is not None:
                 sheet.sub_jobs.push(sub_job)
-                sheet.tasks[uid] = session.task_heap(tasks)
+                sheet.tasks[uid] = heap
         return sheet
 
     @property

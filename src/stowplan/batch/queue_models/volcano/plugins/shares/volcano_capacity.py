@@ -28,6 +28,7 @@ from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 
+RECLAIM_ACTIONS = frozenset({"reclaim", "gangreclaim"})
 RECLAIM_LEVEL = "ancestorReclaimLevel"
 DEVICES = "capacity.DynamicResourceAllocationEnable"
 DEVICE_CAPACITY = "capacity.DRAConsumableCapacityEnable"
@@ -163,9 +164,12 @@ class VolcanoCapacity(QueuePlugin):
         return PERMIT
 
     def gets_back(self, above: QueueAttributes, job: VolcanoSessionJob) -> bool:
-        """True if a queue above a job's is full only of what others below it borrow, and the job
-        stays within what its own queue deserves."""
-        if FULL_ANCESTOR not in self._session.options.mends or above.name == job.queue:
+        """True if a queue above a job's is full only of what others below it borrow, the job stays
+        within what its own queue deserves, and an action reclaims."""
+        options = self._session.options
+        if FULL_ANCESTOR not in options.mends or above.name == job.queue:
+            return False
+        if RECLAIM_ACTIONS.isdisjoint(options.actions):
             return False
         own, least = self.attributes[job.queue], job.min_resources
         after = self.after_admission(above, job)
