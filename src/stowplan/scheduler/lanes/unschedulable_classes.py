@@ -70,6 +70,7 @@ class UnschedulableClasses:
         self._decider = decider
         self._attempt = attempt
         self._set_durations(context.queue.options)
+        self._max_unschedulable = seconds_to_ns(context.queue.options.unschedulable_limit_s)
         self._next = 0
         # Pods that the queue keeps, by key: sequence number of their refusal.
         self._unadopted: dict[str, int] = {}
@@ -84,7 +85,6 @@ class UnschedulableClasses:
         )
         self._backs_off = most > 0
         self._backoff_max = most
-        self._max_unschedulable = seconds_to_ns(options.unschedulable_limit_s)
 
     def use(self, decider: Decider, options: QueueOptions) -> None:
         """Go on with another decider and other backoff durations."""
@@ -217,7 +217,7 @@ class UnschedulableClasses:
         else happens.
         """
         queue, limit = self._queue, self._max_unschedulable
-        if not self._slots or self._backoff_max > limit or not self._is_queue_idle():
+        if not self._slots or self._backoff_max + SECOND > limit or not self._is_queue_idle():
             return False
         slots = self._used_slots()
         ledger = self._ledger
