@@ -235,6 +235,32 @@ def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
     assert names(tmp_path) == []
 
 
+def test_devices_come_with_the_class_of_their_driver(tmp_path: Path) -> None:
+    own = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "a.io"},
+        "spec": {"extendedResourceName": "a.io/card"},
+    }
+
+    async def classes() -> dict[str, Any]:
+        settings = LocalClusterSettings(
+            kubeconfig=tmp_path / "k", nodes=1, devices="a.io=1xA; b.io=2xB"
+        )
+        async with running_local_cluster(settings, [("file", own)]) as cluster:
+            request = msgspec.structs.replace(asked(cluster, ""), method="GET", path=DEVICE_CLASSES)
+            answer = await cluster.server_loop.ask(request)
+        assert isinstance(answer, HttpResponse)
+        items = json.loads(answer.body)["items"]
+        return {one["metadata"]["name"]: one["spec"] for one in items}
+
+    expression = {"cel": {"expression": "device.driver == 'b.io'"}}
+    assert asyncio.run(classes()) == {
+        "a.io": {"extendedResourceName": "a.io/card"},
+        "b.io": {"selectors": [expression]},
+    }
+
+
 def test_a_stale_kubeconfig_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "k"
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from stowplan.apis.resource.node_devices import device_class, parse_devices
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
@@ -236,6 +237,9 @@ def _load_objects(
     if settings.kueue is not None:
         load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
     loading = load_manifests(cluster.server, documents, now)
+    # After the documents, so that a class of theirs is kept.
+    classes = [("", device_class(one.driver)) for one in parse_devices(settings.devices)]
+    load_manifests(cluster.server, classes, now)
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
     return loading

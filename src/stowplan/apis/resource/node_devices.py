@@ -67,6 +67,17 @@ def parse_devices(text: str) -> tuple[DeviceGroup, ...]:
     return tuple(groups)
 
 
+def device_class(driver: str) -> Tree:
+    """The DeviceClass with all devices of a driver, named as the driver, as drivers install it."""
+    expression = f"device.driver == '{driver}'"
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": driver},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
 def _group(text: str) -> DeviceGroup:
     first, *options = text.split(",")
     found = _GROUP.fullmatch(first)
