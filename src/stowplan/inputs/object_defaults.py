@@ -62,7 +62,7 @@ def _claim_with_defaults(claim: ResourceClaim) -> ResourceClaim:
         )
         for one in devices.requests
     )
-    # Claims are told apart by uid.
+    # The uid is what identifies a claim.
     meta = replace(claim.metadata, uid=claim.metadata.uid or claim.key)
     spec = replace(claim.spec, devices=replace(devices, requests=requests))
     return replace(claim, metadata=meta, spec=spec)
