@@ -218,6 +218,29 @@ def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
     )
 
 
+VOLCANO = """
+scheduler: volcano
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+def test_queue_models_name_what_can_never_run(files: Path) -> None:
+    text = (files / "cluster.yaml").read_text()
+    text = text.replace("scheduling.incubator.k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1")
+    (files / "cluster.yaml").write_text(text.replace("kube-batch", "volcano"))
+    (files / "volcano.yaml").write_text(VOLCANO)
+    ran = run("explain", "pg/big", *CLUSTER_ARGUMENTS, "--config", "volcano.yaml", "--no-changes")
+    assert ran.out.startswith(
+        "podgroup default/big (volcano, by sessions): pending; "
+        "it cannot run in this cluster: needs 6 cpu, the cluster has 4\n"
+    )
+    ran = run("explain", "pg/fits", *CLUSTER_ARGUMENTS, "--config", "volcano.yaml")
+    assert "it cannot run" not in ran.out
+
+
 def test_the_scheduler_that_pods_of_a_gang_ask_for_is_named(tmp_path: Path) -> None:
     pods = [pod(f"g-{number}", "g", "5", schedulerName="volcano") for number in range(2)]
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 2), *pods)

@@ -21,7 +21,7 @@ from stowplan.cycle.change import Change
 from stowplan.forecast.explain import found_pod
 from stowplan.forecast.session_changes.job_changes import find_job_changes
 from stowplan.forecast.session_changes.session_trials import JobChanges
-from stowplan.forecast.unstartable_jobs import unstartable_reasons
+from stowplan.forecast.unstartable_jobs import unstartable_reasons, unstartable_reasons_of_report
 from stowplan.framework.deciders.session_decider import SessionResult
 from stowplan.framework.deciders.tasks import TaskStatus, group_of
 from stowplan.framework.problems import did_you_mean
@@ -268,7 +268,11 @@ class _SessionInspection:
         for victim in result.victims:
             if victim.preemptor is not None and victim.preemptor.key in mine.get(self.job, ()):
                 self.evicted[victim.pod.key] = victim.why
-        self.evictions = report.evictions
+        job = next((one for one in report.jobs if one.uid == self.job), None)
+        if job is not None and not job.is_ready:
+            cluster = self.runner.cluster
+            self.never = unstartable_reasons_of_report(job, cluster.pods, cluster.nodes.values())
+        self.evictions = report.evictions if not self.never else ()
 
     def _inspect(self, session: AnySession) -> None:
         task = None

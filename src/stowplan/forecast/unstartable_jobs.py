@@ -5,21 +5,30 @@ Only resources and ready nodes are considered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from stowplan.batch import Session
+from stowplan.batch.job_report import JobReport
 from stowplan.batch.state.capability import PODS, limits_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.task_requests import EPSILON, format_resource
+from stowplan.batch.state.nodes import is_node_ready
+from stowplan.batch.state.task_requests import (
+    EPSILON,
+    format_resource,
+    node_allocatable_of,
+    task_request_of,
+)
 from stowplan.columns.array_types import Floats
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
 from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
 
 WAITING = (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.GATED)
 """Statuses of tasks that are not ready yet."""
@@ -54,11 +63,44 @@ def unstartable_reasons(
 ) -> tuple[str, ...]:
     """Why a job cannot start on the session's nodes even if they were empty; empty if it might."""
     needs = _needs(session, job)
-    if needs.n_missing <= 0 or not needs.waiting:
-        return ()
+    return _reasons(needs) if needs.n_missing > 0 and needs.waiting else ()
+
+
+def _reasons(needs: JobNeeds) -> tuple[str, ...]:
     sums = tuple(_sums(needs))
     singles = tuple(_too_large(needs)) if len(needs.waiting) <= needs.n_missing else ()
     return sums or singles or tuple(_slots_short(needs))
+
+
+def unstartable_reasons_of_report(
+    job: JobReport, pods: Mapping[str, Pod], nodes: Iterable[Node]
+) -> tuple[str, ...]:
+    """The same of a job of a queue model, by what it lacks: its pods with a node are not named."""
+    n_missing = job.min_member - job.ready
+    keys = [key for key in (*job.waiting, *job.promised) if key in pods]
+    waiting = [
+        TaskInfo(pods[key], task_request_of(pods[key]), job.uid, TaskStatus.PENDING, "")
+        for key in keys
+    ]
+    if n_missing <= 0 or not waiting:
+        return ()
+    offered = [node_allocatable_of(one.status.allocatable) for one in nodes if is_node_ready(one)]
+    total = ResourceVector()
+    for one in offered:
+        total.add(one)
+    needs = JobNeeds(
+        n_needed=n_missing,
+        n_missing=n_missing,
+        waiting=waiting,
+        held=(),
+        held_here=(),
+        total=total,
+        offers=lambda name: np.array([one.get(name) for one in offered], dtype=np.float64),
+        queue=job.queue,
+        limits={},
+        epsilon=_fine,
+    )
+    return _reasons(needs)
 
 
 def _needs(session: Session | KubeBatchSession, job: JobInfo | KubeBatchJob) -> JobNeeds:
