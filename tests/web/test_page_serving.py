@@ -103,6 +103,25 @@ def test_without_the_check_a_foreign_page_would_read(
     run(steps())
 
 
+def test_without_the_review_anybody_would_read_elsewhere_than_on_loopback(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a token that is missing counts as one that was reviewed."""
+
+    async def review(access: PageAccess, token: str, path: str, verb: str = "get") -> int:
+        return 0 if not token else 401
+
+    monkeypatch.setattr(PageAccess, "review", review)
+
+    async def steps() -> None:
+        async with page(folder, ListenAddress("0.0.0.0", 0)) as (server, session):
+            path = f"{server.url}{API}/cluster"
+            assert (await got(session, path))[0] == 503
+            assert (await got(session, path, Authorization="Bearer stranger"))[0] == 401
+
+    run(steps())
+
+
 def test_files_are_compressed_known_and_only_those_of_the_folder(folder: Path) -> None:
     async def steps() -> None:
         async with page(folder) as (server, session):
@@ -354,6 +373,37 @@ def test_what_if_is_answered_and_nothing_is_written(folder: Path) -> None:
                         assert one.status == 400
                         assert text in (await one.json())["error"]
                 assert (len(api.writes), api.objects) == (n_writes, objects)
+
+    run(steps())
+
+
+def test_a_what_if_that_writes_would_be_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the node that a question removes is cordoned on the server."""
+
+    async def steps() -> None:
+        async with SmallApi() as api:
+            api.node("n0")
+            async with looked_at(folder, api) as (server, source, session, _):
+                answered = source.what_if
+
+                async def written(asked: dict[str, Any]) -> dict[str, Any]:
+                    # The source has a loop of its own.
+                    change = {"spec": {"unschedulable": True}}
+                    path = f"{api.url}/api/v1/nodes/n0"
+                    async with (
+                        aiohttp.ClientSession() as own,
+                        own.patch(path, json=change) as one,
+                    ):
+                        await one.read()
+                    return await answered(asked)
+
+                monkeypatch.setattr(source, "what_if", written)
+                n_writes = len(api.writes)
+                url, headers = f"{server.url}{API}/what-if", {"Origin": server.url}
+                asked = {"changes": [{"remove-node": "n0"}]}
+                async with session.post(url, json=asked, headers=headers) as one:
+                    assert one.status == 200
+                assert len(api.writes) > n_writes
 
     run(steps())
 
