@@ -265,7 +265,7 @@ def each_with_each_in_python(given: list[Any]) -> int:
 
 
 def each_with_each_in_c(given: list[Any]) -> int:
-    return sum(given.index(one) for one in given)
+    return sum(given.index(one) + given.count(one) for one in given)
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_a_check_of_each_with_each_is_caught(
     monkeypatch.setattr(pod_scheduling, "topology_spread_constraints", quadratic)
     (target,) = (one for one in attacker.lists if one.path.endswith(SLOW_ONCE[2]))
     # On a busy machine the short body may take as long as the long one for once.
-    assert any(attacker.grows_too_fast(target, alike=False, turns=1) for _ in range(10))
+    assert any(attacker.grows_too_fast(target, alike=False, turns=1) for _ in range(20))
 
 
 @pytest.mark.soak
