@@ -103,7 +103,7 @@ def test_without_the_check_a_foreign_page_would_read(
     run(steps())
 
 
-def test_without_the_review_anybody_would_read_elsewhere_than_on_loopback(
+def test_without_the_review_any_client_would_read_elsewhere_than_on_loopback(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a token that is missing counts as one that was reviewed."""
