@@ -69,15 +69,13 @@ class SchedulerView:
         self.open: dict[str, RequestedBinding] = {}
         self.abandoned: set[str] = set()
         self.fallback_nodes: dict[str, str] = {}
-        self.before: dict[str, Pod] = {}
         self.term_at_start = 0
         self.announced: set[tuple[str, str]] = set()
 
     # Received events.
 
     def begin(self) -> None:
-        """Begin a call: the events of one call are processed one by one."""
-        self.before = dict(self.pods)
+        """Begin a call."""
         self.term_at_start = self.term if self.leads else 0
 
     def observe(self, event: Event) -> None:
@@ -150,9 +148,9 @@ class SchedulerView:
                 self._abandon_binding(uid, effect, exact=True)
                 self.fallback_nodes[uid] = asked.node
 
-    def versions(self, uid: str) -> list[Pod]:
-        """A pod as it is, and as it was when this call began."""
-        return [pod for pods in (self.pods, self.before) for pod in pods.values() if pod.uid == uid]
+    def pod(self, uid: str) -> Pod | None:
+        """The latest version of a pod, None when it is unknown."""
+        return next((pod for pod in self.pods.values() if pod.uid == uid), None)
 
     def nodes_of(self, pod: Pod) -> Iterator[str]:
         """The node of a pod, or the nodes that it may be bound to."""
@@ -322,10 +320,6 @@ class Auditor:
         uid = effect.uid
         key = f"{effect.namespace}/{effect.name}"
         pod = view.pods.get(key)
-        known = view.before.get(key)
-        if known is not None and known.uid == uid and self._waits(known):
-            # It may have been let go just before its end was taken in.
-            pod = known
         if pod is None or pod.uid != uid or pod.node_name:
             state = "gone" if pod is None or pod.uid != uid else f"bound to {pod.node_name}"
             raise Violation(f"{view.name} binds {effect.name}, which it observed as {state}", uid)
@@ -348,17 +342,15 @@ class Auditor:
 
     def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
-        # An outcome may have let it ask before the rest of the same call was taken in.
-        victims, preemptors = view.versions(uid), view.versions(effect.preemptor)
+        victim, preemptor = view.pod(uid), view.pod(effect.preemptor)
         who = f"{view.name} evicts {effect.name} for {effect.preemptor}"
-        if not victims:
+        if victim is None:
             raise Violation(f"{who}: it has not received such a pod", uid)
-        preemptor = next((pod for pod in preemptors if not pod.node_name), None)
-        if preemptor is None:
+        if preemptor is None or preemptor.node_name:
             raise Violation(f"{who}: the pod that preempts is not pending", uid)
-        if victims[0].priority >= preemptor.priority:
+        if victim.priority >= preemptor.priority:
             raise Violation(f"{who}: its priority is no lower", uid)
-        nodes = {node for victim in victims for node in view.nodes_of(victim)}
+        nodes = set(view.nodes_of(victim))
         cleared = {preemptor.status.nominated_node_name}
         cleared |= {node for one, node in view.announced if one == preemptor.uid}
         if not nodes & cleared:

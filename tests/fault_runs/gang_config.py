@@ -89,19 +89,18 @@ class GangAuditor(Auditor):
 
     def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
-        victims = view.versions(uid)
-        if not victims:
+        victim, preemptor = view.pod(uid), view.pod(effect.preemptor)
+        if victim is None:
             raise Violation(f"{view.name} evicts {effect.name}, which it has not seen", uid)
         if effect.message == f"{BATCH}: release":
             return
-        preemptors = [one for one in view.versions(effect.preemptor) if not one.node_name]
-        if not preemptors:
+        if preemptor is None or preemptor.node_name:
             raise Violation(f"{view.name} evicts {effect.name} without a pending preemptor", uid)
-        is_member = bool(victims[0].metadata.annotations.get("scheduling.k8s.io/group-name"))
-        if preemptors[0].spec.scheduler_name == BATCH:
-            nodes = {node for victim in victims for node in view.nodes_of(victim)}
+        is_member = bool(victim.metadata.annotations.get("scheduling.k8s.io/group-name"))
+        if preemptor.spec.scheduler_name == BATCH:
+            nodes = set(view.nodes_of(victim))
             cleared = {node for one, node in view.announced if one == effect.preemptor}
-            cleared |= {one.status.nominated_node_name for one in preemptors}
+            cleared.add(preemptor.status.nominated_node_name)
             if not nodes & cleared:
                 raise Violation(
                     f"{effect.name} is evicted from {sorted(nodes)} without a preemptor there", uid

@@ -67,7 +67,11 @@ def test_seeds_that_found_bugs(seed: int, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "what"),
-    [(1503, "no victim is evicted that has ended during the extender calls")],
+    [
+        (1503, "no victim is evicted that has ended during the extender calls"),
+        (771586, "no pod is bound whose extender failed after it had bound it, as the watch shows"),
+        (773087, "a pod is woken when one that was nominated to its node is bound elsewhere"),
+    ],
 )
 def test_extender_seeds_that_found_bugs(seed: int, what: str) -> None:
     failure = first_failure(range(seed, seed + 1), EXTENDERS_CONFIG)
@@ -286,6 +290,14 @@ def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
 
     monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert found(config=EXTENDERS_CONFIG) is not None
+
+
+def test_a_reply_that_is_applied_before_an_older_watch_event_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: the events of a call are applied as they came."""
+    monkeypatch.setattr("stowplan.scheduler.scheduler.watch_events_first", lambda events: events)
+    assert "which it observed as bound" in found(771586, config=EXTENDERS_CONFIG).error
 
 
 # Failure reports.

@@ -20,7 +20,7 @@ from stowplan.queue import SubQueue
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.event_handlers import is_same_pod, is_same_version
 from stowplan.testing import node, pod
-from tests.scheduler.scheduler_driver import SchedulerDriver, bound
+from tests.scheduler.scheduler_driver import SchedulerDriver, bound, leaving
 
 
 class Listening(SchedulerDriver):
@@ -129,6 +129,38 @@ def test_changing_a_nomination_retries_pods_too() -> None:
     assert driver.heard == [ASSIGNED_POD_DELETE.label]
     driver.handle(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
     assert driver.heard == [ASSIGNED_POD_DELETE.label]
+
+
+@pytest.mark.parametrize("by", ["the scheduler", "another client"])
+def test_a_nominated_pod_on_another_node_retries_pods_that_counted_it(by: str) -> None:
+    """Differs: in the original they wait for the unschedulable flush."""
+    driver = SchedulerDriver(cpu="1")
+    driver.handle(happened.NodeAdded(node("n2", cpu="6", memory="4Gi")))
+    low = pod("low", cpu="4", priority=1, on="n2")
+    driver.handle(happened.PodAdded(low))
+    vip = driver.add("vip", cpu="3", memory="4Gi", priority=100)
+    evict = driver.last(to_do.Evict, "low")
+    driver.handle(happened.EvictDone(evict.effect, evict.uid), happened.PodUpdated(leaving(low)))
+    # The nominated pod backs off; the other one is refused, since it counts as placed on n2.
+    driver.handle(happened.PodDeleted(low), happened.PodAdded(pod("web", cpu="4")), heads_max=1)
+    assert (driver.last(to_do.RecordEvent).name, driver.stage("web")) == ("web", None)
+    driver.handle(happened.PodAdded(pod("other", memory="1Gi", on="n2")), heads_max=0)
+    if by == "the scheduler":
+        # Too small for the pod that waits.
+        driver.handle(happened.NodeAdded(node("n3", cpu="3", memory="4Gi")))
+        assert driver.last(to_do.Bind, "vip").node == "n3"
+    else:
+        driver.handle(happened.PodUpdated(bound(vip, "n9")))
+    driver.after(2)
+    assert driver.last(to_do.Bind, "web").node == "n2"
+
+
+def test_a_nominated_pod_on_its_node_retries_no_pod() -> None:
+    driver = Listening()
+    driver.add("vip", cpu="6", priority=5, nominated="n1")
+    driver.heard.clear()
+    driver.handle(happened.PodUpdated(pod("vip", cpu="6", priority=5, nominated="n1", on="n1")))
+    assert driver.heard == [ASSIGNED_POD_ADD.label]
 
 
 def test_deleting_a_pod_without_nomination_retries_no_pod() -> None:

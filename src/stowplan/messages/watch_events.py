@@ -1,4 +1,4 @@
-"""Events of watched objects, by kind: pods and nodes have their own."""
+"""Events of watched objects, by kind: pods and nodes have their own; and their order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,31 @@ from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+
+_SHOWN_BY_WATCHES = frozenset(
+    (
+        happened.PodAdded,
+        happened.PodUpdated,
+        happened.PodDeleted,
+        happened.NodeAdded,
+        happened.NodeUpdated,
+        happened.NodeDeleted,
+        happened.ObjectAdded,
+        happened.ObjectUpdated,
+        happened.ObjectDeleted,
+    )
+)
+
+
+def watch_events_first(events: list[Event]) -> list[Event]:
+    """The events of watches, then all others, each in their order."""
+    if len(events) < 2:
+        return events
+    first = [event for event in events if type(event) in _SHOWN_BY_WATCHES]
+    if 0 < len(first) < len(events):
+        first += [event for event in events if type(event) not in _SHOWN_BY_WATCHES]
+        return first
+    return events
 
 
 def added_event(value: Object) -> Event:

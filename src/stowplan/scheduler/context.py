@@ -145,6 +145,23 @@ class SchedulerContext:
         only = (lambda other: other.uid != but) if but else None
         self.queue.move(ASSIGNED_POD_DELETE, placed_on(pod, node), None, self.now, only)
 
+    def end_nomination(self, pod: Pod, uid: str, node: str) -> None:
+        """The pod is assumed on a node, and not nominated any more."""
+        nominated = self.queue.nominator.node_of(uid)
+        self.queue.nominator.drop(uid)
+        if nominated:
+            self.nomination_ended(pod, nominated, node)
+
+    def nomination_ended(self, pod: Pod, nominated: str, node: str) -> None:
+        """The pod was nominated to one node and is on another: retry the pods for which it counted
+        there.
+
+        Differs: the original wakes none of them (issue 134859), so that they wait for the
+        unschedulable flush; here with `compat` only.
+        """
+        if nominated != node and not self.has_defects:
+            self.requeue_lower_priority(nominated_to(pod, nominated))
+
     def requeue_lower_priority(self, pod: Pod) -> None:
         """Retry pods of the same or lower priority, from which a nomination of the pod held
         resources."""
@@ -157,6 +174,11 @@ class SchedulerContext:
 def placed_on(pod: Pod, node: str) -> Pod:
     """The pod with a node name, for events about the resources that it releases there."""
     return replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+def nominated_to(pod: Pod, node: str) -> Pod:
+    """The pod with its nomination as the API server has it, or will have it soon."""
+    return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
 def _concerns_pod(message: Event | Effect, uid: str) -> bool:

@@ -150,6 +150,7 @@ class EventHandlers:
                     queue.assigned_pod_updated(before, pod, event, now)
             return
         record = self._records.get(pod.uid)
+        nominated = queue.nominator.node_of(pod.uid)
         if record is not None and record.state in IN_BINDING_CYCLE:
             self._table.transition(record, _BOUND, pod)
             is_pending = False
@@ -165,6 +166,8 @@ class EventHandlers:
                 self._table.transition(record, _BOUND, pod)
             queue.nominator.drop(pod.uid)
             self._evictions.preemptor_gone(pod.uid)
+            if nominated:
+                self._context.nomination_ended(pod, nominated, pod.spec.node_name)
 
     def _pending_pod_updated(self, pod: Pod, before: Pod) -> None:
         record = self._records.get(pod.uid)

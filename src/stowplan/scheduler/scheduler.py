@@ -26,6 +26,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import HTTPExtender
+from stowplan.messages.watch_events import watch_events_first
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO, PluginIO
@@ -115,6 +116,9 @@ class Scheduler:
     ) -> list[Effect]:
         """Apply events and return the effects to perform.
 
+        Watch events are applied before the others: of a pod that the watch shows as bound or
+        deleted, an outcome in the same call, which may have come earlier, leads to nothing more.
+
         now: nanoseconds since an origin that is a whole second; never decreases. heads_max: maximum
         number of pods decided by profiles; a session is never divided. A plugin that breaks its
         contract fails the attempt of the pod concerned; at PreEnqueue it keeps the pod out of the
@@ -129,7 +133,7 @@ class Scheduler:
         context.note(now, happenings)
         event_table, shared = self._event_table, context.shared
         apply_plugin_requests = self.bindings.apply_plugin_requests
-        for event in happenings:
+        for event in watch_events_first(happenings):
             event_table[type(event)](event)
             # `has_pending_requests`, without a call for each event.
             if shared.to_activate or shared.waiting.settled:

@@ -115,7 +115,7 @@ class BindingCycles:
         framework, state = cycle.attempt
         context.lanes.notify(PodAssumed(pod, cycle.node))
         if len(context.queue.nominator):
-            context.queue.nominator.drop(uid)
+            context.end_nomination(pod, uid, cycle.node)
         self._records[uid] = record
         record.binding, record.state = cycle, PREBINDING
         try:
@@ -147,8 +147,9 @@ class BindingCycles:
         uids = [pod.metadata.uid or pod.key for pod in pods]
         nodes = [names[row] for row in rows]
         context.cache.note_assumed(uids)
-        for uid in uids if len(context.queue.nominator) else ():
-            context.queue.nominator.drop(uid)
+        if len(context.queue.nominator):
+            for pod, uid, node in zip(pods, uids, nodes, strict=True):
+                context.end_nomination(pod, uid, node)
         self._records.update(zip(uids, run, strict=True))
         for lane in context.lanes.listeners(PodAssumed):
             for pod, node in zip(pods, nodes, strict=True):

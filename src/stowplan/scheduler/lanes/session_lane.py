@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from stowplan.framework import ContractError, Framework
 from stowplan.framework.clusterevents import node_update_events
@@ -50,7 +49,7 @@ from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
-from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.context import SchedulerContext, nominated_to
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, is_condition_new
 
 TASK_LATENCY = "volcano_task_scheduling_latency_microseconds"
@@ -377,14 +376,12 @@ class SessionLane:
         """Nominate the pods whose resources are being freed and clear all other nominations."""
         context = self._context
         nominator = context.queue.nominator
-        binds = list(binds)
         bound = {place.pod.uid for place in binds}
         before, self._nominations = self._nominations, {u: p.node for u, p in nominations.items()}
-        holds = {**{place.pod.uid: place.node for place in binds}, **self._nominations}
         given_up = [
-            _nominated_to(info.pod, node)
+            nominated_to(info.pod, node)
             for uid, node in before.items()
-            if holds.get(uid) != node
+            if uid not in bound and self._nominations.get(uid) != node
             for info in nominator.on(node)
             if info.pod.uid == uid
         ]
@@ -545,11 +542,6 @@ class SessionLane:
                     f"nominated to {node} by sessions, but not in the queue", uid
                 )
         self.decider.validate()
-
-
-def _nominated_to(pod: Pod, node: str) -> Pod:
-    """The pod with its nomination as the API server has it, or will have it soon."""
-    return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
 def _is_relevant_to_sessions(before: Pod, after: Pod) -> bool:
