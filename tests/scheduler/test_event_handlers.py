@@ -155,6 +155,23 @@ def test_a_nominated_pod_on_another_node_retries_pods_that_counted_it(by: str) -
     assert driver.last(to_do.Bind, "web").node == "n2"
 
 
+def test_a_nomination_that_ends_before_the_watch_shows_it_retries_pods() -> None:
+    driver = SchedulerDriver(cpu="2")
+    low = pod("low", cpu="2", priority=1, on="n1")
+    driver.handle(happened.PodAdded(low))
+    vip = driver.add("vip", cpu="2", priority=100)
+    evict = driver.last(to_do.Evict, "low")
+    driver.handle(happened.EvictDone(evict.effect, evict.uid), happened.PodUpdated(leaving(low)))
+    driver.handle(happened.PodDeleted(low), happened.PodAdded(pod("web", cpu="1")), heads_max=1)
+    nominator = driver.scheduler.queue.nominator
+    assert (driver.stage("web"), nominator.node_of(vip.uid)) == (None, "n1")
+    # Another client takes half of the node: too little is left for the nominated pod.
+    driver.handle(happened.PodAdded(pod("boss", cpu="1", priority=1000, on="n1")))
+    assert nominator.node_of(vip.uid) == ""
+    driver.after(2)
+    assert driver.last(to_do.Bind, "web").node == "n1"
+
+
 def test_a_nominated_pod_on_its_node_retries_no_pod() -> None:
     driver = Listening()
     driver.add("vip", cpu="6", priority=5, nominated="n1")

@@ -153,22 +153,24 @@ class SchedulerContext:
             self.nomination_ended(pod, nominated, node)
 
     def nomination_ended(self, pod: Pod, nominated: str, node: str) -> None:
-        """The pod was nominated to one node and is on another: retry the pods for which it counted
-        there.
+        """The pod was nominated to one node and is on another, or nominated to it: retry the pods
+        for which it counted there.
 
         Differs: the original wakes none of them (issue 134859), so that they wait for the
         unschedulable flush; here with `compat` only.
         """
         if nominated != node and not self.has_defects:
-            self.requeue_lower_priority(nominated_to(pod, nominated))
+            self.requeue_lower_priority(nominated_to(pod, nominated), but=pod.uid)
 
-    def requeue_lower_priority(self, pod: Pod) -> None:
+    def requeue_lower_priority(self, pod: Pod, but: str = "") -> None:
         """Retry pods of the same or lower priority, from which a nomination of the pod held
-        resources."""
+        resources. but: uid of a pod to leave out."""
         priority = pod.priority
-        self.queue.move(
-            ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.priority <= priority
-        )
+
+        def only(other: Pod) -> bool:
+            return other.priority <= priority and other.uid != but
+
+        self.queue.move(ASSIGNED_POD_DELETE, pod, None, self.now, only)
 
 
 def placed_on(pod: Pod, node: str) -> Pod:

@@ -76,7 +76,12 @@ class FailureHandler:
         context.queue.add_unschedulable_if_not_present(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
-        context.queue.nominator.nominate(pod, nominated_node)
+        nominator = context.queue.nominator
+        before = nominator.node_of(entry.uid)
+        nominator.nominate(pod, nominated_node)
+        if before and before != pod.status.nominated_node_name:
+            # The watch may never show that it ended.
+            context.nomination_ended(pod, before, nominator.node_of(entry.uid))
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
         if context.has_defects:
             self._patch_observed(pod, reason, message, nominated_node)
