@@ -92,7 +92,7 @@ def test_no_victim_is_evicted_for_a_preemptor_that_is_bound_or_deleted(kind: typ
     assert [effect for effect in effects if isinstance(effect, to_do.Evict)] == []
 
 
-def test_a_pod_that_the_watch_shows_unchanged_is_retried_as_ever() -> None:
+def test_a_refused_pod_is_retried_when_the_watch_has_nothing_about_it() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(bind_refused(driver, web), happened.NodeAdded(node("n2")))

@@ -8,7 +8,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-_SHOWN_BY_WATCHES = frozenset(
+_WATCH_EVENTS = frozenset(
     (
         happened.PodAdded,
         happened.PodUpdated,
@@ -27,9 +27,9 @@ def watch_events_first(events: list[Event]) -> list[Event]:
     """The events of watches, then all others, each in their order."""
     if len(events) < 2:
         return events
-    first = [event for event in events if type(event) in _SHOWN_BY_WATCHES]
+    first = [event for event in events if type(event) in _WATCH_EVENTS]
     if 0 < len(first) < len(events):
-        first += [event for event in events if type(event) not in _SHOWN_BY_WATCHES]
+        first += [event for event in events if type(event) not in _WATCH_EVENTS]
         return first
     return events
 
