@@ -30,6 +30,15 @@ def test_many_native_gang_runs(number: int) -> None:
     assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [(614403, "a gang is woken when another client binds the member that had the room of others")],
+)
+def test_native_gang_seeds_that_found_bugs(seed: int, what: str) -> None:
+    failure = first_failure(range(seed, seed + 1), NATIVE_GANG_CONFIG)
+    assert failure is None, f"{what}: {failure}"
+
+
 # Planted bugs: each must make a run fail.
 
 

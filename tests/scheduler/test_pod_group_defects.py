@@ -249,3 +249,18 @@ def test_a_deleted_member_makes_room_for_others(compat: str, n_bound: int) -> No
     ]
     result = answered(steps, [node("n", "4")], compat)
     assert len(result["placements"]) == n_bound
+
+
+def test_a_member_bound_by_others_makes_room_for_others() -> None:
+    """The one that is bound had the only node in the latest attempt, which the others were
+    refused: none of them waits for its gang."""
+    steps = [
+        add(pod("a", "2", priority=1)),
+        add(pod("b", "2")),
+        add(pod("c", "2")),
+        {"op": "schedule", "max": 5},
+        {"op": "bindPod", "key": "default/a", "node": "m"},
+        {"op": "schedule", "max": 5},
+    ]
+    result = answered(steps, [node("n", "3"), node("m", "1")], "")
+    assert sorted(result["placements"].items()) == [("default/a", "m"), ("default/b", "n")]

@@ -19,7 +19,11 @@ from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.node_warnings import delete_unused_pods, warn_of_node_update
-from stowplan.scheduler.pod_groups.group_changes import may_wake_others, member_deleted
+from stowplan.scheduler.pod_groups.group_changes import (
+    may_wake_others,
+    member_bound,
+    member_deleted,
+)
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -168,6 +172,7 @@ class EventHandlers:
             self._evictions.preemptor_gone(pod.uid)
             if nominated:
                 self._context.nomination_ended(pod, nominated, pod.spec.node_name)
+            member_bound(self._context, pod)
 
     def _pending_pod_updated(self, pod: Pod, before: Pod) -> None:
         record = self._records.get(pod.uid)

@@ -1,8 +1,9 @@
-"""What a change of a group, or the loss of a member, means for its other members.
+"""What a change of a group, or the loss of a pending member, means for its other members.
 
 Differs: in the original neither wakes a pod. A group whose minCount is lowered, or that is
 deleted, leaves its members gated, or waiting at Permit with their resources, and a member that is
-deleted does not wake those that may fit without it; with `compat` it is so here, too.
+deleted, or bound by another client, does not wake those that may fit without it; with `compat` it
+is so here, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
+from stowplan.queue import SubQueue
 from stowplan.scheduler.context import SchedulerContext
+
+_TO_BE_ATTEMPTED = (SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
 
 
 def group_changed(context: SchedulerContext, key: str, after: SchedulingGroup | None) -> None:
@@ -40,6 +44,21 @@ def member_deleted(context: SchedulerContext, pod: Pod) -> None:
     state = None if groups is None or context.has_defects else groups.of(pod)
     if state is not None and not pod.node_name:
         context.shared.to_activate.update({one.uid: one for one in state.unscheduled_pods()})
+
+
+def member_bound(context: SchedulerContext, pod: Pod) -> None:
+    """Attempt the pending members again after another client bound one that was pending: another
+    one may fit where it was placed in the latest attempt, which was refused. One of them is woken,
+    unless one is to be attempted anyway; it takes the others along."""
+    groups = context.pod_groups
+    state = None if groups is None or context.has_defects else groups.of(pod)
+    for uid in () if state is None else state.unscheduled:
+        one = state.pods[uid]
+        place = context.queue.place_of(one.key)
+        if place is SubQueue.UNSCHEDULABLE:
+            context.shared.to_activate[uid] = one
+        if place in _TO_BE_ATTEMPTED:
+            return
 
 
 def may_wake_others(context: SchedulerContext, pod: Pod) -> bool:
