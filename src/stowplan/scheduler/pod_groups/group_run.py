@@ -122,33 +122,27 @@ class GroupRuns:
             # They might count pods on closed nodes.
             return None
         run = engine.run(pods, members.classes, members.tie_breaks)
-        gate = engine.row_gate(run, cycle.snapshot)
-        if gate is None:
+        subsets = engine.row_subsets(run, cycle.snapshot)
+        trials = None if subsets is None else subsets.trials([one.rows for one in placements])
+        if subsets is None or trials is None:
             return None
-        proposed = []
-        with gate.all_closed():
-            for placement in placements:
-                rows = gate.trial(placement.rows)
-                if rows is None or (len(rows) < len(pods) and _may_preempt(framework, cycle)):
-                    return None
-                if self._is_schedulable(len(rows), framework, cycle):
-                    pairs = list(zip(pods, rows, strict=False))
-                    proposed.append(ProposedPlacement(placement, pairs))
-            if not proposed:
-                return None
-            best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
-            if len(best.assignments) < len(pods):
-                return None
-            with gate.opened(best.placement.rows):
-                return self._place_all(members, cycle, engine)
-
-    def _is_schedulable(self, n_placed: int, framework: Framework, cycle: PodGroupCycle) -> bool:
-        """True where so many placed members make the group schedulable."""
-        if n_placed == 0:
-            return False
-        if not group_permit(framework) or cycle.group is None:
-            return True
-        return cycle.state.n_scheduled + n_placed >= (cycle.group.min_count or 0)
+        if min(len(one.rows) for one in trials) < len(pods) and _may_preempt(framework, cycle):
+            return None
+        n_needed = _n_needed(framework, cycle)
+        proposed = [
+            ProposedPlacement(placement, list(zip(pods, trial.rows, strict=False)), trial.scores)
+            for placement, trial in zip(placements, trials, strict=True)
+            if len(trial.rows) >= n_needed
+        ]
+        if not proposed:
+            return None
+        best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
+        if len(best.assignments) < len(pods):
+            return None
+        rows = subsets.place(best.placement.rows, cycle.snapshot.nodes)
+        if rows is None:
+            return None
+        return PlacedGroup(members.classes, rows, run.scores.tolist(), run.annotations)
 
     def _may_place(
         self, records: Sequence[PodRecord], framework: Framework, cycle: PodGroupCycle
@@ -223,6 +217,13 @@ class GroupRuns:
         if not framework.gates.nominated_node_name_for_expectation:
             return 0
         return max(0, group.min_count - cycle.state.n_scheduled - 1)
+
+
+def _n_needed(framework: Framework, cycle: PodGroupCycle) -> int:
+    """How many members must have a place for the group to be schedulable."""
+    if cycle.group is None or not group_permit(framework):
+        return 1
+    return max(1, (cycle.group.min_count or 0) - cycle.state.n_scheduled)
 
 
 def _may_preempt(framework: Framework, cycle: PodGroupCycle) -> bool:
