@@ -1,15 +1,15 @@
 """Gangs by kube-scheduler and by `stowplan bench`: `python bench/live_gangs.py [SHAPE...]`.
 
-KUBE_APISERVER, ETCD and KUBE_SCHEDULER name the programs. For each shape, in turn: the nodes, groups
-and pods of the benchmark are created on a new API server with the gates on, kube-scheduler is
-started with all of them waiting (5,000 requests a second allowed, as in its own benchmark), and its
-rate is taken from its metrics; the server is stopped, and `stowplan bench SHAPE` is run.
+KUBE_APISERVER, ETCD and KUBE_SCHEDULER name the programs. For each shape, in turn: the nodes,
+groups and pods of the benchmark are created on a new API server with the gates on, kube-scheduler
+is started with all of them waiting (5,000 requests a second allowed, as in its own benchmark), and
+its rate is taken from its metrics; the server is stopped, and `stowplan bench SHAPE` is run.
 
 Three rates of kube-scheduler are printed. elapsed: from its first binding to its last one, beside
 the API server on the same cores. algorithm: pods by the sum of
 scheduler_podgroup_scheduling_algorithm_duration_seconds, which has neither queue nor binding.
-processor: pods by processor time of the process from its start on. Ours are pods by the elapsed time
-in `Scheduler.handle`, queue, cache and all effects included, without an API server.
+processor: pods by processor time of the process from its start on. Ours are pods by the elapsed
+time in `Scheduler.handle`, queue, cache and all effects included, without an API server.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from live_real import ORIGINAL_CONFIGURATION, free_port, program, real_server
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
 from stowplan.benchmarks.catalog import CASES
-from stowplan.client.requests import JSON, ApiRequest
+from stowplan.client.requests import ApiRequest
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.messages.events import NodeAdded, ObjectAdded, PodAdded

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -27,7 +26,7 @@ from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
-from stowplan.cycle.engine.row_subsets import NO_CARDS, Pods, RowSubsets, SubsetTable
+from stowplan.cycle.engine.row_subsets import NO_CARDS, SubsetPods, SubsetRuns, SubsetTable
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -150,7 +149,7 @@ class Engine:
         tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
 
-    def row_subsets(self, run: PodRun, snapshot: Snapshot) -> RowSubsets | None:
+    def row_subsets(self, run: PodRun, snapshot: Snapshot) -> SubsetRuns | None:
         """See `KernelPlacer.row_subsets`."""
         run.epoch, run.heads = self.heads(run.classes, snapshot)
         one = run.classes[0]
@@ -167,7 +166,7 @@ class Engine:
             self.n_evaluated += len(run.pods)
             return int(self.kernels.run(*given))
 
-        return RowSubsets(self._subsets, Pods(run.pods, one, run.draws, run.scores), kernel)
+        return SubsetRuns(self._subsets, SubsetPods(run.pods, one, run.draws, run.scores), kernel)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot

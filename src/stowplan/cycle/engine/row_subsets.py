@@ -31,7 +31,7 @@ NO_CARDS: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
 RunKernel = Callable[..., int]
 
 
-class Pods(NamedTuple):
+class SubsetPods(NamedTuple):
     """The pods of a run, all of one class. draws: uint64 (n_pods,), or (0,). scores: int64
     (n_pods,), output."""
 
@@ -111,10 +111,10 @@ class SubsetTable:
         return tuple(columns), tuple(rules), tuple(grouping), tuple(scratch)
 
 
-class RowSubsets:
+class SubsetRuns:
     """Places a run of pods of one class on subsets. run: the kernel."""
 
-    def __init__(self, table: SubsetTable, pods: Pods, run: RunKernel) -> None:
+    def __init__(self, table: SubsetTable, pods: SubsetPods, run: RunKernel) -> None:
         self._table = table
         self._pods = pods
         self._run = run
