@@ -86,6 +86,9 @@ class Engine:
         self._made_for: tuple[int, ...] = ()
         self._reads: tuple[type[Object], ...] = ()
         self._reads_any = False
+        # The version of the kinds that are read, and what it was computed of.
+        self._read_version = 0
+        self._read_of: tuple[object, int, tuple[type[Object], ...]] = None, -1, ()
         self._epoch = 0
         self._generation = 0
         self._external_generation = 0
@@ -359,7 +362,13 @@ class Engine:
     def _state(self, snapshot: Snapshot) -> tuple[int, ...]:
         nodes = snapshot.nodes
         object_store = snapshot.object_store
-        version = object_store.version if self._reads_any else object_store.version_of(self._reads)
+        version = object_store.version
+        if not self._reads_any:
+            known = object_store, version, self._reads
+            if known != self._read_of:
+                self._read_of = known
+                self._read_version = object_store.version_of(self._reads)
+            version = self._read_version
         return nodes.shape, version, id(nodes)
 
     def _plan(self, one: EnginePodClass) -> bool:

@@ -8,9 +8,10 @@ deleted does not wake those that may fit without it; with `compat` it is so here
 from __future__ import annotations
 
 from stowplan.framework.pod_groups.placement_plugins import group_permit
-from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.framework.pod_groups.pod_group_states import PodGroupState
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
+from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 
 
@@ -42,12 +43,15 @@ def member_deleted(context: SchedulerContext, pod: Pod) -> None:
         context.shared.to_activate.update({one.uid: one for one in state.unscheduled_pods()})
 
 
-def may_wake_others(context: SchedulerContext, pod: Pod) -> bool:
+def may_wake_others(
+    context: SchedulerContext, record: PodRecord, state: PodGroupState | None
+) -> bool:
     """False for a new member of a gang that is short of pods even so: its mates are kept out of the
-    queue still, and looking at each of them would take quadratic time for a large gang."""
-    groups = context.pod_groups
-    state = None if groups is None or context.has_defects else groups.of(pod)
-    if state is None or pod.status.nominated_node_name:
+    queue still, and looking at each of them would take quadratic time for a large gang. record: of
+    the member, which has been queued. state: of its group."""
+    if state is None or context.has_defects or record.pod.status.nominated_node_name:
         return True
-    group = context.shared.object_store.find(SchedulingGroup, group_key_of(pod))
+    if record.gated_by in context.queue.gates.of_groups:
+        return False
+    group = context.shared.object_store.find(SchedulingGroup, state.key)
     return group is not None and len(state.pods) >= (group.min_count or 0)

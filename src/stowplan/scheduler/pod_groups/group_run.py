@@ -70,7 +70,7 @@ class GroupRuns:
         records: Sequence[PodRecord],
         framework: Framework,
         cycle: PodGroupCycle,
-        draws: Mapping[str, int | None],
+        draws: Mapping[str, int],
     ) -> PlacedGroup | None:
         """Place all members, or none: then the table is as before, and the answer is None."""
         engine = self._decider().engine()
@@ -79,9 +79,9 @@ class GroupRuns:
         classes = self._classes(records, framework, cycle, engine)
         if classes is None:
             return None
-        numbers = [draws[record.uid] for record in records]
-        has_draws = all(number is not None for number in numbers)
-        tie_breaks = np.array(numbers, dtype=np.uint64) if has_draws else NO_TIE_BREAKS
+        tie_breaks = NO_TIE_BREAKS
+        if draws:
+            tie_breaks = np.array([draws[record.uid] for record in records], dtype=np.uint64)
         members = GroupMembers([one.pod for one in records], classes, tie_breaks)
         if not framework.gates.topology_aware_workload_scheduling:
             return self._place_all(members, cycle, engine)
@@ -187,26 +187,29 @@ class GroupRuns:
         """Start the binding of placed members. Those that would wait at Permit for the ones after
         them get a nomination, as if they had waited."""
         context, names = self._context, self._context.cache.nodes.names
-        groups = context.pod_groups
-        assert groups is not None, "only members of groups are placed so"
         nodes = [names[row] for row in placed.rows]
-        waiting = self._waiting_members(framework, cycle)
-        for record, node in zip(records[:waiting], nodes, strict=False):
-            if record.pod.status.nominated_node_name != node:
-                context.outbox.patch_status(record.pod, node)
-        for record, node in zip(records, nodes, strict=True):
-            groups.assume(record.pod, node)
+        n_waiting = self._waiting_members(framework, cycle)
+        announced = [
+            (record, node)
+            for record, node in zip(records[:n_waiting], nodes, strict=False)
+            if record.pod.status.nominated_node_name != node
+        ]
+        context.outbox.nominate_all(
+            [record.pod for record, _ in announced], [node for _, node in announced]
+        )
+        cycle.state.place_all([record.pod.uid for record in records], nodes)
         members = list(records)
         self._bindings.begin_run(
             members, list(placed.classes), 0, placed.rows, placed.scores, placed.annotations
         )
-        for record, node in zip(records[:waiting], nodes, strict=False):
-            record.binding.announced = record.pod.status.nominated_node_name != node
-        if group_permit(framework):
+        for record, _ in announced:
+            record.binding.announced = True
+        permit = group_permit(framework)
+        if permit and len(context.shared.waiting):
             for uid in cycle.state.assumed:
                 one = context.shared.waiting.get(uid)
                 if one is not None:
-                    one.allow(group_permit(framework))
+                    one.allow(permit)
 
     def _waiting_members(self, framework: Framework, cycle: PodGroupCycle) -> int:
         """Number of members, from the first one on, that are short of `minCount` when their turn
