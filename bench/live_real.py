@@ -130,8 +130,10 @@ async def program(directory: Path, name: str, *command: str) -> AsyncIterator[in
 
 
 @asynccontextmanager
-async def real_server(directory: Path, apiserver: str, etcd: str) -> AsyncIterator[tuple[str, int]]:
-    """Kubeconfig and pid of a new API server with its store."""
+async def real_server(
+    directory: Path, apiserver: str, etcd: str, *flags: str
+) -> AsyncIterator[tuple[str, int]]:
+    """Kubeconfig and pid of a new API server with its store. flags: further ones of the server."""
     store, peer, port = free_port(), free_port(), free_port()
     key, tokens, file = directory / "key", directory / "tokens", directory / "kubeconfig"
     key.write_text(self_signed_certificate(["localhost"], time.time()).key)
@@ -159,6 +161,7 @@ async def real_server(directory: Path, apiserver: str, etcd: str) -> AsyncIterat
         "--service-cluster-ip-range=10.0.0.0/24",
         "--max-requests-inflight=3000",
         "--max-mutating-requests-inflight=1000",
+        *flags,
     )
     async with (
         program(directory, "etcd", etcd, *data),

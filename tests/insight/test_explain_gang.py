@@ -277,6 +277,11 @@ def test_missing_sessions_are_noted(files: Path) -> None:
     )
     ran = run("explain", "fits", *CLUSTER_ARGUMENTS)
     assert "Note" not in ran.out
+    # A changed configuration is what the answer is about.
+    for change, wanted in ((("--cordon", "n1"), True), (("--config", "batch.yaml"), False)):
+        ran = run("what-if", *CLUSTER_ARGUMENTS, *change)
+        assert ran.code == 0
+        assert (hint in ran.out) == wanted
 
 
 def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:

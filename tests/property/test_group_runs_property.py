@@ -10,12 +10,12 @@ import pytest
 
 from stowplan.cache.cache import CacheError
 from stowplan.conformance.pod_groups import pod_group_cases, pod_group_scripts
-from stowplan.cycle.engine.row_gate import RowGate
+from stowplan.cycle.engine.row_subsets import RowSubset, SubsetTable
 from stowplan.scheduler.pod_groups import group_run
 from stowplan.scheduler.pod_groups.group_run import GroupRuns
 from tests.conformance.test_pod_groups import with_attempted_pods
 
-N_CASES = 25
+N_CASES, N_ALIKE = 25, 8
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 TOPOLOGY = {**GATES, "TopologyAwareWorkloadScheduling": True}
 
@@ -73,7 +73,7 @@ def random_case(seed: int, gates: dict[str, bool] | None = None) -> bytes:
             )
             if rng.random() < 0.2:
                 steps.append({"op": "schedule", "max": 2})
-        plain = {
+        plain: dict[str, Any] = {
             "containers": [{"name": "c", "resources": {"requests": {"cpu": one_of("1", "2")}}}]
         }
         steps.append(
@@ -86,6 +86,55 @@ def random_case(seed: int, gates: dict[str, bool] | None = None) -> bytes:
     return json.dumps({**case, "steps": steps}).encode()
 
 
+def alike_gangs(seed: int) -> bytes:
+    """Gangs of one template and size, each in one of few zones, with plain pods between them that
+    take and give back room, and some that are spread over the zones together with the gangs."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 4))
+    nodes = [
+        {
+            "metadata": {"name": f"n{i}", "labels": {"zone": "abc"[i % 3]}},
+            "status": {"allocatable": {"cpu": str(8 + i % 2), "memory": "8Gi", "pods": "9"}},
+        }
+        for i in range(int(rng.integers(4, 8)))
+    ]
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": size}},
+        "schedulingConstraints": {"topology": [{"key": "zone"}]},
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
+    groups, steps = [], []
+    for number in range(6):
+        groups.append({"metadata": {"name": f"g{number}"}, "spec": spec})
+        for each in range(size):
+            member = {
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                "schedulingGroup": {"podGroupName": f"g{number}"},
+            }
+            name = {"name": f"p{number}-{each}", "labels": {"app": "a"}}
+            steps.append({"op": "addPod", "object": {"metadata": name, "spec": member}})
+        plain: dict[str, Any] = {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "5"}}}],
+            "nodeSelector": {"zone": "abc"[int(rng.integers(3))]},
+        }
+        if rng.random() < 0.5:
+            # It counts the members.
+            plain["topologySpreadConstraints"] = [spread]
+            plain["nodeSelector"] = {}
+        name = {"name": f"s{number}", "labels": {"app": "a"}}
+        steps.append({"op": "addPod", "object": {"metadata": name, "spec": plain}})
+        steps.append({"op": "schedule", "max": 3})
+        if number and rng.random() < 0.5:
+            steps.append({"op": "deletePod", "key": f"default/s{number - 1}"})
+    case = {"id": str(seed), "featureGates": TOPOLOGY, "nodes": nodes, "podGroups": groups}
+    return json.dumps({**case, "steps": steps}).encode()
+
+
 def result(line: bytes, engine: str) -> Any:
     """The answer, in the order-free form of JSON."""
     case = pod_group_cases.read_case(line)
@@ -93,8 +142,11 @@ def result(line: bytes, engine: str) -> Any:
     return json.loads(json.dumps(found, sort_keys=True))
 
 
-def differs(gates: dict[str, bool] = GATES) -> bool:
-    cases = (random_case(seed, gates) for seed in range(N_CASES))
+def differs(gates: dict[str, bool] = GATES, *, are_alike: bool = False) -> bool:
+    cases = (
+        alike_gangs(seed) if are_alike else random_case(seed, gates)
+        for seed in range(N_ALIKE if are_alike else N_CASES)
+    )
     return any(result(line, "auto") != result(line, "walk") for line in cases)
 
 
@@ -143,9 +195,23 @@ def test_kernels_choose_the_domain_that_the_walk_chooses(monkeypatch: pytest.Mon
     assert sum(n_placed) > N_CASES // 3
 
 
-def test_open_nodes_of_other_domains_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RowGate, "_add", lambda *_: None)
+def test_nodes_of_other_domains_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = RowSubset.__init__
+
+    def wrong(self: RowSubset, given: Any, rank: Any) -> None:
+        made(self, given, rank)
+        self.rows = np.argsort(rank)
+
+    monkeypatch.setattr(RowSubset, "__init__", wrong)
     assert differs(TOPOLOGY)
+
+
+def test_trials_that_outlive_a_change_of_their_nodes_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not differs(are_alike=True)
+    monkeypatch.setattr(SubsetTable, "follow", lambda _: None)
+    assert differs(are_alike=True)
 
 
 def test_a_domain_that_is_not_the_best_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

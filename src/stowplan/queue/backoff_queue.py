@@ -64,6 +64,8 @@ class BackoffQueue:
 
     def is_waiting(self, entry: PodRecord, now: int) -> bool:
         """True while the backoff of `entry` is not over."""
+        if not entry.errors and not entry.refusals:
+            return False
         ends = self.expiry(entry)
         return ends is not None and not self._is_over(ends, now)
 

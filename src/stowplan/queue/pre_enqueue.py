@@ -35,11 +35,14 @@ class PreEnqueueGates:
         applies_to: Mapping[str, Callable[[Pod], bool]] | None = None,
         preempting: PreemptingPods | None = None,
         preempting_gates: Collection[tuple[str, str]] = (),
+        of_groups: Collection[str] = (),
     ) -> None:
         """by_profile: scheduler name -> (plugin, its `pre_enqueue`). applies_to: plugin -> function
         that tells whether the plugin applies to a pod, for plugins that have one. preempting: pods
         that wait for their victims. preempting_gates: (scheduler name, plugin) of those that
-        declare `gates_preempting`."""
+        declare `gates_preempting`. of_groups: plugins that declare `permits_groups`, and keep the
+        members of a group out together."""
+        self.of_groups = frozenset(of_groups)
         self.preempting = PreemptingPods() if preempting is None else preempting
         self._preempting_gates = frozenset(preempting_gates)
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
@@ -62,17 +65,20 @@ class PreEnqueueGates:
         applies_to: dict[str, Callable[[Pod], bool]] = {}
         preempting: PreemptingPods | None = None
         preempting_gates: set[tuple[str, str]] = set()
+        of_groups: set[str] = set()
         for name, framework in frameworks.items():
             for member in framework.at("preEnqueue"):
                 call = member.calls["pre_enqueue"]
                 if call is not None:
                     found[name].append((member.name, call))
+                    if member.declaration.permits_groups:
+                        of_groups.add(member.name)
                     if member.declaration.gates_preempting:
                         preempting = framework.shared.preempting
                         preempting_gates.add((name, member.name))
                     if member.calls["applies_to"] is not None:
                         applies_to[member.name] = member.calls["applies_to"]
-        return cls(found, applies_to, preempting, preempting_gates)
+        return cls(found, applies_to, preempting, preempting_gates, of_groups)
 
     def _about(self, pod: Pod) -> NamedChecks:
         """The gates that concern a pod."""
@@ -115,20 +121,23 @@ class PreEnqueueGates:
             and pod.spec.scheduling_group is None
         )
 
-    def admits(self, entry: PodRecord) -> bool:
+    def admits(self, entry: PodRecord, *, is_open: bool = False) -> bool:
         """Call the gates and set `gated_by` of the entry; True when none keeps it out.
 
-        The gate that kept it out before is called first. A gate that rejects is added to refused_by
-        and stays there when it opens. A gate that breaks its contract keeps the pod out and is
-        added to `faults`.
+        The gate that kept it out before is called first, or not at all where `holds` has just found
+        it open (is_open). A gate that rejects is added to refused_by and stays there when it opens.
+        A gate that breaks its contract keeps the pod out and is added to `faults`.
         """
         pod = entry.pod
         spec, gates = self._latest
         if spec is not pod.spec:
             gates = self._about(pod)
-        if entry.gated_by:
-            gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
+        gated_by = entry.gated_by
+        if gated_by and not is_open and gates and gates[0][0] != gated_by:
+            gates = tuple(sorted(gates, key=lambda gate: gate[0] != gated_by))
         for name, ask in gates:
+            if is_open and name == gated_by:
+                continue
             try:
                 status = ask(pod)
             except ContractError as fault:

@@ -512,7 +512,7 @@ class SchedulingQueue:
             queueing_strategy = self.hints.queueing_strategy(entry, event, old, new)
             if queueing_strategy is not QueueingStrategy.SKIP:
                 self.unschedulable_pods.take(entry.key)
-                self._requeue(entry, queueing_strategy, now)
+                self._requeue(entry, queueing_strategy, now, is_open=gate != "")
         self.move_request_cycle = self.cycle
         if self._uses_hints:
             self.in_flight.note(event, old, new)
@@ -543,21 +543,30 @@ class SchedulingQueue:
             if place is not SubQueue.GATED:
                 return
 
-    def _requeue(self, entry: PodRecord, queueing_strategy: QueueingStrategy, now: int) -> SubQueue:
-        """Put an entry that is in no sub-queue into the one that the strategy calls for."""
+    def _requeue(
+        self,
+        entry: PodRecord,
+        queueing_strategy: QueueingStrategy,
+        now: int,
+        *,
+        is_open: bool = False,
+    ) -> SubQueue:
+        """Put an entry that is in no sub-queue into the one that the strategy calls for. is_open:
+        the gate that kept it out was just found open."""
         if queueing_strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(entry)
             return SubQueue.UNSCHEDULABLE
         if queueing_strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_waiting(
             entry, now
         ):
-            return self._back_off(entry)
-        return SubQueue.ACTIVE if self._activate(entry, now) else SubQueue.GATED
+            return self._back_off(entry, is_open=is_open)
+        is_active = self._activate(entry, now, is_open=is_open)
+        return SubQueue.ACTIVE if is_active else SubQueue.GATED
 
-    def _back_off(self, entry: PodRecord) -> SubQueue:
+    def _back_off(self, entry: PodRecord, *, is_open: bool = False) -> SubQueue:
         """Move to the backoff queue. A pod can be popped from there, so its gates are checked
         now."""
-        if self.options.pops_from_backoff and not self.gates.admits(entry):
+        if self.options.pops_from_backoff and not self.gates.admits(entry, is_open=is_open):
             self._add_unschedulable(entry)
             return SubQueue.GATED
         entry.state = _BACKOFF
@@ -567,14 +576,18 @@ class SchedulingQueue:
 
     def _add_unschedulable(self, entry: PodRecord) -> None:
         entry.state = _GATED if entry.gated_by else _UNSCHEDULABLE
-        self.unschedulable_pods.put(entry, waits_for_victims=self.gates.waits_for_victims(entry))
+        gates = self.gates
+        waits = bool(gates.preempting) and gates.waits_for_victims(entry)
+        self.unschedulable_pods.put(entry, waits_for_victims=waits)
         self._counts[_TO_UNSCHEDULABLE] += 1
 
-    def _activate(self, entry: PodRecord, now: int, *, ask_gates: bool = True) -> bool:
+    def _activate(
+        self, entry: PodRecord, now: int, *, ask_gates: bool = True, is_open: bool = False
+    ) -> bool:
         """Move to the active queue; False when a gate keeps the pod out. Replaces an entry of the
-        same key."""
-        if ask_gates and not self.gates.admits(entry):
-            if (key := entry.key) not in self.active and key not in self.backoff:
+        same key. is_open: see `PreEnqueueGates.admits`."""
+        if ask_gates and not self.gates.admits(entry, is_open=is_open):
+            if (key := entry.key) not in self.active.live and key not in self.backoff:
                 self._add_unschedulable(entry)
             return False
         if entry.initial_attempt is None:

@@ -117,7 +117,8 @@ class UnschedulablePods:
     def put(self, entry: PodRecord, *, waits_for_victims: bool = False) -> None:
         """Add an entry; replaces one with the same key. waits_for_victims: no event moves it before
         `victims_gone`."""
-        self.take(entry.key)
+        if entry.key in self.entries:
+            self.take(entry.key)
         self.entries[entry.key] = entry
         self._n_put += 1
         if self.since is None or entry.added_at < self.since:

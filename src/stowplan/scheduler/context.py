@@ -69,6 +69,8 @@ class SchedulerContext:
         if self.gates.generic_workload:
             keeps_bound = options.compat == KUBE_SCHEDULER_1_36
             self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=keeps_bound)
+        # Whether the defects of kube-scheduler with pod groups are reproduced.
+        self.has_defects = self.pod_groups is not None and options.compat == KUBE_SCHEDULER_1_36
         self.shared.has_group_defects = self.has_defects
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
@@ -77,11 +79,6 @@ class SchedulerContext:
         self.lanes = LaneList()
         # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
-
-    @property
-    def has_defects(self) -> bool:
-        """True where the defects of kube-scheduler with pod groups are reproduced."""
-        return self.pod_groups is not None and self.options.compat == KUBE_SCHEDULER_1_36
 
     @property
     def rejecters(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from stowplan.framework.clusterevents import (
     pod_update_events,
 )
 from stowplan.framework.object_store import key_of
+from stowplan.framework.pod_groups.pod_group_states import PodGroupState
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -78,9 +79,9 @@ class EventHandlers:
             return
         if context.outbox.requested_status:
             context.outbox.pod_observed(pod)
-        spec = pod.spec
+        spec, group = pod.spec, None
         if context.pod_groups is not None and spec.scheduling_group is not None:
-            self._member_updated(pod)
+            group = self._member_updated(pod)
         if spec.node_name:
             self._assigned_pod_updated(pod, before)
         elif before is not None:
@@ -89,17 +90,19 @@ class EventHandlers:
             now = context.now
             self._records[pod.metadata.uid or key] = record = PodRecord(pod, now, key)
             self._queue.enter(record, now)
-            if context.gates.gang_scheduling and may_wake_others(context, pod):
+            if context.gates.gang_scheduling and may_wake_others(context, record, group):
                 self._queue.move(UNSCHEDULABLE_POD_ADD, None, pod, now)
 
-    def _member_updated(self, pod: Pod) -> None:
-        """A pod that names a group was added or updated; a pending pod counts for the profiles."""
+    def _member_updated(self, pod: Pod) -> PodGroupState | None:
+        """A pod that names a group was added or updated; a pending pod counts for the profiles. The
+        state of the group."""
         context = self._context
         groups = context.pod_groups
         if groups is not None and (
             pod.spec.node_name or pod.spec.scheduler_name in context.frameworks
         ):
-            groups.put(pod, context.now)
+            return groups.put(pod, context.now)
+        return None
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod was deleted. A pod with another uid under the same name is left alone."""

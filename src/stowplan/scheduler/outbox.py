@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -192,6 +192,24 @@ class Outbox:
                 nominated_node,
             )
         )
+
+    def nominate_all(self, pods: Iterable[Pod], nodes: Iterable[str]) -> None:
+        """Patch nominatedNodeName of several pods."""
+        if not self.leads:
+            return
+        term, requested, number = self.term, self.requested_status, self._last
+        for pod, node in zip(pods, nodes, strict=True):
+            meta = pod.metadata
+            uid, namespace = meta.uid or pod.key, meta.namespace or DEFAULT
+            if uid in requested:
+                self._last = number
+                self.patch_status(pod, node)
+                number = self._last
+                continue
+            number += 1
+            requested[uid] = RequestedStatus(node, "", "")
+            self._effects.append(PatchStatus(number, term, uid, namespace, meta.name, "", "", node))
+        self._last = number
 
     def pod_observed(self, pod: Pod) -> None:
         """The watch has shown a pod; drop the requested status that it confirms."""

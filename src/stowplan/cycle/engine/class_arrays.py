@@ -60,7 +60,7 @@ class ClassArrays:
         self.log = np.zeros(1024, dtype=np.int32)
         self.n_log = 0
         self.n_forgotten = 0
-        self._logs = np.log(np.arange(2, 4, dtype=np.float64))
+        self._logs = logarithms(3)
         self._kernel_arrays: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
 
     # Classes.
@@ -229,6 +229,25 @@ class ClassArrays:
         seen[:] = np.where(seen < half, -1, seen - half)
 
     # Kernel arguments.
+
+    def rules_on(self, number: int, rows: at.Ints) -> at.ClassRules:
+        """The rules of one class without terms on some rows, as those of class 0; copies."""
+        static = int(self.classes[number, at.STATIC])
+        return at.ClassRules(
+            self.classes[[number]],
+            self._passes[static][rows][np.newaxis],
+            self._points[static][rows][np.newaxis],
+            self._raw[static].take(rows, axis=1)[np.newaxis],
+            np.zeros((1, at.N_TERM_COLUMNS), dtype=np.int64),
+            np.zeros(1, dtype=np.int64),
+            np.zeros(1, dtype=np.uint8),
+            np.full((1, rows.shape[0]), -1, dtype=np.int32),
+            np.zeros((0, rows.shape[0]), dtype=np.uint8),
+            self._behind[rows],
+            self._logs[:3],
+            np.zeros(2, dtype=np.int64),
+            np.zeros((0, 2), dtype=np.int64),
+        )
 
     def kernel_arrays(self) -> tuple[at.NodeColumns, at.ClassRules, at.DomainGrouping, at.Scratch]:
         """All arrays in the kernels' layout, including the node table's columns."""

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -26,7 +26,7 @@ from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import NoPlan, Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
-from stowplan.cycle.engine.row_gate import RowGate
+from stowplan.cycle.engine.row_subsets import NO_CARDS, SubsetPods, SubsetRuns, SubsetTable
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -35,9 +35,6 @@ from stowplan.objects.pod import Pod
 
 CARD_COST = 30
 """Evaluating a row by its cards costs so many times as much as by amounts."""
-
-NO_CARDS: NDArray[np.int64] = np.zeros((0, 0), dtype=np.int64)
-"""Where no GPU cards filter."""
 
 
 class PodRun:
@@ -85,9 +82,13 @@ class Engine:
         self._nodes: NodeTable | None = None
         self._class_arrays: ClassArrays | None = None
         self._planner: Planner | None = None
+        self._subsets: SubsetTable | None = None
         self._made_for: tuple[int, ...] = ()
         self._reads: tuple[type[Object], ...] = ()
         self._reads_any = False
+        # The version of the kinds that are read, and what it was computed of.
+        self._read_version = 0
+        self._read_of: tuple[object, int, tuple[type[Object], ...]] = None, -1, ()
         self._epoch = 0
         self._generation = 0
         self._external_generation = 0
@@ -137,7 +138,7 @@ class Engine:
         """Forget idle classes and their plans, unless they are few."""
         n_nodes = 0 if self._nodes is None else self._nodes.n_nodes
         if self._index.forget_idle(n_nodes):
-            self._class_arrays = self._planner = None
+            self._class_arrays = self._planner = self._subsets = None
             self._made_for = ()
             self._n_entered = -1
 
@@ -151,25 +152,24 @@ class Engine:
         tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
 
-    def row_gate(self, run: PodRun, snapshot: Snapshot) -> RowGate | None:
-        """See `KernelPlacer.row_gate`."""
+    def row_subsets(self, run: PodRun, snapshot: Snapshot) -> SubsetRuns | None:
+        """See `KernelPlacer.row_subsets`."""
         run.epoch, run.heads = self.heads(run.classes, snapshot)
-        one, n_pods = run.classes[0], len(run.pods)
+        one = run.classes[0]
         if run.heads[0] < 0 or one.terms or one.card_filter or one.run_limits:
             return None
         assert self._class_arrays is not None
         assert self._planner is not None
-        if not self._class_arrays.classes[one.number, at.HAS_ROOM]:
-            return None
         if self._planner.card_groups.first(run.heads[:1])[0] is not None:
             return None
-        self._catch_up(run.classes, snapshot.nodes, has_trees=True)
+        if self._subsets is None or self._subsets.class_arrays is not self._class_arrays:
+            self._subsets = SubsetTable(self._class_arrays, snapshot.nodes)
 
-        def trial() -> list[int]:
-            self.n_evaluated += n_pods
-            return self._run_kernel(run, 0, n_pods, None)
+        def kernel(*given: Any) -> int:
+            self.n_evaluated += len(run.pods)
+            return int(self.kernels.run(*given))
 
-        return RowGate(snapshot, self._class_arrays, n_pods, trial)
+        return SubsetRuns(self._subsets, SubsetPods(run.pods, one, run.draws, run.scores), kernel)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot
@@ -362,7 +362,13 @@ class Engine:
     def _state(self, snapshot: Snapshot) -> tuple[int, ...]:
         nodes = snapshot.nodes
         object_store = snapshot.object_store
-        version = object_store.version if self._reads_any else object_store.version_of(self._reads)
+        version = object_store.version
+        if not self._reads_any:
+            known = object_store, version, self._reads
+            if known != self._read_of:
+                self._read_of = known
+                self._read_version = object_store.version_of(self._reads)
+            version = self._read_version
         return nodes.shape, version, id(nodes)
 
     def _plan(self, one: EnginePodClass) -> bool:

@@ -176,6 +176,8 @@ def answer(question: Question, changes: tuple[RequestedChange, ...]) -> WhatIf:
             break
         changed = _applied(question, changes, submissions, {**changed.blocked, **more})
         after = _decided(question, changed.cluster, after_deciders, loaded, n_pods)
+    # What holds before a change of the configuration would be read as said of the answer.
+    notes += gang_notes(changed.cluster.pending(), after_deciders)
     chain = _chain(question, before, after, changed, loaded, now)
     return _result(question, changes, changed, before, after, chain, notes)
 
@@ -423,7 +425,7 @@ def _notes(
     notes += [note] if note else []
     if options.autoscale is not None and options.timing is None:
         notes.append("the autoscaler only adds nodes here; start-up and scale-down need --for")
-    return notes + gang_notes(changed.cluster.pending(), question.deciders)
+    return notes
 
 
 def _missing_claims(cluster: Cluster) -> int:

@@ -5,15 +5,14 @@ The scheduler is given one and does not depend on its rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns import PodInfo
+from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework.cycle_state import CycleState
@@ -153,9 +152,9 @@ class KernelPlacer(Protocol):
         draws: uint64 (n_pods,), tie-breaks; or (0,): the first row wins.
         """
 
-    def row_gate(self, run: Any, snapshot: Snapshot) -> RowLimits | None:
+    def row_subsets(self, run: Any, snapshot: Snapshot) -> RowSubsets | None:
         """Limits a run of pods of one class to some rows; None where kernels cannot: with terms
-        that count pods on other nodes, with cards, and where the number of pods does not matter."""
+        that count pods on other nodes, and with cards."""
 
     def fit_check(
         self, classes: Sequence[tuple[Any, frozenset[str]]], snapshot: Snapshot
@@ -164,18 +163,25 @@ class KernelPlacer(Protocol):
         classes: each with the plugins that have refused its pods."""
 
 
-class RowLimits(Protocol):
-    """Which rows kernels may choose."""
+class RowTrial(msgspec.Struct, frozen=True, eq=False):
+    """What pods of a class would get of some rows. rows: of those that have one. scores: what
+    plugins have found for as many such pods on these rows."""
 
-    def all_closed(self) -> AbstractContextManager[None]:
-        """Close every row, until the end of the block."""
+    rows: list[int]
+    scores: dict[str, int] = {}
 
-    def opened(self, rows: Ints) -> AbstractContextManager[None]:
-        """Open these closed rows, until the end of the block. rows: int64, each once."""
 
-    def trial(self, rows: Ints) -> list[int] | None:
-        """The rows that the pods of the run get of these closed ones, fewer than pods where no more
-        have room; None where kernels cannot tell. Nothing is changed."""
+class RowSubsets(Protocol):
+    """Places a run of pods of one class on some rows."""
+
+    def trials(self, placements: Iterable[Ints]) -> list[RowTrial] | None:
+        """How many pods of the run the rows of each placement take; None where kernels cannot tell.
+        Nothing is changed. While rows are as they are, the result is kept for as many such pods,
+        whatever their tie-breaks."""
+
+    def place(self, rows: Ints, nodes: NodeTable) -> list[int] | None:
+        """Choose among these rows for all pods of the run, and add them to the table as assumed
+        pods; None, with nothing changed, where they do not fit."""
 
 
 class FitCheck(Protocol):

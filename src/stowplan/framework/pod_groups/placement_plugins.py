@@ -52,7 +52,9 @@ def best_placement(
     total = [0] * len(proposed)
     weights = {use.name: use.weight for use in framework.profile.points.get("placementScore", ())}
     for member in framework.at("placementScore"):
-        scores = [int(member.call("score_placement", one, cycle)) for one in proposed]
+        score = member.calls["score_placement"]
+        assert score is not None, member.name
+        scores = [int(score(one, cycle)) for one in proposed]
         if member.calls["normalize_placement_scores"] is not None:
             scores = member.call("normalize_placement_scores", scores)
         weight = weights.get(member.name, 1)

@@ -32,10 +32,12 @@ class GroupPlacement(msgspec.Struct, frozen=True, eq=False):
 
 class ProposedPlacement(msgspec.Struct, frozen=True, eq=False):
     """A placement in which the group is schedulable. assignments: of the placed pods, with the
-    row."""
+    row. scores: by plugin, for those whose score depends on nothing but the requests of these pods
+    and the nodes: they keep it here while the nodes are as they are."""
 
     placement: GroupPlacement
     assignments: Sequence[tuple[Pod, int]]
+    scores: dict[str, int] = {}
 
 
 class PodGroupCycle(msgspec.Struct, frozen=True, eq=False):

@@ -7,27 +7,40 @@ Source: kube-scheduler v1.36, backend/cache/podgroupstate.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stowplan.objects.pod import Pod
+
+_KEPT = "group key"
 
 
 def group_key_of(pod: Pod) -> str:
     """`NAMESPACE/NAME` of the group that a pod names, "" for none."""
-    group = pod.spec.scheduling_group
-    name = None if group is None else group.pod_group_name
-    return "" if name is None else f"{pod.namespace}/{name}"
+    spec = pod.spec
+    if spec.scheduling_group is None:
+        return ""
+    # Asked a dozen times for each member; those of a template share a spec.
+    namespace = pod.metadata.namespace
+    kept: tuple[str, str] | None = spec.__dict__.get(_KEPT)
+    if kept is not None and kept[0] == namespace:
+        return kept[1]
+    name = spec.scheduling_group.pod_group_name
+    key = "" if name is None else f"{pod.namespace}/{name}"
+    spec.__dict__[_KEPT] = namespace, key
+    return key
 
 
 class PodGroupState:
     """The pods of one group by uid, in order of arrival. Times are whole nanoseconds.
 
-    arrived: uid -> when the pod became known. unscheduled, assigned: uids. assumed: uid -> node.
+    key: `NAMESPACE/NAME` of the group. arrived: uid -> when the pod became known. unscheduled,
+    assigned: uids. assumed: uid -> node.
     """
 
-    __slots__ = ("arrived", "assigned", "assumed", "pods", "unscheduled")
+    __slots__ = ("arrived", "assigned", "assumed", "key", "pods", "unscheduled")
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.pods: dict[str, Pod] = {}
         self.arrived: dict[str, int] = {}
         self.unscheduled: dict[str, None] = {}
@@ -41,6 +54,8 @@ class PodGroupState:
 
     def unscheduled_pods(self) -> list[Pod]:
         """Pods without a node, in order of arrival."""
+        if len(self.unscheduled) == len(self.pods):
+            return list(self.pods.values())
         return [pod for uid, pod in self.pods.items() if uid in self.unscheduled]
 
     def scheduled_nodes(self) -> Iterator[tuple[Pod, str]]:
@@ -55,6 +70,12 @@ class PodGroupState:
         """A pod is assumed on a node."""
         self.unscheduled.pop(uid, None)
         self.assumed[uid] = node
+
+    def place_all(self, uids: Sequence[str], nodes: Sequence[str]) -> None:
+        """Pods are assumed, each on its node."""
+        for uid in uids:
+            self.unscheduled.pop(uid, None)
+        self.assumed.update(zip(uids, nodes, strict=True))
 
     def unplace(self, uid: str) -> None:
         """A pod is not assumed any more; one that the watch has shown on a node is assigned."""
@@ -89,25 +110,26 @@ class PodGroupStates:
         """The state of the group of a known pod; None for a pod without one."""
         return self._states.get(group_key_of(pod))
 
-    def put(self, pod: Pod, now: int) -> None:
-        """A pod was added or updated: pending, or on a node."""
+    def put(self, pod: Pod, now: int) -> PodGroupState | None:
+        """A pod was added or updated: pending, or on a node. The state of its group."""
         key = group_key_of(pod)
         if not key:
-            return
+            return None
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = PodGroupState()
-        uid = pod.uid
+            state = self._states[key] = PodGroupState(key)
+        uid = pod.metadata.uid or pod.key
         if uid not in state.pods:
             state.arrived[uid] = now
         state.pods[uid] = pod
-        if pod.node_name:
+        if pod.spec.node_name:
             if not self._keeps_bound or uid in state.assumed:
                 state.unscheduled.pop(uid, None)
             state.assumed.pop(uid, None)
             state.assigned[uid] = None
         elif uid not in state.assumed and uid not in state.assigned:
             state.unscheduled[uid] = None
+        return state
 
     def drop(self, pod: Pod) -> None:
         """A pod was deleted; the last one takes the state of its group with it."""

@@ -11,6 +11,7 @@ from stowplan.framework.clusterevents import (
     POD_GROUP,
     QUEUE_SKIP,
     Action,
+    EventKeys,
     QueueingHint,
     RegisteredEvents,
     on,
@@ -59,18 +60,20 @@ class GangScheduling:
         key = group_key_of(pod)
         if not key:
             return NO_NAME
-        group = self._shared.object_store.find(SchedulingGroup, key)
+        shared = self._shared
+        group = shared.object_store.find(SchedulingGroup, key)
         if group is None:
             name = pod.spec.scheduling_group.pod_group_name
             return unresolvable(
                 f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
             )
-        if group.min_count is None:
+        n_needed = group.min_count
+        if n_needed is None:
             return OK
-        state = self._state(pod)
+        state = None if shared.pod_groups is None else shared.pod_groups.get(key)
         if state is None:
             return error(f"pod group state not found for pod group {key}")
-        return WAITING_FOR_PODS if len(state.pods) < group.min_count else OK
+        return WAITING_FOR_PODS if len(state.pods) < n_needed else OK
 
     def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
         """Wait until `minCount` pods of a gang have a node; the last of them allows the others."""
@@ -108,8 +111,8 @@ class GangScheduling:
     def events_to_register(self) -> RegisteredEvents:
         """Another pod of the group, or the group itself, was added, or the group has changed."""
         return (
-            on(POD, Action.ADD, _after_pod_added),
-            on(POD_GROUP, Action.ADD | Action.UPDATE, self._after_group_changed),
+            on(POD, Action.ADD, _after_pod_added, keys=_GROUP_KEYS),
+            on(POD_GROUP, Action.ADD | Action.UPDATE, self._after_group_changed, keys=_GROUP_KEYS),
         )
 
     def _after_group_changed(self, pod: Pod, old: Object | None, new: Object) -> QueueingHint:
@@ -127,3 +130,18 @@ class GangScheduling:
 def _after_pod_added(pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
     key = group_key_of(pod)
     return queueing_hint(key != "" and key == group_key_of(new))
+
+
+def _named_group(pod: Pod) -> tuple[str, ...]:
+    key = group_key_of(pod)
+    return (key,) if key else ()
+
+
+def _changed_group(old: Object | None, new: Object | None) -> str:
+    """The group of a new pod, or a group itself; "" for groups of others."""
+    if isinstance(new, Pod):
+        return group_key_of(new)
+    return new.key if isinstance(new, SchedulingGroup) else ""
+
+
+_GROUP_KEYS = EventKeys(_changed_group, _named_group)

@@ -271,6 +271,12 @@ class NodeResourcesFit:
     def score_placement(self, placement: ProposedPlacement, cycle: PodGroupCycle) -> int:
         """Utilization of all nodes of a placement together with the group's pods: the highest is
         the best, whatever the strategy says."""
+        known = placement.scores.get(self.name)
+        if known is None:
+            known = placement.scores[self.name] = self._placement_score(placement, cycle)
+        return known
+
+    def _placement_score(self, placement: ProposedPlacement, cycle: PodGroupCycle) -> int:
         nodes, rows = cycle.snapshot.nodes, placement.placement.rows
         requests = [_score_requests(pod) for pod, _ in placement.assignments]
         score = weights = 0

@@ -85,7 +85,7 @@ class PodLane:
             evictions,
             failures,
             lambda: self.decider,
-            lambda entry: draw_tie_break(tie_break_of(entry, rng)),
+            None if rng is None else lambda entry: _member_draw(entry, rng),
         )
         self.on_attempt: Callable[[PodRecord], None] = _ignore_attempt
         counts_repeats = context.options.counts_repeats and context.pod_groups is None
@@ -318,6 +318,13 @@ def action_of(before: Object | None, after: Object | None) -> Action:
     if before is None:
         return Action.ADD
     return Action.DELETE if after is None else Action.UPDATE
+
+
+def _member_draw(entry: PodRecord, rng: np.random.Generator) -> int:
+    """Tie-break number of a member of a group."""
+    drawn = draw_tie_break(tie_break_of(entry, rng))
+    assert drawn is not None, entry.key
+    return drawn
 
 
 def _ignore_attempt(entry: PodRecord) -> None:

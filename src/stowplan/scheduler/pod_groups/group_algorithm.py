@@ -68,14 +68,14 @@ class AffinityNodes:
 
 class GroupAttempt(msgspec.Struct, frozen=True, eq=False):
     """One group in a cycle. records: its members, in the order in which they are tried. draws:
-    tie-break number of each member by uid. affinity: None: all terms of affinity of assumed members
-    count."""
+    tie-break number of each member by uid, none where the first of ties is taken. affinity: None:
+    all terms of affinity of assumed members count."""
 
     records: Sequence[PodRecord]
     framework: Framework
     cycle: PodGroupCycle
     overlay: Overlay
-    draws: Mapping[str, int | None]
+    draws: Mapping[str, int]
     affinity: AffinityNodes | None = None
 
     def visible(self, pod: Pod, node: str) -> PodInfo:

@@ -9,10 +9,10 @@ is so here, too.
 from __future__ import annotations
 
 from stowplan.framework.pod_groups.placement_plugins import group_permit
-from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.framework.pod_groups.pod_group_states import PodGroupState
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
-from stowplan.queue import SubQueue
+from stowplan.queue import PodRecord, SubQueue
 from stowplan.scheduler.context import SchedulerContext
 
 _TO_BE_ATTEMPTED = (SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
@@ -61,12 +61,15 @@ def member_bound(context: SchedulerContext, pod: Pod) -> None:
             return
 
 
-def may_wake_others(context: SchedulerContext, pod: Pod) -> bool:
+def may_wake_others(
+    context: SchedulerContext, record: PodRecord, state: PodGroupState | None
+) -> bool:
     """False for a new member of a gang that is short of pods even so: its mates are kept out of the
-    queue still, and looking at each of them would take quadratic time for a large gang."""
-    groups = context.pod_groups
-    state = None if groups is None or context.has_defects else groups.of(pod)
-    if state is None or pod.status.nominated_node_name:
+    queue still, and looking at each of them would take quadratic time for a large gang. record: of
+    the member, which has been queued. state: of its group."""
+    if state is None or context.has_defects or record.pod.status.nominated_node_name:
         return True
-    group = context.shared.object_store.find(SchedulingGroup, group_key_of(pod))
+    if record.gated_by in context.queue.gates.of_groups:
+        return False
+    group = context.shared.object_store.find(SchedulingGroup, state.key)
     return group is not None and len(state.pods) >= (group.min_count or 0)

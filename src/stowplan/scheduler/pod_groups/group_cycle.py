@@ -25,7 +25,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition
 from stowplan.objects.scheduling_group import POD_GROUP_SCHEDULED, SchedulingGroup
 from stowplan.queue import PodRecord
-from stowplan.queue.member_pops import pop_member
+from stowplan.queue.member_pops import pop_members
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
@@ -76,9 +76,10 @@ class GroupCycles:
         evictions: Evictions,
         failures: FailureHandler,
         decider: Callable[[], Decider],
-        draw: Callable[[PodRecord], int | None],
+        draw: Callable[[PodRecord], int] | None,
     ) -> None:
-        """decider: chooses nodes. draw: the tie-break number of a pod."""
+        """decider: chooses nodes. draw: the tie-break number of a pod; None takes the first of
+        ties."""
         self._context = context
         self._bindings = bindings
         self._evictions = evictions
@@ -104,7 +105,11 @@ class GroupCycles:
                 self._failures.attempt_failed(record, text, reason=SCHEDULER_ERROR)
             self.on_group(GroupReport(key, tuple(one.key for one in records)))
             return
-        records = [one for one in records if not self._is_skipped(one)]
+        records = [
+            one
+            for one in records
+            if one.pod.metadata.deletion_timestamp is None or not self._skip(one)
+        ]
         outcome, n_tried = self._attempt(key, records) if records else ("", 0)
         keys = tuple(one.key for one in records)
         name = popped.pod.spec.scheduler_name
@@ -119,28 +124,25 @@ class GroupCycles:
         records = [popped]
         if state is None:
             return records
-        for pod in state.unscheduled_pods():
-            if pod.uid != popped.uid:
-                record = pop_member(context.queue, pod, context.now)
-                if record is not None:
-                    records.append(record)
-        for record in records:
-            context.queue.nominator.popped(record.pod)
+        others = [pod for pod in state.unscheduled_pods() if pod.uid != popped.uid]
+        records += pop_members(context.queue, others, context.now)
+        if len(context.queue.nominator):
+            for record in records:
+                context.queue.nominator.popped(record.pod)
         places = {uid: place for place, uid in enumerate(state.pods)}
 
         def rank(record: PodRecord) -> tuple[int, int, bool, int]:
             # Of the pods that entered the queue at one time, one that had arrived before was
             # released by another.
-            first = record.initial_attempt or 0
-            is_released = state.arrived.get(record.uid) != first
-            return -record.pod.priority, first, is_released, places.get(record.uid, 0)
+            pod, first = record.pod, record.initial_attempt or 0
+            uid = pod.metadata.uid or record.key
+            is_released = state.arrived.get(uid) != first
+            return -(pod.spec.priority or 0), first, is_released, places.get(uid, 0)
 
         return sorted(records, key=rank)
 
-    def _is_skipped(self, record: PodRecord) -> bool:
-        """True for a pod that is not attempted, as it is being deleted."""
-        if record.pod.metadata.deletion_timestamp is None:
-            return False
+    def _skip(self, record: PodRecord) -> bool:
+        """Leave out a pod that is being deleted; True."""
         self._context.record_skip_deleting(record.pod)
         self._context.queue.done(record.uid)
         record.state = PodState.SKIPPED
@@ -157,7 +159,8 @@ class GroupCycles:
         assert state is not None, key
         group = snapshot.object_store.find(SchedulingGroup, key)
         name = key.partition("/")[2]
-        draws = {record.uid: self._draw(record) for record in records}
+        draw = self._draw
+        draws = {} if draw is None else {record.uid: draw(record) for record in records}
         cycle = PodGroupCycle(group, name, state, snapshot, {})
         placed = self._runs.place(records, framework, cycle, draws)
         if placed is not None:

@@ -70,7 +70,7 @@ class GroupRuns:
         records: Sequence[PodRecord],
         framework: Framework,
         cycle: PodGroupCycle,
-        draws: Mapping[str, int | None],
+        draws: Mapping[str, int],
     ) -> PlacedGroup | None:
         """Place all members, or none: then the table is as before, and the answer is None."""
         engine = self._decider().engine()
@@ -79,9 +79,9 @@ class GroupRuns:
         classes = self._classes(records, framework, cycle, engine)
         if classes is None:
             return None
-        numbers = [draws[record.uid] for record in records]
-        has_draws = all(number is not None for number in numbers)
-        tie_breaks = np.array(numbers, dtype=np.uint64) if has_draws else NO_TIE_BREAKS
+        tie_breaks = NO_TIE_BREAKS
+        if draws:
+            tie_breaks = np.array([draws[record.uid] for record in records], dtype=np.uint64)
         members = GroupMembers([one.pod for one in records], classes, tie_breaks)
         if not framework.gates.topology_aware_workload_scheduling:
             return self._place_all(members, cycle, engine)
@@ -122,33 +122,27 @@ class GroupRuns:
             # They might count pods on closed nodes.
             return None
         run = engine.run(pods, members.classes, members.tie_breaks)
-        gate = engine.row_gate(run, cycle.snapshot)
-        if gate is None:
+        subsets = engine.row_subsets(run, cycle.snapshot)
+        trials = None if subsets is None else subsets.trials([one.rows for one in placements])
+        if subsets is None or trials is None:
             return None
-        proposed = []
-        with gate.all_closed():
-            for placement in placements:
-                rows = gate.trial(placement.rows)
-                if rows is None or (len(rows) < len(pods) and _may_preempt(framework, cycle)):
-                    return None
-                if self._is_schedulable(len(rows), framework, cycle):
-                    pairs = list(zip(pods, rows, strict=False))
-                    proposed.append(ProposedPlacement(placement, pairs))
-            if not proposed:
-                return None
-            best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
-            if len(best.assignments) < len(pods):
-                return None
-            with gate.opened(best.placement.rows):
-                return self._place_all(members, cycle, engine)
-
-    def _is_schedulable(self, n_placed: int, framework: Framework, cycle: PodGroupCycle) -> bool:
-        """True where so many placed members make the group schedulable."""
-        if n_placed == 0:
-            return False
-        if not group_permit(framework) or cycle.group is None:
-            return True
-        return cycle.state.n_scheduled + n_placed >= (cycle.group.min_count or 0)
+        if min(len(one.rows) for one in trials) < len(pods) and _may_preempt(framework, cycle):
+            return None
+        n_needed = _n_needed(framework, cycle)
+        proposed = [
+            ProposedPlacement(placement, list(zip(pods, trial.rows, strict=False)), trial.scores)
+            for placement, trial in zip(placements, trials, strict=True)
+            if len(trial.rows) >= n_needed
+        ]
+        if not proposed:
+            return None
+        best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
+        if len(best.assignments) < len(pods):
+            return None
+        rows = subsets.place(best.placement.rows, cycle.snapshot.nodes)
+        if rows is None:
+            return None
+        return PlacedGroup(members.classes, rows, run.scores.tolist(), run.annotations)
 
     def _may_place(
         self, records: Sequence[PodRecord], framework: Framework, cycle: PodGroupCycle
@@ -193,26 +187,29 @@ class GroupRuns:
         """Start the binding of placed members. Those that would wait at Permit for the ones after
         them get a nomination, as if they had waited."""
         context, names = self._context, self._context.cache.nodes.names
-        groups = context.pod_groups
-        assert groups is not None, "only members of groups are placed so"
         nodes = [names[row] for row in placed.rows]
-        waiting = self._waiting_members(framework, cycle)
-        for record, node in zip(records[:waiting], nodes, strict=False):
-            if record.pod.status.nominated_node_name != node:
-                context.outbox.patch_status(record.pod, node)
-        for record, node in zip(records, nodes, strict=True):
-            groups.assume(record.pod, node)
+        n_waiting = self._waiting_members(framework, cycle)
+        announced = [
+            (record, node)
+            for record, node in zip(records[:n_waiting], nodes, strict=False)
+            if record.pod.status.nominated_node_name != node
+        ]
+        context.outbox.nominate_all(
+            [record.pod for record, _ in announced], [node for _, node in announced]
+        )
+        cycle.state.place_all([record.pod.uid for record in records], nodes)
         members = list(records)
         self._bindings.begin_run(
             members, list(placed.classes), 0, placed.rows, placed.scores, placed.annotations
         )
-        for record, node in zip(records[:waiting], nodes, strict=False):
-            record.binding.announced = record.pod.status.nominated_node_name != node
-        if group_permit(framework):
+        for record, _ in announced:
+            record.binding.announced = True
+        permit = group_permit(framework)
+        if permit and len(context.shared.waiting):
             for uid in cycle.state.assumed:
                 one = context.shared.waiting.get(uid)
                 if one is not None:
-                    one.allow(group_permit(framework))
+                    one.allow(permit)
 
     def _waiting_members(self, framework: Framework, cycle: PodGroupCycle) -> int:
         """Number of members, from the first one on, that are short of `minCount` when their turn
@@ -223,6 +220,13 @@ class GroupRuns:
         if not framework.gates.nominated_node_name_for_expectation:
             return 0
         return max(0, group.min_count - cycle.state.n_scheduled - 1)
+
+
+def _n_needed(framework: Framework, cycle: PodGroupCycle) -> int:
+    """How many members must have a place for the group to be schedulable."""
+    if cycle.group is None or not group_permit(framework):
+        return 1
+    return max(1, (cycle.group.min_count or 0) - cycle.state.n_scheduled)
 
 
 def _may_preempt(framework: Framework, cycle: PodGroupCycle) -> bool:
