@@ -99,12 +99,14 @@ class CycleDecider:
         self.n_walked += 1
         self._n_evaluated += snapshot.nodes.n_nodes
         attempt = filter_pod(pod, snapshot, framework)
-        decision = conclude(attempt, draw, self._sampling)
+        decision: Decision | None = None
+        if of_class is not None and engine is not None:
+            is_planned = partial(engine.is_planned, of_class, of_class.made_for)
+            decision = self._preemptors.first(of_class, attempt, draw, is_planned)
+        if decision is None:
+            decision = conclude(attempt, draw, self._sampling)
         if one is not None:
             self._cache_refusal(one, attempt, decision)
-        if of_class is not None and decision.victims and engine is not None:
-            is_planned = partial(engine.is_planned, of_class, of_class.made_for)
-            self._preemptors.keep(of_class, attempt, decision, is_planned)
         return decision
 
     def decide_member(

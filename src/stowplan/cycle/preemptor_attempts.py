@@ -127,6 +127,19 @@ class ClassSearch:
         )
 
 
+def _is_refused_by_rows(attempt: Attempt) -> bool:
+    """True where filters of all rows, and nothing else, have refused the pod."""
+    verdicts = attempt.verdicts
+    return (
+        verdicts is not None
+        and attempt.failure is None
+        and attempt.passed.shape[0] == 0
+        and attempt.pre_filter.restrict is None
+        and verdicts.rows.shape[0] == attempt.snapshot.nodes.n_nodes
+        and attempt.state.find(REFUSED_ALONE) is None
+    )
+
+
 class PreemptorAttempts:
     """The searches of all classes, with a bound."""
 
@@ -139,40 +152,32 @@ class PreemptorAttempts:
         """The decision for a pod of the class; None where it has to be walked."""
         return None if one.search is None else one.search.decide(pod, one, snapshot, draw)
 
-    def keep(
-        self, one: EnginePodClass, attempt: Attempt, decision: Decision, is_planned: IsPlanned
-    ) -> None:
-        """Begin a search after a walked attempt that has preempted."""
+    def first(
+        self, one: EnginePodClass, attempt: Attempt, draw: int | None, is_planned: IsPlanned
+    ) -> Decision | None:
+        """Begin a search where filters have refused all rows; its decision for that pod, None where
+        PostFilter has to be called."""
         framework, snapshot, pod = attempt.framework, attempt.snapshot, attempt.pod
         self._drop(one)
-        n_nodes = snapshot.nodes.n_nodes
-        if (
-            not decision.victims
-            or attempt.verdicts is None
-            or attempt.pre_filter.restrict is not None
-            or attempt.verdicts.rows.shape[0] != n_nodes
-            or attempt.state.find(REFUSED_ALONE) is not None
-            or one.run_limits
-            or one.card_filter
-            or pod.spec.resource_claims
-            or not is_planned(snapshot)
-        ):
-            return
+        if not _is_refused_by_rows(attempt) or one.run_limits or one.card_filter:
+            return None
         members = framework.at("postFilter")
-        place = [m.name for m in members].index(decision.preempted_by)
+        place = next((i for i, m in enumerate(members) if m.may_help(pod, snapshot)), len(members))
+        if place == len(members) or not is_planned(snapshot):
+            return None
         member = members[place]
-        if not isinstance(member.plugin, SearchesForPreemptors):
-            return
+        if pod.spec.resource_claims or not isinstance(member.plugin, SearchesForPreemptors):
+            return None
         search = member.plugin.preemptor_search(pod, snapshot, framework, attempt.state)
         if search is None:
-            return
-        one.search = ClassSearch(
-            search, is_planned, attempt.state, member.name, members[:place]
-        )
+            return None
+        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place])
+        one.search = kept
         self._kept[one] = None
-        while len(self._kept) > max(1, CELLS_MAX // max(1, n_nodes)):
+        while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):
             oldest, _ = self._kept.popitem(last=False)
             oldest.search = None
+        return kept.decide(pod, one, snapshot, draw)
 
     def _drop(self, one: EnginePodClass) -> None:
         one.search = None

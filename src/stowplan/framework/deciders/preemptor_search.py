@@ -46,8 +46,8 @@ class PreemptorSearch(Protocol):
         """int64: the rows on which a pod of the class passes."""
 
     def cheapest(self, pod: Pod) -> PreemptionCandidate | None:
-        """The candidate that the walk chooses for a pod that is not nominated; None where it has to be
-        walked."""
+        """The candidate that the walk chooses for a pod without a nomination; None where it has to
+        be walked."""
 
 
 @runtime_checkable

@@ -8,13 +8,13 @@ would at best; only where that is the first place its dry run is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from heapq import heapify, heappop, heappush
-from math import inf
+from operator import le, sub
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.columns import PodInfo
-from stowplan.columns.array_types import Floats, Ints
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Code, CycleState, Framework, NodeTable, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import NodeToStatus, as_refusal
@@ -29,7 +29,16 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import PRIORITY_OFFSET, DryRunResults, candidate_costs
-from stowplan.plugins.preemption.ranked_pods import pod_importance
+from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates, costs_at_best
+from stowplan.plugins.preemption.pods_by_importance import (
+    AMOUNT_MAX,
+    ImportantPod,
+    MustBeWalked,
+    PodsByImportance,
+    check_amounts,
+)
+from stowplan.plugins.preemption.ranked_pods import RankedPods, pod_importance
+from stowplan.plugins.preemption.vector_dry_run import PotentialVictims
 from stowplan.plugins.resources.fit import NodeResourcesFit
 
 ROWS_ONE_BY_ONE_MAX = 8
@@ -38,18 +47,15 @@ ROWS_ONE_BY_ONE_MAX = 8
 REFILL_SHARE = 8
 """Where more than one of so many rows has changed, all candidates are sorted anew."""
 
-AMOUNT_MAX = 2**50
-PODS_MAX = 512
-"""Amounts and numbers of pods whose sums stay far from 2**63."""
-
 DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
 """Dry runs on rows, ascending, which count budgets and nominated pods."""
 
-Entry = tuple[float, ...]
-"""The costs of a candidate, the rank of its row (-1 for costs that it has at best), the row, and
-the stamp of its evaluation."""
+ONE_BY_ONE_MAX = 16
+"""With more rows than this, dry runs are made together."""
 
 PRIORITY_MIN = -PRIORITY_OFFSET
+PROTECTED_PRIORITY = 2**40
+"""Above all priorities: of pods that take a budget below zero."""
 
 
 class RowNumbers:
@@ -101,61 +107,12 @@ class RowNumbers:
         return np.flatnonzero(may_change[self.numbers])
 
 
-class OrderedCandidates:
-    """Candidates in the order of choice: those of the last full evaluation, sorted, and a heap of
-    those evaluated since. An entry with an older stamp than its row does not count."""
+class SharedRows(NamedTuple):
+    """What all classes of preemptors read of the rows of a table."""
 
-    def __init__(self, n_rows: int) -> None:
-        self._stamps: Ints = np.zeros(n_rows, dtype=np.int64)
-        self._sorted: Ints = np.zeros(0, dtype=np.int64)
-        self._next = 0
-        self._costs: Floats = np.zeros((0, 0), dtype=np.float64)
-        self._ranks: Ints = np.zeros(0, dtype=np.int64)
-        self._heap: list[Entry] = []
-
-    def fill(self, rows: Ints, costs: Floats, ranks: Ints) -> None:
-        """Begin with these candidates. costs: (n_criteria, n_rows), ranks: (n_rows,), both of these
-        rows."""
-        order = np.lexsort((ranks, *costs[::-1]))
-        self._stamps[:] = 0
-        self._sorted, self._next, self._heap = rows[order], 0, []
-        self._costs, self._ranks = costs[:, order], ranks[order]
-
-    def drop(self, row: int) -> int:
-        """What was known of a row no longer counts; returns the stamp of the next evaluation."""
-        stamp = self._stamps.item(row) + 1
-        self._stamps[row] = stamp
-        return stamp
-
-    def put(self, row: int, costs: Sequence[float], rank: int, stamp: int) -> None:
-        """A row is a candidate at this cost."""
-        heappush(self._heap, (*costs, rank, row, stamp))
-        if len(self._heap) > 4 * self._stamps.shape[0] + 64:
-            self._heap = [one for one in self._heap if self._is_current(one)]
-            heapify(self._heap)
-
-    def _is_current(self, entry: Entry) -> bool:
-        return bool(self._stamps.item(int(entry[-2])) == entry[-1])
-
-    def first(self) -> tuple[int, bool]:
-        """The row that is chosen, -1 without candidates; and whether its costs are known."""
-        heap, stamps, ordered = self._heap, self._stamps, self._sorted
-        while heap and not self._is_current(heap[0]):
-            heappop(heap)
-        at, n_sorted = self._next, ordered.shape[0]
-        while at < n_sorted and stamps.item(ordered.item(at)):
-            at += 1
-        self._next = at
-        row = ordered.item(at) if at < n_sorted else -1
-        if heap and (
-            row < 0 or heap[0] < (*self._costs[:, at].tolist(), self._ranks.item(at), row, 0)
-        ):
-            return int(heap[0][-2]), heap[0][-3] >= 0
-        return row, True
-
-
-class MustBeWalked(Exception):
-    """Sums of amounts may exceed 64 bits, or a filter fails."""
+    budgets: DisruptionBudgetIndex
+    ranked: RankedPods
+    importance: PodsByImportance
 
 
 class KeptCandidates:
@@ -167,7 +124,7 @@ class KeptCandidates:
         framework: Framework,
         state: CycleState,
         fit: RegisteredPlugin,
-        budgets: DisruptionBudgetIndex,
+        shared: SharedRows,
         dry_runs: DryRuns,
     ) -> None:
         """pod: one of the class, and the state that its PreFilters left. fit: NodeResourcesFit, the
@@ -175,7 +132,8 @@ class KeptCandidates:
         self._framework = framework
         self._state = state
         self._fit = fit
-        self._budgets = budgets
+        self._budgets, self._ranked = shared.budgets, shared.ranked
+        self._importance = shared.importance
         self._dry_runs = dry_runs
         self._priority = pod.priority
         rule: NodeResourcesFit = fit.plugin
@@ -252,17 +210,18 @@ class KeptCandidates:
     def cheapest(self, pod: Pod) -> PreemptionCandidate | None:
         """See `PreemptorSearch.cheapest`."""
         try:
-            self._place_changed(pod)
+            self._place_changed()
+            n_most = 1
             while True:
-                row, is_known = self._candidates.first()
-                if row < 0:
+                rows, are_known = self._candidates.first(n_most)
+                if not rows:
                     return None
-                if not is_known:
-                    self._place(row)
-                elif row in self._found:
-                    return self._found[row]
-                else:
-                    return self._dry_run(row)
+                if are_known:
+                    (row,) = rows
+                    return self._found[row] if row in self._found else self._dry_run(row)
+                self._place(rows, pod)
+                if len(rows) == n_most:
+                    n_most *= 2
         except MustBeWalked:
             self._shape = -1
             return None
@@ -290,7 +249,7 @@ class KeptCandidates:
     def _static_numbers(
         self, members: Sequence[RegisteredPlugin], pod: Pod, nodes: NodeTable
     ) -> Ints:
-        """int64 (n_nodes,): the number of the first rejection by filters that read the node only."""
+        """int64 (n_nodes,): the number of the first rejection by filters of the node only."""
         numbers = np.zeros(nodes.n_nodes, dtype=np.int64)
         for member in members:
             verdicts = member.verdicts(pod, nodes, nodes.all_rows, self._state)
@@ -323,8 +282,8 @@ class KeptCandidates:
         room = NodesWithNominatedPods(nodes, nominated)
         for name, _ in self._wanted:
             for amounts in (nodes.allocatable(name), nodes.requested(name)):
-                _check(*_ends(amounts[rows]))
-            _check(*_ends(nominated.requested(name)[rows]))
+                check_amounts(*_ends(amounts[rows]))
+            check_amounts(*_ends(nominated.requested(name)[rows]))
         codes = self._fit.call("filter_column", self._pod, room, rows, self._state)
         numbers = np.zeros(rows.shape[0], dtype=np.int64)
         for code in np.unique(codes).tolist():
@@ -333,40 +292,71 @@ class KeptCandidates:
         numbers = np.where(before > 0, before, np.where(numbers > 0, numbers, after))
         self._rows.set_all(rows, numbers)
 
-    def _place_changed(self, pod: Pod) -> None:
+    def _place_changed(self) -> None:
         """Put the rows that have changed where they are at best."""
         assert self._snapshot is not None
-        nodes, candidates = self._snapshot.nodes, self._candidates
+        nodes, candidates, found = self._snapshot.nodes, self._candidates, self._found
         if not self._is_filled or REFILL_SHARE * len(self._changed) > nodes.n_nodes:
-            rows = self._rows.preemptible()
-            runs = self._dry_runs(pod, self._snapshot, rows, self._state)
-            helped = runs.candidates_in(rows)
-            candidates.fill(helped, runs.costs[:, helped], nodes.rank[helped])
-            self._is_filled, self._found = True, {}
-            self._changed.clear()
+            self._fill()
             return
         for row in self._changed:
-            stamp = candidates.drop(row)
-            self._found.pop(row, None)
+            candidates.drop(row)
+            found.pop(row, None)
             if not self._rows.is_preemptible(row):
                 continue
-            found = [info.footprint.priority for info in nodes.pods[row]]
-            lowest = min(found, default=self._priority)
-            if lowest < self._priority:
+            evictable = self._evictable(row)
+            if evictable:
+                protected, free_to_go = self._by_budget(evictable)
+                lowest = (free_to_go or protected)[-1].priority
                 if lowest < PRIORITY_MIN:
                     raise MustBeWalked
-                candidates.put(row, (0, lowest, lowest + PRIORITY_OFFSET, 1, -inf), -1, stamp)
+                costs, rank = costs_at_best(not free_to_go, lowest), nodes.rank.item(row)
+                candidates.put(row, costs, rank, are_known=False)
         self._changed.clear()
 
-    def _place(self, row: int) -> None:
-        """Put a row where it belongs."""
+    def _fill(self) -> None:
+        """Put all rows where they are at best."""
         assert self._snapshot is not None
-        stamp = self._candidates.drop(row)
-        found = self._dry_run(row)
-        if found is not None:
-            self._found[row] = found
-            rank = self._snapshot.nodes.rank.item(row)
-            self._candidates.put(row, candidate_costs(found), rank, stamp)
+        nodes, ranked = self._snapshot.nodes, self._ranked
+        rows = self._rows.preemptible()
+        ranked.follow(nodes, rows)
+        ranked.group_by(self._budgets.cover, self._budgets.grouping)
+        if ranked.has_out_of_range_priority:
+            raise MustBeWalked
+        n_below = ranked.below(rows, self._priority)
+        rows, n_below = rows[n_below > 0], n_below[n_below > 0]
+        evictable = PotentialVictims(ranked, rows, n_below, self._budgets)
+        priority = ranked.priority[evictable.slots]
+        free = np.where(evictable.is_protected, PROTECTED_PRIORITY, priority)
+        lowest, lowest_free = (
+            np.minimum.reduceat(some, evictable.first) if rows.shape[0] else priority
+            for some in (priority, free)
+        )
+        violates = lowest_free == PROTECTED_PRIORITY
+        lowest = np.where(violates, lowest, lowest_free)
+        self._candidates.fill(rows, violates.astype(np.int64), lowest, nodes.rank[rows])
+        self._is_filled, self._found = True, {}
+        self._changed.clear()
+
+    def _place(self, rows: list[int], pod: Pod) -> None:
+        """Put rows where they belong."""
+        assert self._snapshot is not None
+        rank, candidates = self._snapshot.nodes.rank, self._candidates
+        for row in rows:
+            candidates.drop(row)
+        if len(rows) > ONE_BY_ONE_MAX:
+            every = np.array(sorted(rows), dtype=np.int64)
+            runs = self._dry_runs(pod, self._snapshot, every, self._state)
+            helped = runs.candidates_in(every)
+            costs = runs.costs[:, helped].T.tolist()
+            for row, some in zip(helped.tolist(), costs, strict=True):
+                candidates.put(row, some, rank.item(row), are_known=True)
+            return
+        for row in rows:
+            found = self._dry_run(row)
+            if found is not None:
+                self._found[row] = found
+                candidates.put(row, candidate_costs(found), rank.item(row), are_known=True)
 
     def _verdict(self, row: int, uid: str = "") -> int:
         """The number of the verdict of a row. uid: of the pod, where it may be nominated there."""
@@ -402,46 +392,52 @@ class KeptCandidates:
         ]
         for (name, _), item in zip(self._wanted, self._items, strict=True):
             offered, held = allocatable.item(item, row), requested.item(item, row)
-            _check(offered, held)
+            check_amounts(offered, held)
             free = offered - held
             for requests in reserved:
                 amount = requests.get(name, 0)
-                _check(amount)
+                check_amounts(amount)
                 free -= amount
             amounts.append((offered, free))
         return n_slots - len(reserved), amounts
 
+    def _evictable(self, row: int) -> list[ImportantPod]:
+        """The pods of a row that may be evicted, the most important first."""
+        assert self._snapshot is not None
+        ranked = self._importance.of_row(row, self._snapshot.nodes.pods[row])
+        return [one for one in ranked if one.priority < self._priority]
+
     def _dry_run(self, row: int) -> PreemptionCandidate | None:
         """The victims of a row, None where eviction does not help."""
         assert self._snapshot is not None
-        nodes, priority = self._snapshot.nodes, self._priority
-        evictable = [info for info in nodes.pods[row] if info.footprint.priority < priority]
-        if not evictable or self._before.item(row) or self._after.item(row):
+        nodes = self._snapshot.nodes
+        if self._before.item(row) or self._after.item(row):
+            return None
+        evictable = self._evictable(row)
+        if not evictable:
             return None
         n_slots, amounts = self._room(row)
-        if len(nodes.pods[row]) > PODS_MAX:
-            raise MustBeWalked
-        left = []
-        for (name, wanted), (_, free) in zip(self._wanted, amounts, strict=True):
-            for info in evictable:
-                amount = info.footprint.requested.get(name, 0)
-                _check(amount)
-                free += amount
-            left.append([name, free - wanted])
         n_slots += len(evictable) - 1
-        if n_slots < 0 or any(free < 0 for _, free in left):
+        left: list[int] = []
+        for (name, wanted), (_, free) in zip(self._wanted, amounts, strict=True):
+            for one in evictable:
+                free += one.requested.get(name, 0)
+            if free < wanted:
+                return None
+            left.append(free - wanted)
+        if n_slots < 0:
             return None
-        evictable.sort(key=pod_importance)
         protected, free_to_go = self._by_budget(evictable)
-        victims, n_violations = [], 0
-        for place, info in enumerate((*protected, *free_to_go)):
-            requests = info.footprint.requested
-            if n_slots > 0 and all(requests.get(name, 0) <= amount for name, amount in left):
+        victims: list[PodInfo] = []
+        n_violations = 0
+        for place, one in enumerate((*protected, *free_to_go)):
+            requested = one.requested
+            taken = [requested.get(name, 0) for name, _ in self._wanted]
+            if n_slots > 0 and all(map(le, taken, left)):
                 n_slots -= 1
-                for one in left:
-                    one[1] -= requests.get(one[0], 0)
+                left = list(map(sub, left, taken))
             else:
-                victims.append(info)
+                victims.append(one.info)
                 n_violations += place < len(protected)
         if not victims:
             return None
@@ -449,19 +445,22 @@ class KeptCandidates:
             victims.sort(key=pod_importance)
         return PreemptionCandidate(nodes.names[row], tuple(victims), n_violations)
 
-    def _by_budget(self, evictable: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+    def _by_budget(
+        self, evictable: list[ImportantPod]
+    ) -> tuple[list[ImportantPod], list[ImportantPod]]:
         """As `filter_pods_with_pdb_violation`."""
-        if not self._budgets.budgets:
+        allowed = self._budgets.allowed
+        if not allowed.shape[0]:
             return [], evictable
         taken: dict[int, int] = {}
-        protected: list[PodInfo] = []
-        free_to_go: list[PodInfo] = []
-        for info in evictable:
+        protected: list[ImportantPod] = []
+        free_to_go: list[ImportantPod] = []
+        for one in evictable:
             violates = False
-            for budget in self._budgets.covering(info.pod):
+            for budget in one.covering:
                 taken[budget] = n_taken = taken.get(budget, 0) + 1
-                violates |= n_taken > self._budgets.allowed.item(budget)
-            (protected if violates else free_to_go).append(info)
+                violates |= n_taken > allowed.item(budget)
+            (protected if violates else free_to_go).append(one)
         return protected, free_to_go
 
 
@@ -469,20 +468,17 @@ def _ends(amounts: Ints) -> tuple[int, int]:
     return int(amounts.min(initial=0)), int(amounts.max(initial=0))
 
 
-def _check(*amounts: int) -> None:
-    if not all(0 <= amount <= AMOUNT_MAX for amount in amounts):
-        raise MustBeWalked
-
-
 def search_of(
     pod: Pod,
     framework: Framework,
     state: CycleState,
-    budgets: DisruptionBudgetIndex,
+    shared: SharedRows,
     dry_runs: Callable[[Hashable], DryRuns],
 ) -> KeptCandidates | None:
-    """A search for pods that get the verdicts of this one; see `SearchesForPreemptors`. dry_runs: of
-    the class with this key."""
+    """A search for pods that get the verdicts of this one; see `SearchesForPreemptors`.
+
+    dry_runs: of the class with this key.
+    """
     members = framework.filters_by_row(state)
     key = framework.row_key(pod, state)
     if members is None or key is None or framework.profile.checks_all_filters:
@@ -495,4 +491,4 @@ def search_of(
     wanted = rule.wanted(pod)
     if rule.may_leave_to_devices(wanted) or any(amount > AMOUNT_MAX for _, amount in wanted):
         return None
-    return KeptCandidates(pod, framework, state, fit, budgets, dry_runs(key))
+    return KeptCandidates(pod, framework, state, fit, shared, dry_runs(key))
