@@ -17,10 +17,11 @@ WALKED = {
     "storage-capacity": 30,
     # A pod of each template; the others are refused as that one was.
     "unfit": 20,
+    # The first pod of each template; the others follow from what has changed since.
+    "preemption": 1,
+    "preemption-pdb": 30,
+    "PreemptionBasic": 1,
     # The attempt that preempts, and the one on the nominated node.
-    "preemption": 60,
-    "preemption-pdb": 60,
-    "PreemptionBasic": 60,
     "PreemptionPVs": 60,
     # One of all that are refused.
     "dra-refused": 1,

@@ -20,6 +20,7 @@ from stowplan.cycle.engine.kernel_loading import (
     load_kernels,
 )
 from stowplan.cycle.extender_consultation import ExtenderConsultation
+from stowplan.cycle.preemptor_attempts import PreemptorAttempts
 from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.cycle_state import REFUSED_ALONE
@@ -33,7 +34,8 @@ class CycleDecider:
 
     Runs of pods go to the engine, which has NumPy kernels until compiling others pays off. A
     refused pod is refused again from the cache while nothing that the decision depends on has
-    changed. n_walked: attempts of single pods that no cached refusal has answered.
+    changed, and pods that preempt in turn cost what has changed between them. n_walked: attempts of
+    single pods that no cached refusal and no kept search has answered.
     """
 
     def __init__(self, mode: EngineMode = EngineMode.AUTO) -> None:
@@ -44,6 +46,7 @@ class CycleDecider:
         self.n_walked = 0
         self._is_numba_missing = False
         self._refusals = RefusalCache()
+        self._preemptors = PreemptorAttempts()
         self._repeatable_profiles: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
@@ -64,6 +67,7 @@ class CycleDecider:
         if self._engine is not None:
             self._engine.forget_idle()
             self._refusals.retain(self._engine.classes())
+            self._preemptors.retain(self._engine.classes())
 
     def _compiling_pays(self, engine: Engine) -> bool:
         if self._is_numba_missing:
@@ -77,20 +81,30 @@ class CycleDecider:
         self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource
     ) -> Decision:
         """Choose a node for `pod`, or say why no node fits."""
-        one = None
-        if self._engine is not None and snapshot.nominations.is_empty:
-            one = self._engine.class_of(pod, framework, with_devices=True)
-            if one is not None and one.claims is not None and not pod.spec.resource_claims:
-                # Claims of another pod of the class may be in use on other nodes.
-                one = None
-        known = None if one is None else one.refusal_in(snapshot)
+        engine = self._engine
+        one = known = of_class = None
+        if engine is not None:
+            of_class = engine.class_of(pod, framework, with_devices=True, with_nominated=True)
+        if of_class is not None and snapshot.nominations.is_empty:
+            # Claims of another pod of the class may be in use on other nodes.
+            is_alike = of_class.claims is None or pod.spec.resource_claims
+            if is_alike and not pod.status.nominated_node_name:
+                one = of_class
+                known = one.refusal_in(snapshot)
         draw = draw_tie_break(rng)
+        if known is None and of_class is not None:
+            known = self._preemptors.decide(of_class, pod, snapshot, draw)
         if known is not None:
             return known
         self.n_walked += 1
         self._n_evaluated += snapshot.nodes.n_nodes
         attempt = filter_pod(pod, snapshot, framework)
-        decision = conclude(attempt, draw, self._sampling)
+        decision: Decision | None = None
+        if of_class is not None and engine is not None:
+            is_planned = partial(engine.is_planned, of_class, of_class.made_for)
+            decision = self._preemptors.first(of_class, attempt, draw, is_planned)
+        if decision is None:
+            decision = conclude(attempt, draw, self._sampling)
         if one is not None:
             self._cache_refusal(one, attempt, decision)
         return decision

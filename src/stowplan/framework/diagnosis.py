@@ -6,6 +6,7 @@ Source: kube-scheduler v1.36, framework/types Diagnosis and FitError.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,6 +32,9 @@ class Diagnosis:
         self.n_reported = n_nodes if n_reported is None else n_reported
         self.absent = unresolvable() if absent is None else absent
         self.verdicts: NodeToStatus | None = None
+        # Rejections with their numbers of nodes, where all nodes were evaluated and it is not known
+        # which they are.
+        self.counted: Sequence[tuple[Status, int]] | None = None
         self.pre_filter_message = ""
         # Reasons given for nodes that do not exist.
         self.astray: tuple[str, ...] = ()
@@ -53,13 +57,20 @@ class Diagnosis:
 
     def _refusers(self) -> list[tuple[Code, str]]:
         found = list(self._blamed)
-        if self.verdicts is not None:
-            found += [
-                (status.code, status.plugin)
-                for status, _ in self.verdicts.refusals()
-                if status.is_rejected and status.plugin
-            ]
+        found += [
+            (status.code, status.plugin)
+            for status, _ in self._rejections()
+            if status.is_rejected and status.plugin
+        ]
         return found
+
+    def _rejections(self) -> Sequence[tuple[Status, int]]:
+        """Each distinct rejection with its number of nodes."""
+        if self.counted is not None:
+            return self.counted
+        if self.verdicts is None:
+            return ()
+        return [(status, rows.shape[0]) for status, rows in self.verdicts.refusals()]
 
     def status_of(self, row: int) -> Status:
         """Why the node of `row` was rejected; OK where it passed."""
@@ -83,11 +94,10 @@ class Diagnosis:
         """Reason -> number of nodes."""
         counts: Counter[str] = Counter(self.astray)
         explicit = 0
-        if self.verdicts is not None:
-            for status, rows in self.verdicts.refusals():
-                explicit += rows.shape[0]
-                for reason in status.reasons:
-                    counts[reason] += rows.shape[0]
+        for status, n_nodes in self._rejections():
+            explicit += n_nodes
+            for reason in status.reasons:
+                counts[reason] += n_nodes
         if explicit < self.n_reported:
             for reason in self.absent.reasons:
                 counts[reason] += self.n_reported - explicit
@@ -101,7 +111,7 @@ class Diagnosis:
         """
         near = {
             reason
-            for status, _ in (self.verdicts.refusals() if self.verdicts is not None else ())
+            for status, _ in self._rejections()
             if status.code == Code.UNSCHEDULABLE
             for reason in status.reasons
         }

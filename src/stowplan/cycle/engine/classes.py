@@ -41,6 +41,18 @@ class CachedRefusal(Protocol):
         """The decision, or None if the next attempt may differ."""
 
 
+class KeptSearch(Protocol):
+    """What is kept of a class whose pods preempt; see `cycle.preemptor_attempts`."""
+
+    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where no pod of the class passes on any row, unless it is nominated there."""
+
+    def decide(
+        self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
+    ) -> Decision | None:
+        """The decision for a pod of the class; None where it has to be walked."""
+
+
 class EnginePodClass:
     """Pods of one template in one profile.
 
@@ -50,7 +62,7 @@ class EnginePodClass:
     up to which the terms' counts are valid. refused: the last refused attempt. claims: see
     `Framework.claims_signature`; None where each pod's claims are its own. run_limits: of the
     length of runs. card_filter: the plugin that compares its request with GPU cards, "" for none.
-    mark: the spec under which it is kept from being forgotten.
+    mark: the spec under which it is kept from being forgotten. search: of its pods that preempt.
     """
 
     __slots__ = (
@@ -70,6 +82,7 @@ class EnginePodClass:
         "pod",
         "refused",
         "run_limits",
+        "search",
         "state",
         "terms",
         "was_placed",
@@ -95,10 +108,15 @@ class EnginePodClass:
         self.state = CycleState()
         self.terms: tuple[int, ...] = ()
         self.refused: CachedRefusal | None = None
+        self.search: KeptSearch | None = None
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The refusal that the next attempt would repeat; None if an attempt is needed."""
         return None if self.refused is None else self.refused.in_force(snapshot)
+
+    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.fits_nowhere`."""
+        return self.search is not None and self.search.fits_nowhere(pod, snapshot)
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `PodClass.lacks_resources_by`."""
@@ -165,12 +183,20 @@ class PodClassIndex:
         return iter(self.all)
 
     def find(
-        self, pod: Pod, framework: Framework, *, with_devices: bool = False
+        self,
+        pod: Pod,
+        framework: Framework,
+        *,
+        with_devices: bool = False,
+        with_nominated: bool = False,
     ) -> EnginePodClass | None:
         """Return the pod's class, creating it if needed; None for a pod whose status or own claims
-        affect decisions. with_devices: pods with resource claims may have a class, too."""
+        affect decisions. with_devices: pods with resource claims may have a class, too.
+        with_nominated: so may those whose status names a node."""
         status = pod.status
-        if status.nominated_node_name or (status.container_statuses and reports_resources(pod)):
+        if status.nominated_node_name and not with_nominated:
+            return None
+        if status.container_statuses and reports_resources(pod):
             return None
         if status.resources or status.allocated_resources or status.init_container_statuses:
             return None

@@ -103,10 +103,17 @@ class Engine:
             self._class_arrays.note(None, 0)
 
     def class_of(
-        self, pod: Pod, framework: Framework, *, with_devices: bool = False
+        self,
+        pod: Pod,
+        framework: Framework,
+        *,
+        with_devices: bool = False,
+        with_nominated: bool = False,
     ) -> EnginePodClass | None:
-        """See `KernelPlacer.class_of`."""
-        return self._index.find(pod, framework, with_devices=with_devices)
+        """See `KernelPlacer.class_of`. with_nominated: see `PodClassIndex.find`."""
+        return self._index.find(
+            pod, framework, with_devices=with_devices, with_nominated=with_nominated
+        )
 
     def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
         """True while a class has a plan made for this static revision that covers every row, so

@@ -26,6 +26,7 @@ from stowplan.framework import (
     OK,
     Code,
     CycleState,
+    Framework,
     Handle,
     PostFilterResult,
     Problem,
@@ -37,6 +38,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, RegisteredEvents, on
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
+from stowplan.framework.deciders.preemptor_search import PreemptorSearch
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
@@ -54,6 +56,7 @@ from stowplan.plugins.preemption.dry_runs import (
     candidate_costs,
 )
 from stowplan.plugins.preemption.group_preemption import find_group_victims
+from stowplan.plugins.preemption.kept_candidates import DryRuns, SharedRows, search_of
 from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
@@ -344,6 +347,27 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
             return self._cached_dry_runs(key, pod, snapshot, rows, state), rows
         runs = self._cached_dry_runs(key, pod, snapshot, np.sort(rows), state)
         return runs, runs.enough(rows, wanted)
+
+    def preemptor_search(
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, state: CycleState
+    ) -> PreemptorSearch | None:
+        """See `SearchesForPreemptors`. None also where gangs may lose pods, and for a pod that may
+        not preempt for itself."""
+        spec, n_nodes = pod.spec, snapshot.nodes.n_nodes
+        if (
+            type(self) is not DefaultPreemption
+            or spec.scheduling_group is not None
+            or spec.preemption_policy == "Never"
+            or self.args.candidates_wanted(n_nodes) != n_nodes
+        ):
+            return None
+
+        def dry_runs(key: Hashable) -> DryRuns:
+            return lambda *given: self._cached_dry_runs(key, *given)
+
+        kept = DryRunCache.of(snapshot.nodes)
+        shared = SharedRows(kept.budgets, kept.ranked, kept.importance)
+        return search_of(pod, framework, state, shared, dry_runs)
 
     def _dry_run_per_node(
         self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState, wanted: int

@@ -108,6 +108,11 @@ class DisruptionBudgetIndex:
 
     def group_of(self, pod: Pod) -> int:
         """The number of the group of pods that the same budgets cover, UNCOVERED for none."""
+        covering = self.covering(pod)
+        return self._groups.setdefault(covering, len(self._groups)) if covering else NO_PDB
+
+    def covering(self, pod: Pod) -> tuple[int, ...]:
+        """The numbers of the budgets that count an eviction of the pod."""
         key = pod.namespace, frozenset(pod.labels.items())
         selected = self._selected.get(key)
         if selected is None:
@@ -117,11 +122,10 @@ class DisruptionBudgetIndex:
                 self._selected.clear()
             self._selected[key] = selected
         if not selected:
-            return NO_PDB
+            return ()
         # It is one of those selected that may be disrupted already.
         name = pod.name
-        covering = tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
-        return self._groups.setdefault(covering, len(self._groups))
+        return tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
 
     def groups_under(self, budgets: Ints) -> Bools:
         """bool (n_groups,): the groups that one of these budgets covers."""

@@ -19,6 +19,7 @@ from stowplan.framework import Snapshot
 from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
+from stowplan.plugins.preemption.pods_by_importance import PodsByImportance
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 
 CELLS_MAX = 2_000_000
@@ -83,6 +84,7 @@ class DryRunCache:
     def __init__(self) -> None:
         self.ranked = RankedPods()
         self.budgets = DisruptionBudgetIndex()
+        self.importance = PodsByImportance(self.budgets)
         self._classes: OrderedDict[Hashable, CachedClassDryRuns] = OrderedDict()
 
     @classmethod

@@ -6,7 +6,7 @@ extendedresourcecache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -181,6 +181,23 @@ class NodeResourcesFit:
                 codes[short] |= _resource_bit(place)
                 codes[short & (amount > offered)] |= _UNRESOLVABLE
         return codes
+
+    def code_of_row(
+        self, wanted: RequestedResources, n_slots: int, amounts: Iterable[tuple[int, int]]
+    ) -> int:
+        """The code of one row, for a pod that leaves no resource to devices. wanted: see `wanted`.
+        n_slots: free pod slots. amounts: of each resource what the node has, and what is free."""
+        code = 0 if n_slots > 0 else _TOO_MANY_PODS
+        for place, ((_, amount), (offered, free)) in enumerate(zip(wanted, amounts, strict=True)):
+            if amount > free:
+                code |= _resource_bit(place) | (_UNRESOLVABLE if amount > offered else 0)
+        return code
+
+    def may_leave_to_devices(self, wanted: RequestedResources) -> bool:
+        """True where DynamicResources may provide one of these resources."""
+        return self.handle.gates.dra_extended_resource and any(
+            is_device_resource(name) for name, _ in wanted
+        )
 
     def filter_status(self, code: int, pod: Pod) -> Status:
         """The refusal of a code: its reasons in the order slots, cpu, memory, others.

@@ -1,0 +1,190 @@
+"""PreemptorAttempts: attempts of pods of one class that fit nowhere and preempt one by one.
+
+The first of them is walked. For those after it the PostFilter keeps verdicts and candidates as rows
+change (`framework/deciders/preemptor_search.py`), and the same for the attempt in which a pod is
+placed on the node that it is nominated to, where that is the only one that it fits on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from stowplan.cycle.attempt import Attempt
+from stowplan.cycle.decision import REFUSED, conclude
+from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.framework import Snapshot
+from stowplan.framework.cycle_state import REFUSED_ALONE, CycleState
+from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.deciders.preemptor_search import PreemptorSearch, SearchesForPreemptors
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+from stowplan.framework.status import Status
+from stowplan.objects.pod import Pod
+
+CELLS_MAX = 1_000_000
+"""Rows times classes that are kept; the least recently used class is dropped first."""
+
+IsPlanned = Callable[[Snapshot], bool]
+
+
+class ClassSearch:
+    """The search of one class, with the words for its refusals."""
+
+    def __init__(
+        self,
+        search: PreemptorSearch,
+        is_planned: IsPlanned,
+        state: CycleState,
+        plugin: str,
+        earlier: Sequence[RegisteredPlugin],
+    ) -> None:
+        """is_planned: whether only pods on nodes and free amounts have changed for the class.
+        state: that its PreFilters leave. plugin: the PostFilter, and those that are called before
+        it."""
+        self._search = search
+        self._is_planned = is_planned
+        self._state = state
+        self._plugin = plugin
+        self._earlier = earlier
+        self._text: tuple[object, Decision] | None = None
+
+    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where no pod of the class passes on any row, nominated pods counted, unless it is
+        nominated there itself."""
+        return self._follow(pod, snapshot) and not self._search.n_passing
+
+    def _follow(self, pod: Pod, snapshot: Snapshot) -> bool:
+        return self._is_planned(snapshot) and self._search.follow(pod, snapshot)
+
+    def decide(
+        self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
+    ) -> Decision | None:
+        """The decision of the walk; None where the pod has to be walked. draw: tie-break number,
+        see `decision.decide`."""
+        if not self._follow(pod, snapshot):
+            return None
+        nodes, search = snapshot.nodes, self._search
+        own = nodes.row(snapshot.nominations.node_of(pod.uid))
+        if own >= 0 or search.n_passing:
+            return self._placed(pod, one, snapshot, own, draw)
+        if pod.status.nominated_node_name or any(
+            member.may_help(pod, snapshot) for member in self._earlier
+        ):
+            return None
+        candidate = search.cheapest(pod)
+        if candidate is None:
+            return None
+        rejections = search.rejections()
+        if self._text is None or self._text[0] != rejections:
+            self._text = rejections, self._refusal(rejections, nodes.n_nodes)
+        words = self._text[1]
+        return Decision(
+            refusal=REFUSED,
+            message=words.message,
+            reasons=words.reasons,
+            near_misses=words.near_misses,
+            plugins=words.plugins,
+            pending=words.pending,
+            nominated_node=candidate.node_name,
+            victims=candidate.victims,
+            preempted_by=self._plugin,
+        )
+
+    def _placed(
+        self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, own: int, draw: int | None
+    ) -> Decision | None:
+        """The decision for a pod that passes somewhere. own: the row that it is nominated to."""
+        nodes, search = snapshot.nodes, self._search
+        passes_there = own >= 0 and search.passes_without(own, pod.uid)
+        if one.claims is not None or passes_there is None:
+            # Its state is not that of another pod of the class.
+            return None
+        n_others = search.n_passing - (own >= 0 and search.passes(own))
+        if n_others == 0 and passes_there:
+            return Decision(node_name=nodes.names[own], state=one.state)
+        attempt = Attempt(pod, snapshot, one.framework)
+        attempt.state = self._state.clone()
+        passed = search.passing()
+        if own >= 0:
+            passed = passed[passed != own]
+            if passes_there:
+                passed = np.sort(np.append(passed, own))
+        attempt.passed = passed
+        return conclude(attempt, draw) if passed.shape[0] else None
+
+    def _refusal(self, rejections: Iterable[tuple[Status, int]], n_nodes: int) -> Decision:
+        diagnosis = Diagnosis(n_nodes)
+        diagnosis.counted = tuple(rejections)
+        return Decision(
+            message=diagnosis.text(),
+            reasons=diagnosis.reasons(),
+            near_misses=diagnosis.near_misses(),
+            plugins=tuple(sorted(diagnosis.plugins)),
+            pending=tuple(sorted(diagnosis.pending)),
+        )
+
+
+def _is_refused_by_rows(attempt: Attempt) -> bool:
+    """True where filters of all rows, and nothing else, have refused the pod."""
+    verdicts = attempt.verdicts
+    return (
+        verdicts is not None
+        and attempt.failure is None
+        and attempt.passed.shape[0] == 0
+        and attempt.pre_filter.restrict is None
+        and verdicts.rows.shape[0] == attempt.snapshot.nodes.n_nodes
+        and attempt.state.find(REFUSED_ALONE) is None
+    )
+
+
+class PreemptorAttempts:
+    """The searches of all classes, with a bound."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[EnginePodClass, None] = OrderedDict()
+
+    def decide(
+        self, one: EnginePodClass, pod: Pod, snapshot: Snapshot, draw: int | None
+    ) -> Decision | None:
+        """The decision for a pod of the class; None where it has to be walked."""
+        return None if one.search is None else one.search.decide(pod, one, snapshot, draw)
+
+    def first(
+        self, one: EnginePodClass, attempt: Attempt, draw: int | None, is_planned: IsPlanned
+    ) -> Decision | None:
+        """Begin a search where filters have refused all rows; its decision for that pod, None where
+        PostFilter has to be called."""
+        framework, snapshot, pod = attempt.framework, attempt.snapshot, attempt.pod
+        self._drop(one)
+        if not _is_refused_by_rows(attempt) or one.run_limits or one.card_filter:
+            return None
+        members = framework.at("postFilter")
+        place = next((i for i, m in enumerate(members) if m.may_help(pod, snapshot)), len(members))
+        if place == len(members) or not is_planned(snapshot):
+            return None
+        member = members[place]
+        if pod.spec.resource_claims or not isinstance(member.plugin, SearchesForPreemptors):
+            return None
+        search = member.plugin.preemptor_search(pod, snapshot, framework, attempt.state)
+        if search is None:
+            return None
+        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place])
+        one.search = kept
+        self._kept[one] = None
+        while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):
+            oldest, _ = self._kept.popitem(last=False)
+            oldest.search = None
+        return kept.decide(pod, one, snapshot, draw)
+
+    def _drop(self, one: EnginePodClass) -> None:
+        one.search = None
+        self._kept.pop(one, None)
+
+    def retain(self, classes: Iterable[EnginePodClass]) -> None:
+        """Keep the searches of these classes and drop all others."""
+        left = set(classes)
+        for one in [one for one in self._kept if one not in left]:
+            self._drop(one)

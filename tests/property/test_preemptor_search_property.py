@@ -1,0 +1,218 @@
+"""Preemptors whose verdicts and candidates are kept as rows change: effects equal the walk's.
+
+Each wrong variant leaves out one thing that the kept answers depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.columns.engine import numpy_kernels
+from stowplan.cycle.preemptor_attempts import ClassSearch
+from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.runtime import touched_rows
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
+from stowplan.plugins.preemption import kept_candidates
+from stowplan.plugins.preemption.kept_candidates import KeptCandidates
+from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
+from stowplan.scheduler import SchedulerOptions
+from stowplan.testing import builders
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
+from tests.plugins.preemption_walk import made_budget
+from tests.property.engine_random_walk import Pair, scheduler
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+SEEDS = st.integers(0, 2**32 - 1)
+N_STEPS = 6
+KINDS = ((10, "900m"), (10, "2"), (100, "2"), (100, "1500m"), (100, "100m"), (50, "3"))
+APPS = ("x", "y", "z")
+
+
+class Preemptors:
+    """Full nodes, disruption budgets, and pods of a few templates that preempt in turn."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng: RandomSource = np.random.default_rng(seed)
+        seed_of_ties = seed if chance(self.rng, 2) else None
+        self.pair = Pair(numpy_kernels, lambda: scheduler(seed_of_ties, SchedulerOptions()))
+        self.pods: dict[str, Pod] = {}
+        self.leaving: list[to_do.Evict] = []
+        self.names = [f"n{i}" for i in range(random_int(self.rng, 2, 14))]
+        self._kinds = [pick(self.rng, KINDS) for _ in range(random_int(self.rng, 1, 3))]
+        self._now = 0
+        added: list[Event] = [happened.NodeAdded(self._node(name)) for name in self.names]
+        for name in self.names:
+            added += [self._low(name) for _ in range(random_int(self.rng, 2, 5))]
+        self._handle(added + self._budgets())
+
+    def _node(self, name: str) -> Any:
+        labels = {"disk": pick(self.rng, ("ssd", "ssd", "ssd", "hdd"))}
+        cpu, pods = pick(self.rng, ("2", "4", "4")), pick(self.rng, (110, 110, 6, 4))
+        return builders.node(name, cpu=cpu, pods=pods, labels=labels)
+
+    def _low(self, on: str) -> Event:
+        priority = pick(self.rng, (-10, 0, 0, 5, 20))
+        return self._pod(priority, pick(self.rng, ("900m", "900m", "400m", "1")), on)
+
+    def _pod(self, priority: int, cpu: str, on: str = "") -> Event:
+        name = f"p{len(self.pods)}"
+        labels = {"app": pick(self.rng, APPS)} if on and not chance(self.rng, 3) else {}
+        more = {"node_selector": {"disk": "ssd"}} if cpu == "1500m" else {}
+        pod = builders.pod(name, uid=name, cpu=cpu, priority=priority, on=on, labels=labels, **more)
+        self.pods[name] = pod
+        return happened.PodAdded(pod)
+
+    def _budgets(self) -> list[Event]:
+        return [
+            happened.ObjectAdded(made_budget(f"of-{app}", app, random_int(self.rng, 0, 2), ()))
+            for app in APPS
+            if not chance(self.rng, 3)
+        ]
+
+    def step(self) -> None:
+        """Pods come, some victims are gone, a pod ends, a nominated one is deleted, a node or a
+        budget changes."""
+        rng = self.rng
+        events: list[Event] = []
+        for _ in range(random_int(rng, 1, 3)):
+            kind = pick(rng, self._kinds)
+            events += [self._pod(*kind) for _ in range(pick(rng, (1, 3, 6)))]
+        n_gone = pick(rng, (0, len(self.leaving) // 2, len(self.leaving)))
+        for eviction in self.leaving[:n_gone]:
+            events.append(happened.EvictDone(eviction.effect, eviction.uid))
+            events.append(happened.PodDeleted(self.pods[eviction.uid]))
+        del self.leaving[:n_gone]
+        if chance(rng, 3):
+            events += [happened.PodDeleted(self.pods[uid]) for uid in self._nominated()[:1]]
+        if chance(rng, 3):
+            events.append(self._low(pick(rng, self.names)))
+        if chance(rng, 5):
+            events.append(happened.NodeUpdated(self._node(pick(rng, self.names))))
+        if chance(rng, 5):
+            events += self._budgets()
+        self._now += random_int(rng, 0, 8) * 10**9
+        self._handle(events)
+
+    def _nominated(self) -> list[str]:
+        nominator = self.pair.walked.queue.nominator
+        return [uid for uid in self.pods if nominator.node_of(uid)]
+
+    def _handle(self, events: list[Event]) -> None:
+        effects: list[Effect] = self.pair.handle(events, self._now)
+        self.leaving += [one for one in effects if isinstance(one, to_do.Evict)]
+
+
+def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
+    """Run both, and compare all that they do."""
+    found = Preemptors(seed)
+    for _ in range(n_steps):
+        found.step()
+    found.pair.compare()
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SEEDS)
+def test_kept_searches_decide_as_the_walk(seed: int) -> None:
+    same_effects(seed)
+
+
+@pytest.mark.parametrize("limit", ["ROWS_ONE_BY_ONE_MAX", "ONE_BY_ONE_MAX"])
+def test_the_same_where_rows_are_evaluated_together(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_candidates, limit, 0)
+    for seed in range(examples(20)):
+        same_effects(seed)
+
+
+def test_searches_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, found = ClassSearch.decide, []
+
+    def decide(self: ClassSearch, *given: Any) -> Decision | None:
+        answer = right(self, *given)
+        found.append(answer and ("placed" if answer.node_name else "preempts"))
+        return answer
+
+    monkeypatch.setattr(ClassSearch, "decide", decide)
+    for seed in range(8):
+        same_effects(seed)
+    assert found.count("preempts") > 20
+    assert found.count("placed") > 10
+
+
+def nominations_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with other nominated pods count as unchanged."""
+    monkeypatch.setattr(touched_rows.Nominations, "generation", 0)
+
+
+def changed_rows_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates stand where they stood before their rows have changed."""
+    right = KeptCandidates._place_changed
+
+    def place(self: KeptCandidates) -> None:
+        if self._is_filled:
+            self._changed.clear()
+        right(self)
+
+    monkeypatch.setattr(KeptCandidates, "_place_changed", place)
+
+
+def ranks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equally good nodes are taken by their rows from the last one on."""
+    right = OrderedCandidates.put
+    monkeypatch.setattr(
+        OrderedCandidates,
+        "put",
+        lambda self, row, costs, rank, are_known: right(
+            self, row, costs, 99 - rank, are_known=are_known
+        ),
+    )
+
+
+def rows_cost_more_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that have changed come after those that cost as much."""
+    right = kept_candidates.costs_at_best
+    monkeypatch.setattr(
+        kept_candidates,
+        "costs_at_best",
+        lambda violations, lowest: (*right(violations, lowest)[:3], 2, 0),
+    )
+
+
+def a_pod_counts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the node that it is nominated to a pod needs room twice."""
+    monkeypatch.setattr(KeptCandidates, "passes_without", lambda self, row, uid: self.passes(row))
+
+
+def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod is protected in the dry run of one row."""
+    monkeypatch.setattr(KeptCandidates, "_by_budget", lambda self, evictable: ([], evictable))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "seed"),
+    [
+        (nominations_are_not_followed, 0),
+        (changed_rows_keep_their_places, 0),
+        (ranks_do_not_count, 1),
+        (rows_cost_more_at_best, 5),
+        (a_pod_counts_itself, 0),
+        (budgets_do_not_count, 0),
+    ],
+)
+def test_control_what_is_left_out_is_noticed(
+    break_it: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert_caught(lambda seed: same_effects(seed, 2 * N_STEPS), SEEDS, known=(seed,))
