@@ -231,7 +231,7 @@ class ClaimSearch:
         while unknown.shape[0]:
             first = int(unknown[0])
             state, node = int(states[first]), nodes.nodes[rows[first]]
-            answers.codes[state] = self._answer_of_state(asked, answers, state, node)
+            self.ask_state(asked, answers, state, node)
             unknown = np.flatnonzero(answers.codes[states] == UNKNOWN)
         return answers, states
 
@@ -260,30 +260,37 @@ class ClaimSearch:
 
         return ColumnCache.of(nodes).column(("claim selector", selector), nodes, matches)
 
-    def _answer_of_state(
-        self, asked: AskedClaims, answers: StateAnswers, state: int, node: Node
-    ) -> int:
+    def ask_state(self, asked: AskedClaims, answers: StateAnswers, state: int, node: Node) -> int:
+        """Search the devices of a node that is in a state, and keep what they answer; returns the
+        code."""
         results = self._allocate(node, asked)
-        if not isinstance(results, Status):
+        if isinstance(results, Status):
+            # Any other status names the node, its pool or the claim.
+            code = REFUSED if results == CANNOT_ALLOCATE else PER_NODE
+        else:
             self._devices.states.keep(asked.content, state, node, results)
             answers.points[state] = self._points(asked.claims, results)
-            return AVAILABLE
-        # Any other status names the node, its pool or the claim.
-        return REFUSED if results == CANNOT_ALLOCATE else PER_NODE
+            code = AVAILABLE
+        answers.codes[state] = code
+        return code
 
     def found_on(self, asked: AskedClaims, nodes: NodeTable, row: int) -> NodeAllocation:
         """What the search finds on a row now, where its state says that it finds something."""
         node = nodes.nodes[row]
         if not asked.claims:
             return NodeAllocation(OK, (), asked.extended, asked.mappings)
-        states = self._devices.states
-        state = int(states.of_rows(nodes)[row])
-        results = states.results_on(asked.content, state, node)
+        state = int(self._devices.states.of_rows(nodes)[row])
+        return NodeAllocation(OK, self.found_in(asked, state, node), asked.extended, asked.mappings)
+
+    def found_in(self, asked: AskedClaims, state: int, node: Node) -> tuple[AllocationResult, ...]:
+        """What the search finds on a node that is in this state, and finds something."""
+        results = self._devices.states.results_on(asked.content, state, node)
         if results is None:
+            self._devices.refresh()
             found = self._allocate(node, asked)
             assert not isinstance(found, Status), f"{node.name}: {found}"
             results = found
-        return NodeAllocation(OK, results, asked.extended, asked.mappings)
+        return results
 
     def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
         """The answer that a later search gives for a node that was asked before."""

@@ -39,6 +39,7 @@ class ClusterDevices:
         """Indexes live as long as the object store; one object store has one set of gates."""
         self._object_store = ref(object_store)
         self._versions: dict[tuple[type[Object], ...], int] = {}
+        self._seen_at = -1
         self._of_slices: tuple[type[Object], ...] = (
             (ResourceSlice, DeviceTaintRule) if gates.dra_device_taint_rules else (ResourceSlice,)
         )
@@ -64,6 +65,9 @@ class ClusterDevices:
         """Follow the object store."""
         store = self._object_store()
         assert store is not None, "indexes are used by readers of the object store"
+        if self._seen_at == store.version:
+            return
+        self._seen_at = store.version
         if self._is_new(store, *self._of_slices):
             rules = store.all(DeviceTaintRule) if DeviceTaintRule in self._of_slices else ()
             self.slices.update(self._tainted.of(store.all(ResourceSlice), rules))
