@@ -497,8 +497,6 @@ class SchedulingQueue:
         """The unschedulable entries that an event may move, in a fixed order."""
         if event.is_wildcard or not self._uses_hints:
             return list(self.unschedulable_pods)
-        if not self.unschedulable_pods.entries:
-            return []
         listeners, keys = self.hints.listeners(event), self.hints.keys(event)
         return self.unschedulable_pods.concerned(listeners, keys, old, new)
 
