@@ -7,7 +7,7 @@ claims.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.framework import OK, NodeTable, Rows, Status, error, unresolvable
+from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.devices.device_claim import (
     SUBREQUESTS_MAX,
     AllocationResult,
@@ -414,6 +415,34 @@ class ClaimSearch:
             return error(f"node {node.name}: timed out trying to allocate devices")
         except AllocationError as fault:
             return error(str(fault))
+
+    def would_serve(
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        slices: Iterable[ResourceSlice] | None = None,
+    ) -> bool:
+        """True where the node would serve these claims in place of those to be allocated. slices:
+        in place of all that the node sees of their pools."""
+        devices, settings = self._devices, self._settings
+        given = SearchInput(
+            claims, devices.classes, devices.allocated, settings.selectors, settings.steps_max
+        )
+        try:
+            pools = devices.slices.pools(node) if slices is None else devices.pools(node, slices)
+            return search_devices(given, node, pools) is not None
+        except (InvalidPools, SearchBudgetSpent, AllocationError):
+            return False
+
+    @property
+    def devices(self) -> ClusterDevices:
+        """The devices that are searched."""
+        return self._devices
+
+    @property
+    def selectors(self) -> DeviceSelectors:
+        """Evaluates selectors of devices."""
+        return self._settings.selectors
 
     def details(self, node: Node, allocatable: Mapping[str, int]) -> list[str]:
         """Why a node does not serve the claims, see `claim_explanation`."""
