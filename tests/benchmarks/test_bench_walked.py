@@ -28,6 +28,7 @@ WALKED = {
     # Claims by name (four of five pods wait until the first has written it), and resources by
     # classes.
     "SchedulingWithResourceClaim": 126,
+    "ExtendedResource": 30,
     "ExtendedResource_25Classes": 30,
     "ExtendedResource_50Classes": 30,
     "ImplicitExtendedResource_25Classes": 30,

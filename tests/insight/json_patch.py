@@ -69,5 +69,6 @@ def applied(manifests: list[Tree], objects: list[Tree]) -> list[Tree]:
 
 def _identity(manifest: Tree) -> tuple[str, str, str, str]:
     meta = manifest["metadata"]
-    namespace = "" if manifest["kind"] in ("Node", "Queue") else meta.get("namespace", "default")
+    is_namespaced = manifest["kind"] not in ("Node", "Queue", "ResourceSlice")
+    namespace = meta.get("namespace", "default") if is_namespaced else ""
     return manifest["apiVersion"], manifest["kind"], namespace, meta["name"]

@@ -302,6 +302,21 @@ def test_kernels_place_pods_with_claims() -> None:
     assert sum(same_effects(seed) for seed in range(10)) > 40
 
 
+def test_kernels_place_several_pods_with_claims_in_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together: list[int] = []
+    right = DeviceRows.n_together
+    monkeypatch.setattr(
+        DeviceRows,
+        "n_together",
+        lambda rows, classes: together.append(right(rows, classes)) or together[-1],
+    )
+    for seed in range(10):
+        same_effects(seed)
+    assert max(together) > 4
+
+
 def test_states_are_forgotten_and_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_states, "_STATES_MAX", 2)
     monkeypatch.setattr(device_states, "_STATES_PER_NODE", 0)
@@ -310,7 +325,34 @@ def test_states_are_forgotten_and_numbered_anew(monkeypatch: pytest.MonkeyPatch)
 
 def devices_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is free is read once."""
-    monkeypatch.setattr(DeviceRows, "follow", lambda rows, placed: True)
+    monkeypatch.setattr(DeviceRows, "follow", lambda rows, placed=frozenset(): True)
+
+
+def a_pod_more_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row serves a pod more than there are devices for."""
+    right = class_claims.ClassClaims.n_fitting
+
+    def one_more(*given: Any) -> Ints | None:
+        found = right(*given)
+        return None if found is None else found + (found > 0)
+
+    monkeypatch.setattr(class_claims.ClassClaims, "n_fitting", one_more)
+
+
+def classes_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of any class leave as many for all others as one of their own would."""
+    monkeypatch.setattr(class_claims.ClassClaims, "is_alike", lambda one, other: True)
+
+
+def what_is_taken_together_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods of a call all get what was free before it."""
+    right = class_claims.ClassClaims.reserve
+
+    def as_before(claims: Any, pod: Any, node: Any, free: int, state: Any) -> int:
+        right(claims, pod, node, free, state)
+        return free
+
+    monkeypatch.setattr(class_claims.ClassClaims, "reserve", as_before)
 
 
 def shares_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,6 +414,9 @@ def _reversed(states: Any, claims: Any, state: int, node: Any, devices_of: Any) 
     ("break_it", "seed"),
     [
         (devices_are_not_followed, 1),
+        (a_pod_more_is_counted, 8),
+        (classes_are_all_alike, 43),
+        (what_is_taken_together_is_not_seen, 1),
         (shares_do_not_count, 8),
         (claims_are_all_alike, 1),
         (kinds_are_all_alike, 1),

@@ -33,7 +33,7 @@ from stowplan.insight.gpu_fragmentation import (
     largest_card,
     request_of,
 )
-from stowplan.insight.group_members import know_groups
+from stowplan.insight.group_members import know_cluster
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.counted_gpus import counted_gpu_notes
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
@@ -98,7 +98,7 @@ def explain_changes(
     deciders = deciders_for(cluster, config, plugins)
     snapshot = snapshot_for(found, cluster)
     framework = framework_for(found, deciders, profile)
-    know_groups(framework, cluster.pods, snapshot.object_store)
+    know_cluster(framework, cluster.pods, snapshot.object_store)
     return find_changes(found, snapshot, framework, cluster.sources())
 
 
@@ -125,7 +125,7 @@ def _as_given(
 ) -> Explanation:
     framework = framework_for(found, deciders, profile)
     snapshot = snapshot_for(found, cluster)
-    know_groups(framework, cluster.pods, snapshot.object_store)
+    know_cluster(framework, cluster.pods, snapshot.object_store)
     explanation = explain_attempt(found, snapshot, framework)
     if changes and explanation.state == "pending" and not explanation.node:
         searched = find_changes(found, snapshot, framework, cluster.sources())

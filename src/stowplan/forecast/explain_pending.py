@@ -12,7 +12,7 @@ from stowplan.framework import Nominations, Snapshot
 from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.changes.search import find_changes
-from stowplan.insight.group_members import know_groups
+from stowplan.insight.group_members import know_cluster
 from stowplan.insight.pending_causes import (
     EvaluatedCauses,
     PendingCauses,
@@ -53,7 +53,7 @@ def explain_pending(
     snapshot = Snapshot(cluster.table(), cluster.object_store(), nominated)
     origins = cluster.sources()
     for framework in frameworks.values():
-        know_groups(framework, cluster.pods, snapshot.object_store)
+        know_cluster(framework, cluster.pods, snapshot.object_store)
 
     def changes_of(pod: Pod) -> tuple[Change, ...]:
         framework = frameworks.get(pod.spec.scheduler_name)

@@ -1,4 +1,4 @@
-"""Groups of a cluster as given, for profiles that no scheduler runs."""
+"""Objects and groups of a cluster as given, for profiles that no scheduler runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.objects.pod import Pod
 
 
-def know_groups(framework: Framework, pods: Iterable[Pod], objects: ObjectStore) -> None:
-    """Let plugins read the groups of these pods; nothing where pods are scheduled one by one."""
+def know_cluster(framework: Framework, pods: Iterable[Pod], objects: ObjectStore) -> None:
+    """Let plugins read the objects, and the groups of these pods; no groups where pods are
+    scheduled one by one."""
+    framework.shared.object_store = objects
     if not framework.gates.generic_workload:
         return
     groups = PodGroupStates()
@@ -18,4 +20,3 @@ def know_groups(framework: Framework, pods: Iterable[Pod], objects: ObjectStore)
         if not pod.is_finished:
             groups.put(pod, 0)
     framework.shared.pod_groups = groups
-    framework.shared.object_store = objects

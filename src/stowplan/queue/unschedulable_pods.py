@@ -228,6 +228,8 @@ class UnschedulablePods:
     ) -> list[PodRecord]:
         """As `refused_by`, without the entries that a change of an object does not concern, by the
         keys of plugins."""
+        if not self.entries:
+            return []
         if not keys:
             return self.refused_by(plugins)
         found: dict[str, PodRecord] = {}

@@ -474,6 +474,13 @@ CLAIM_CASES = (
         1,
         arriving(backtracking_pools, seven_devices),
     ),
+    BenchmarkCase(
+        "ExtendedResource",
+        "ten pods with an extended resource each, of a class of its own",
+        1,
+        10,
+        extended(10),
+    ),
     *(
         BenchmarkCase(
             name,

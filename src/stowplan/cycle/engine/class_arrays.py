@@ -25,6 +25,9 @@ TREES_BYTES_MAX = 1 << 28
 CELLS_MAX = 8
 """Cells of a block; the groups of one with more kinds are rated one by one."""
 
+_ROW = ""
+"""No label has this key."""
+
 LOG_MIN = 1 << 16
 """The log is not trimmed below this many entries, or 8 per node."""
 
@@ -147,6 +150,13 @@ class ClassArrays:
             self._codes = grow(self._codes, (number + 1, n_nodes), fill=-1)
             self._codes[number] = self._nodes.labels.column(key).codes[:n_nodes]
             self._kernel_arrays = None
+        return number
+
+    def row_key(self) -> int:
+        """Number of a key whose values are the rows themselves."""
+        number = self.key(_ROW)
+        if self._codes[number, 0] < 0:
+            self._codes[number] = np.arange(self.n_nodes)
         return number
 
     def codes(self, key: int) -> at.Codes:

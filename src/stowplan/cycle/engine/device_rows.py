@@ -3,10 +3,15 @@ pass.
 
 What is free on a row changes when one of its devices is taken or given back. Then the row is
 asked again for each class with claims, and logged, so that the kernels evaluate it again.
+
+Between two such times kernels count: a class whose rows say how many of its pods they serve, one
+after the other, has a term about the row with a count that each placed pod raises, and which is
+above 0 once the row serves no more. Pods of classes that count alike are placed by one call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +19,19 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.engine import arrays as at
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import CycleState
 from stowplan.framework.deciders.kernel_terms import DeviceClaims, DeviceTerms
 from stowplan.objects.pod import Pod
+
+COUNTED_CLASSES_MAX = 64
+"""Classes whose pods are counted: each adds to the counts of all."""
+
+_NEVER = -(1 << 40)
+"""A count that no number of pods raises above 0."""
+_NONE: frozenset[int] = frozenset()
 
 
 class ClassDevices(NamedTuple):
@@ -41,6 +54,8 @@ class DeviceRows:
         self._class_arrays = class_arrays
         self._nodes = nodes
         self._classes: dict[EnginePodClass, ClassDevices] = {}
+        # By class that is counted: its term.
+        self._counted: dict[EnginePodClass, int] = {}
         # States of rows for which the passing rows are written, and the array that they are from:
         # in another one a number may stand for another state.
         self._known: Ints = np.zeros(0, dtype=np.int64)
@@ -56,7 +71,7 @@ class DeviceRows:
         """Add a class whose static rules are those of this number; returns the number of those with
         its devices, None where nodes need answers of their own. scored: number of the raw score
         that the points of rows become, -1 where they do not count."""
-        if not self.follow(-1):
+        if not self.follow():
             return None
         claims, nodes = terms.claims, self._nodes
         states = claims.states(nodes)
@@ -75,9 +90,43 @@ class DeviceRows:
         self._classes[one] = ClassDevices(claims, number, passes, admitted.copy(), points, scored)
         return number
 
-    def follow(self, placed: int) -> bool:
+    def count(self, one: EnginePodClass) -> None:
+        """Add the term of a class that was added and has its number, if it can be counted."""
+        devices, arrays = self._classes.get(one), self._class_arrays
+        if devices is None or devices.scored >= 0 or len(self._counted) >= COUNTED_CLASSES_MAX:
+            return
+        n_fitting = devices.claims.n_fitting(self._nodes, np.arange(self._nodes.n_nodes))
+        if n_fitting is None:
+            return
+        key, term = arrays.row_key(), arrays.add_term(self._nodes.n_nodes)
+        arrays.terms[term, [at.KIND, at.KEY, at.MASK]] = at.APART, key, -1
+        arrays.counted(term)[:] = 1 - n_fitting
+        arrays.add_effect(one.number, term, 1)
+        for other, other_term in self._counted.items():
+            arrays.add_effect(one.number, other_term, 1)
+            arrays.add_effect(other.number, term, 1)
+        self._counted[one] = term
+
+    def n_together(self, classes: Sequence[EnginePodClass]) -> int:
+        """How many of the first pods a kernel can place in one call. classes: of the pods, the
+        first with claims."""
+        first = classes[0]
+        if first not in self._counted:
+            return 1
+        alike = {first}
+        for place, one in enumerate(classes):
+            if one in alike or one not in self._classes:
+                continue
+            if one not in self._counted:
+                return place
+            if not self._classes[first].claims.is_alike(self._classes[one].claims):
+                return place
+            alike.add(one)
+        return len(classes)
+
+    def follow(self, placed: frozenset[int] = _NONE) -> bool:
         """Ask the rows whose devices have changed again; False where one needs an answer of its
-        own. placed: a row that is in the log already, -1 for none."""
+        own. placed: rows that are in the log already."""
         first = next(iter(self._classes.values()), None)
         if first is None:
             return True
@@ -95,12 +144,23 @@ class DeviceRows:
             if admitted is None:
                 return False
             self._write(one, devices, changed, admitted, differs)
+        for one in tuple(self._counted):
+            self._recount(one, changed)
         self._known[changed] = states[changed]
         # Where a pool is reached by many nodes, most rows serve what they served before.
-        others = [row for row in changed[differs].tolist() if row != placed]
+        others = [row for row in changed[differs].tolist() if row not in placed]
         if others:
             self._class_arrays.note(others, 0)
         return True
+
+    def _recount(self, one: EnginePodClass, changed: Ints) -> None:
+        counts = self._class_arrays.counted(self._counted[one])
+        n_fitting = self._classes[one].claims.n_fitting(self._nodes, changed)
+        if n_fitting is None:
+            counts[:] = _NEVER
+            del self._counted[one]
+        else:
+            counts[changed] = 1 - n_fitting
 
     def _write(
         self,
@@ -124,16 +184,23 @@ class DeviceRows:
             arrays.write_raw(devices.static, devices.scored, changed, points)
             arrays.evaluate_again(one.number)
 
+    def states_of(self, rows: Iterable[int]) -> dict[int, int]:
+        """By row what is free on it."""
+        states = next(iter(self._classes.values())).claims.states(self._nodes)
+        return {row: int(states[row]) for row in rows}
+
     def drop_all(self) -> list[EnginePodClass]:
         """Forget the classes; returns them."""
         dropped = list(self._classes)
         self._classes.clear()
+        self._counted.clear()
         return dropped
 
-    def reserve(self, one: EnginePodClass, pod: Pod, row: int) -> CycleState:
-        """Take devices of the row for a pod; returns the state of its binding cycle."""
+    def reserve(self, one: EnginePodClass, pod: Pod, row: int, free: dict[int, int]) -> CycleState:
+        """Take devices of the row for a pod; returns the state of its binding cycle. free: states
+        of rows as by `states_of`, with what was taken since."""
         state = CycleState()
         for name in ("skip_filter", "skip_score", "skip_pre_bind"):
             getattr(state, name).update(getattr(one.state, name))
-        self._classes[one].claims.reserve(pod, self._nodes, row, state)
+        free[row] = self._classes[one].claims.reserve(pod, self._nodes.nodes[row], free[row], state)
         return state

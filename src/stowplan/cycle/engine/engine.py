@@ -279,8 +279,8 @@ class Engine:
         those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
         self._generation = nodes.journal.generation
-        if placed and run.classes[start + len(placed) - 1] in self._planner.device_rows:
-            self._reserve(run, start + len(placed) - 1, placed[-1])
+        if self._planner.device_rows:
+            self._reserve(run, start, placed)
         return placed, len(placed) == end - start
 
     def _run_kernel(
@@ -314,29 +314,34 @@ class Engine:
     def _n_with_devices(
         self, run: PodRun, start: int, n_most: int, snapshot: Snapshot, is_first: bool
     ) -> int:
-        """How many of the next pods a kernel may be given: up to the first with claims, which
-        leaves fewer devices to the others. 0 where the next pod has to be walked."""
+        """How many of the next pods a kernel may be given: those with claims must not change what
+        others of them are left, but as kernels count it. 0 where the next pod has to be walked."""
         assert self._planner is not None
         device_rows = self._planner.device_rows
         classes = run.classes
-        if is_first and not device_rows.follow(-1):
+        if is_first and not device_rows.follow():
             # Devices of one of the nodes are looked at by name from now on.
             self._forget_devices(run)
             return 0
-        for place in range(start, start + n_most):
-            if classes[place] not in device_rows:
-                continue
-            is_alone = snapshot.nominations.is_empty
-            return place - start + 1 if is_alone else place - start
-        return n_most
+        first = next((i for i in range(start, start + n_most) if classes[i] in device_rows), -1)
+        if first < 0:
+            return n_most
+        if not snapshot.nominations.is_empty:
+            return first - start
+        return first - start + device_rows.n_together(classes[first : start + n_most])
 
-    def _reserve(self, run: PodRun, place: int, row: int) -> None:
-        """Take the devices of the last pod that a kernel has placed."""
+    def _reserve(self, run: PodRun, start: int, placed: Sequence[int]) -> None:
+        """Take the devices of the pods that a kernel has placed on these rows."""
         assert self._planner is not None
         device_rows = self._planner.device_rows
-        one = run.classes[place]
-        run.states[place] = device_rows.reserve(one, run.pods[place], row)
-        if not device_rows.follow(row):
+        those = [i for i, _ in enumerate(placed, start) if run.classes[i] in device_rows]
+        if not those:
+            return
+        free = device_rows.states_of(placed)
+        for i in those:
+            row = placed[i - start]
+            run.states[i] = device_rows.reserve(run.classes[i], run.pods[i], row, free)
+        if not device_rows.follow(frozenset(placed)):
             self._forget_devices(run)
 
     def _forget_devices(self, run: PodRun) -> None:

@@ -169,7 +169,7 @@ class Planner:
         # A resource keeps its index as long as the table's shape is the same.
         self._items: dict[str, int] = {}
         # By number: the term and its class.
-        self._terms: list[TopologyTerm] = []
+        self._terms: dict[int, TopologyTerm] = {}
         self._planned: list[EnginePodClass] = []
         # Which terms may count pods of a class, and which classes a term may count.
         self._by_anchor: LabelIndex[int] = LabelIndex()
@@ -422,11 +422,14 @@ class Planner:
     ) -> None:
         class_arrays = self._class_arrays
         keys = sorted({term.key for term, by_host in placed if not by_host})
-        first = class_arrays.n_terms
+        first = params[at.FIRST_TERM] = class_arrays.n_terms
+        self.device_rows.count(one)
+        n_counts = class_arrays.n_terms - first
+        first += n_counts
         for term, by_host in placed:
             self._add_term(term, 0 if by_host else keys.index(term.key))
-        params[at.FIRST_TERM], params[at.N_TERMS] = first, len(placed)
-        params[at.N_HOST_TERMS] = sum(by_host for _, by_host in placed)
+        params[at.N_TERMS] = n_counts + len(placed)
+        params[at.N_HOST_TERMS] = n_counts + sum(by_host for _, by_host in placed)
         params[at.SPREAD_WEIGHT], params[at.AFFINITY_WEIGHT] = (
             class_terms.spread_weight,
             class_terms.affinity_weight,
@@ -472,7 +475,7 @@ class Planner:
         present[:] = 0
         present[codes[codes >= 0]] = 1
         params[at.N_DOMAINS] = int(present.sum())
-        self._terms.append(term)
+        self._terms[number] = term
 
     def recount(self, one: EnginePodClass) -> None:
         """Recount the pods of each term of a class."""

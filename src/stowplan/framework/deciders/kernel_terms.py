@@ -21,6 +21,7 @@ from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.engine.card_arrays import CardExpectation, CardKernelColumns
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
 from stowplan.framework.cycle_state import CycleState
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
 
@@ -166,9 +167,18 @@ class DeviceClaims(Protocol):
         """int64 (n_rows,): the score of rows that `admitted` has admitted, before normalization:
         preference of the alternatives that they would give."""
 
-    def reserve(self, pod: Pod, nodes: NodeTable, row: int, state: CycleState) -> None:
-        """Take devices of a row that serves the pod's claims, as Reserve would; `state` is that of
-        the pod's binding cycle."""
+    def n_fitting(self, nodes: NodeTable, rows: Ints) -> Ints | None:
+        """int64 (n_rows,): how many pods of the class the devices of each row serve, one after the
+        other; None where that is not worth finding out, or other rows change with them."""
+
+    def is_alike(self, other: DeviceClaims) -> bool:
+        """True where a pod of the other class leaves of every row as many for this class as one of
+        its own. Both count by `n_fitting`."""
+
+    def reserve(self, pod: Pod, node: Node, free: int, state: CycleState) -> int:
+        """Take devices of a node that serves the pod's claims, as Reserve would. free: the number
+        that `states` has for its row. Returns the one afterwards where the class counts by
+        `n_fitting`. state: of the pod's binding cycle."""
 
 
 class DeviceTerms(msgspec.Struct, frozen=True):

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stowplan.cycle.change import ChangedObject, Operation
+from stowplan.framework.object_store import key_of
 from stowplan.insight.changes.edits import (
     AddNodeEdit,
     Edit,
     FreeEdit,
     NodeEdit,
+    ObjectEdit,
     PodEdit,
     in_order,
 )
 from stowplan.insight.changes.node_edits import manifest_of
+from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodSpec
@@ -27,6 +32,8 @@ from stowplan.objects.workload import (
     ReplicationController,
     StatefulSet,
 )
+
+_DEVICES = "resource.k8s.io/v1"
 
 _API_VERSIONS: Mapping[type[Object], str] = {
     Deployment: "apps/v1",
@@ -99,10 +106,15 @@ def changed_objects(
             patch += [{**one, "path": source.path + one["path"]} for one in operations]
         found.append(ChangedObject(*source[:4], patch=tuple(patch)))
     found += _changed_nodes(ordered, nodes)
+    found += _changed_others([edit for edit in ordered if isinstance(edit, ObjectEdit)])
     for edit in ordered:
         if isinstance(edit, AddNodeEdit):
             manifest = manifest_of(edit.node)
             found.append(ChangedObject("v1", "Node", name=edit.node.name, manifest=manifest))
+            found += (
+                ChangedObject(_DEVICES, "ResourceSlice", name=one.name, manifest=_slice(one))
+                for one in edit.slices
+            )
         elif isinstance(edit, FreeEdit):
             found += [_moved_or_ended(edit, at) for at in range(len(edit.victims))]
     return tuple(found)
@@ -119,6 +131,32 @@ def _changed_nodes(ordered: list[Edit], nodes: Mapping[str, Node]) -> list[Chang
         ChangedObject("v1", "Node", name=name, patch=tuple(patch))
         for name, patch in patches.items()
     ]
+
+
+def _changed_others(those: Sequence[ObjectEdit]) -> list[ChangedObject]:
+    """Changed claims, with the templates that they were made from, and slices."""
+    values: dict[tuple[str, str], Object] = {}
+    patches: dict[tuple[str, str], list[Operation]] = {}
+    templates: dict[tuple[str, str], str] = {}
+    for edit in those:
+        key = type(edit.value).__name__, key_of(edit.value)
+        values[key], operations = edit.change(values.get(key, edit.value))
+        patches.setdefault(key, []).extend(operations)
+        templates[key] = edit.template
+    found: list[ChangedObject] = []
+    for key, patch in patches.items():
+        value = values[key]
+        namespace = value.namespace if isinstance(value, NamespacedObject) else ""
+        found.append(ChangedObject(_DEVICES, key[0], namespace, value.name, tuple(patch)))
+        if templates[key]:
+            inner = tuple({**one, "path": f"/spec{one['path']}"} for one in patch)
+            kind, name = "ResourceClaimTemplate", templates[key]
+            found.append(ChangedObject(_DEVICES, kind, namespace, name, inner))
+    return found
+
+
+def _slice(value: ResourceSlice) -> dict[str, object]:
+    return {"apiVersion": _DEVICES, "kind": "ResourceSlice", **msgspec.to_builtins(value)}
 
 
 def _moved_or_ended(edit: FreeEdit, at: int) -> ChangedObject:

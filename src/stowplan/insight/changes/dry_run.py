@@ -10,15 +10,18 @@ from msgspec.structs import replace
 from stowplan.columns import NodeTable
 from stowplan.columns.overlay import Overlay
 from stowplan.cycle.attempt import Attempt, filter_pod
-from stowplan.framework import Framework, Snapshot
+from stowplan.framework import Framework, ObjectStore, Snapshot
+from stowplan.framework.object_store import key_of
 from stowplan.insight.changes.edits import (
     AddNodeEdit,
     Edit,
     FreeEdit,
     NodeEdit,
+    ObjectEdit,
     PodEdit,
     in_order,
 )
+from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
@@ -61,8 +64,11 @@ class DryRun:
                         pod = replace(pod, spec=edit.change(pod.spec)[0])
                     case NodeEdit():
                         undo.enter_context(_changed_node(table, edit))
+                    case ObjectEdit():
+                        undo.enter_context(_changed_object(self.snapshot.object_store, edit))
                     case AddNodeEdit():
                         undo.enter_context(_added_node(table, edit.node))
+                        undo.enter_context(_added_slices(self.snapshot.object_store, edit))
             free = [edit for edit in edits if isinstance(edit, FreeEdit)]
             if free:
                 overlay = undo.enter_context(Overlay(table))
@@ -79,6 +85,30 @@ def _changed_node(table: NodeTable, edit: NodeEdit) -> Iterator[None]:
         yield
     finally:
         table.update_node(before)
+
+
+@contextmanager
+def _changed_object(store: ObjectStore, edit: ObjectEdit) -> Iterator[None]:
+    kind, key = type(edit.value), key_of(edit.value)
+    # Of edits of the same object each changes what the one before has left.
+    before: Object | None = store.find(kind, key)
+    assert before is not None, f"{key} is an object of the snapshot"
+    store.put(edit.change(before)[0])
+    try:
+        yield
+    finally:
+        store.put(before)
+
+
+@contextmanager
+def _added_slices(store: ObjectStore, edit: AddNodeEdit) -> Iterator[None]:
+    for one in edit.slices:
+        store.put(one)
+    try:
+        yield
+    finally:
+        for one in edit.slices:
+            store.drop(type(one), one.name)
 
 
 @contextmanager

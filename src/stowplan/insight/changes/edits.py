@@ -6,11 +6,14 @@ The points of each edit are documented in docs/changes.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from stowplan.columns import PodInfo
 from stowplan.cycle.change import Operation
+from stowplan.objects.devices.device import ResourceSlice
+from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import PodSpec
 
@@ -18,12 +21,15 @@ SpecChange = Callable[[PodSpec], tuple[PodSpec, list[Operation]]]
 """Returns the changed spec, and the operations with paths from the spec."""
 NodeChange = Callable[[Node], tuple[Node, list[Operation]]]
 """Returns the changed node, and the operations with paths from the node."""
+ObjectChange = Callable[[Any], tuple[Object, list[Operation]]]
+"""Returns the changed object, and the operations with paths from it."""
 
 UNCORDON, TOLERATION, ADD_VALUE, SKEW = 10, 10, 10, 10
 LABEL, TAINT, DROP_TERM = 20, 20, 20
 ANYWAY, DROP_REQUIRED = 50, 50
 REQUEST_MAX = 100
-ADD_NODE = 1000
+ADD_DEVICE, ADD_NODE = 500, 1000
+COUNTER_MAX = 900
 PREEMPTIBLE, EQUAL, HIGHER = 100, 200, 400
 """Points of freeing a pod of lower, equal and higher priority."""
 
@@ -50,6 +56,20 @@ class NodeEdit(msgspec.Struct, frozen=True):
     node: str
     change: NodeChange
     position: int = 0
+
+
+class ObjectEdit(msgspec.Struct, frozen=True):
+    """A change of a claim, or of a slice with the devices of a node. value: the object as it is.
+    template: name of the ResourceClaimTemplate that a claim was made from, "" for none. position:
+    as in PodEdit."""
+
+    kind: str
+    cost: int
+    text: str
+    value: Object
+    change: ObjectChange
+    position: int = 0
+    template: str = ""
 
 
 class FreeEdit(msgspec.Struct, frozen=True):
@@ -80,12 +100,15 @@ class FreeEdit(msgspec.Struct, frozen=True):
 
 
 class AddNodeEdit(msgspec.Struct, frozen=True):
-    """A node is added. pool: as in docs/changes.md. offered: its allocatable amounts."""
+    """A node is added. pool: as in docs/changes.md. offered: its allocatable amounts. like: name of
+    the node that it is as. slices: its devices."""
 
     cost: int
     pool: str
     node: Node
     offered: dict[str, int]
+    like: str = ""
+    slices: tuple[ResourceSlice, ...] = ()
     kind: str = "add-node"
     position: int = 0
 
@@ -95,7 +118,7 @@ class AddNodeEdit(msgspec.Struct, frozen=True):
         return f"add one node of pool {self.pool}"
 
 
-Edit = PodEdit | NodeEdit | FreeEdit | AddNodeEdit
+Edit = PodEdit | NodeEdit | ObjectEdit | FreeEdit | AddNodeEdit
 
 
 def cost_of(edits: Sequence[Edit]) -> int:
@@ -111,6 +134,11 @@ def can_be_combined(one: Edit, other: Edit) -> bool:
         return True
     shorter, longer = sorted((one.target, other.target), key=len)
     return not shorter or longer[: len(shorter)] != shorter
+
+
+def is_of_slice(edit: Edit) -> bool:
+    """True for a change of devices."""
+    return isinstance(edit, ObjectEdit) and isinstance(edit.value, ResourceSlice)
 
 
 def in_order(edits: Sequence[Edit]) -> list[Edit]:

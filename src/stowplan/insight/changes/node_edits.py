@@ -115,7 +115,11 @@ def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
         first.setdefault(node_content(node), node)
     found = [
         AddNodeEdit(
-            edits.ADD_NODE, pool_of(node), fresh_node(node, taken), allocatable_amounts(node)
+            edits.ADD_NODE,
+            pool_of(node),
+            fresh_node(node, taken),
+            allocatable_amounts(node),
+            node.name,
         )
         for node in first.values()
     ]

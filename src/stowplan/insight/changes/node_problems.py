@@ -14,6 +14,7 @@ from stowplan.columns.array_types import Bools
 from stowplan.cycle.attempt import Attempt, run_filters_independently
 from stowplan.framework import Code, CycleState, Status
 from stowplan.insight.changes import affinity_edits, node_edits, pod_edits
+from stowplan.insight.changes.claim_problems import ClaimProblems
 from stowplan.insight.changes.edits import Edit, PodEdit
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod_requests import fit_requests
@@ -23,6 +24,7 @@ from stowplan.objects.selectors import (
     term_matches,
 )
 from stowplan.objects.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, is_untolerated
+from stowplan.plugins.devices.claim_search import CANNOT_ALLOCATE
 from stowplan.plugins.topology_spread.pod_topology_spread import TopologySpreadPreFilterState
 from stowplan.plugins.topology_spread.spread_constraint import HARD
 
@@ -30,6 +32,7 @@ FIT, PORTS, TAINTS = "NodeResourcesFit", "NodePorts", "TaintToleration"
 CORDONED, NODE_AFFINITY = "NodeUnschedulable", "NodeAffinity"
 POD_AFFINITY, SPREAD = "InterPodAffinity", "PodTopologySpread"
 VOLUMES = "VolumeRestrictions"
+DEVICES = "DynamicResources"
 TOO_MANY_PODS, INSUFFICIENT = "Too many pods", "Insufficient "
 
 Problem = tuple[object, ...]
@@ -89,6 +92,7 @@ class NodeProblems:
         terms = affinity_edits.required_terms(self.pod.spec)
         self._asks_labels = bool(self.pod.spec.node_selector or terms)
         self._short: dict[Status, list[tuple[Problem, str]]] = {}
+        self.claim_problems = ClaimProblems(attempt)
 
     def cases(self, row: int, *, pairs: bool) -> list[NodeCase]:
         """The cases of one node. pairs: include remedies of two edits."""
@@ -119,6 +123,8 @@ class NodeProblems:
                 variants = terms or variants
                 if not found and not terms:
                     found = [("other", name)]
+            elif name == DEVICES and status.message == CANNOT_ALLOCATE.message:
+                found = [(DEVICES,)]
             else:
                 found = [(name,) if name == PORTS else ("other", name)]
             problems.update(found)
@@ -127,6 +133,9 @@ class NodeProblems:
         if not problems and variants == [(frozenset(), [])]:
             # Refused with nominated pods counted, or only with a tolerated condition's taint.
             problems.add(("other", "nominated pods"))
+        if problems == {(DEVICES,)} or (pairs and (DEVICES,) in problems):
+            edits = self.claim_problems.edits_for(row)
+            remedies += (_remedy(edit, (DEVICES,)) for edit in edits)
         found_cases = []
         for more, extra in variants:
             every = frozenset(problems) | more

@@ -30,6 +30,7 @@ from stowplan.insight.changes.edits import (
     PodEdit,
     can_be_combined,
     cost_of,
+    is_of_slice,
 )
 from stowplan.insight.changes.freeing import Freeing
 from stowplan.insight.changes.node_edits import new_nodes
@@ -40,7 +41,9 @@ from stowplan.objects.pod_requests import fit_requests
 
 KINDS = (
     "request", "toleration", "affinity", "spread",
-    "uncordon", "label", "taint", "free", "add-node", "combined",
+    "device-toleration", "device-selector", "device-constraint", "device-count", "device-capacity",
+    "uncordon", "label", "taint", "device-taint", "counter", "free", "add-device", "add-node",
+    "combined",
 )  # fmt: skip
 """In the order of equally expensive changes."""
 PAIRS_LEFT_OUT = "pairs of changes that solve one problem together, or that change two nodes"
@@ -177,6 +180,7 @@ class _ChangeSearch:
                 f"{count_of(len(kinds) - POOLS_MAX, 'kind')} of new nodes of {len(kinds)}"
             )
         for edit in kinds[:POOLS_MAX]:
+            edit = self.problems.claim_problems.with_devices(edit)
             if self.dry.lets_run([edit]):
                 self.found["add-node"] = (edit,)
                 return
@@ -212,6 +216,7 @@ class _ChangeSearch:
     def _with_new_node(self) -> Iterator[Candidate]:
         """A new node, and an edit of the pod that lets it run there."""
         for edit in new_nodes(self.nodes.nodes)[:POOLS_MAX]:
+            edit = self.problems.claim_problems.with_devices(edit)
             remedies: list[Remedy] = []
             with self.dry.applied([edit]) as pod:
                 attempt = self.dry.attempt(pod)
@@ -221,7 +226,7 @@ class _ChangeSearch:
                     for case in problems.cases(row, pairs=False):
                         remedies += [one for one in case.remedies if one.covers >= case.problems]
             for remedy in remedies:
-                if not isinstance(remedy.edits[0], NodeEdit):
+                if not isinstance(remedy.edits[0], NodeEdit) and not is_of_slice(remedy.edits[0]):
                     yield self._candidate(self.nodes.n_nodes, -1, (edit, *remedy.edits))
 
     def _without_restriction(self) -> Iterator[Candidate]:
@@ -311,6 +316,7 @@ class _ChangeSearch:
         return Change(kind, cost_of(edits), text, changed_objects(edits, self.source, nodes))
 
     def _note_the_rest(self) -> None:
+        self.not_searched += self.problems.claim_problems.not_searched
         if self.freeing.is_cut:
             self.not_searched.append("larger sets of pods to free")
         if self.source is None:

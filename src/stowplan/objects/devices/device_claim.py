@@ -69,14 +69,14 @@ class DeviceConstraint(Value, frozen=True):
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(Value, frozen=True, gc=True):
+class DeviceClaimConfiguration(Value, frozen=True):
     """An entry of `spec.devices.config` of a claim."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfiguration | None = None
 
 
-class DeviceClaim(Value, frozen=True, gc=True):
+class DeviceClaim(Value, frozen=True):
     """`spec.devices` of a claim."""
 
     requests: tuple[DeviceClaimRequest, ...] = ()
@@ -84,7 +84,7 @@ class DeviceClaim(Value, frozen=True, gc=True):
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Value, frozen=True, gc=True):
+class ResourceClaimSpec(Value, frozen=True):
     """`spec` of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
@@ -106,7 +106,7 @@ class DeviceResult(Value, frozen=True):
     consumed_capacity: dict[str, Quantity] = {}
 
 
-class AllocatedConfiguration(Value, frozen=True, gc=True):
+class AllocatedConfiguration(Value, frozen=True):
     """Settings for the allocated devices. source: FromClass or FromClaim."""
 
     source: str = ""
@@ -114,14 +114,14 @@ class AllocatedConfiguration(Value, frozen=True, gc=True):
     opaque: OpaqueConfiguration | None = None
 
 
-class DeviceAllocation(Value, frozen=True, gc=True):
+class DeviceAllocation(Value, frozen=True):
     """`devices` of an allocation."""
 
     results: tuple[DeviceResult, ...] = ()
     config: tuple[AllocatedConfiguration, ...] = ()
 
 
-class AllocationResult(Value, frozen=True, gc=True):
+class AllocationResult(Value, frozen=True):
     """What is allocated for a claim. node_selector: where it can be used, None for everywhere."""
 
     devices: DeviceAllocation = DeviceAllocation()
@@ -147,7 +147,7 @@ class DeviceCondition(Value, frozen=True):
     message: str = ""
 
 
-class AllocatedDeviceStatus(Value, frozen=True, gc=True):
+class AllocatedDeviceStatus(Value, frozen=True):
     """State of an allocated device, as its driver reports it. data, network_data: undecoded."""
 
     driver: str = ""
@@ -159,7 +159,7 @@ class AllocatedDeviceStatus(Value, frozen=True, gc=True):
     network_data: Any = None
 
 
-class ResourceClaimStatus(Value, frozen=True, gc=True):
+class ResourceClaimStatus(Value, frozen=True):
     """`status` of a claim. allocation: None while no devices are allocated."""
 
     allocation: AllocationResult | None = None
@@ -167,7 +167,7 @@ class ResourceClaimStatus(Value, frozen=True, gc=True):
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
-class ResourceClaim(NamespacedObject, frozen=True, gc=True):
+class ResourceClaim(NamespacedObject, frozen=True):
     """A ResourceClaim."""
 
     spec: ResourceClaimSpec = ResourceClaimSpec()

@@ -7,7 +7,7 @@ claims.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.framework import OK, NodeTable, Rows, Status, error, unresolvable
+from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.devices.device_claim import (
     SUBREQUESTS_MAX,
     AllocationResult,
@@ -231,7 +232,7 @@ class ClaimSearch:
         while unknown.shape[0]:
             first = int(unknown[0])
             state, node = int(states[first]), nodes.nodes[rows[first]]
-            answers.codes[state] = self._answer_of_state(asked, answers, state, node)
+            self.ask_state(asked, answers, state, node)
             unknown = np.flatnonzero(answers.codes[states] == UNKNOWN)
         return answers, states
 
@@ -260,30 +261,37 @@ class ClaimSearch:
 
         return ColumnCache.of(nodes).column(("claim selector", selector), nodes, matches)
 
-    def _answer_of_state(
-        self, asked: AskedClaims, answers: StateAnswers, state: int, node: Node
-    ) -> int:
+    def ask_state(self, asked: AskedClaims, answers: StateAnswers, state: int, node: Node) -> int:
+        """Search the devices of a node that is in a state, and keep what they answer; returns the
+        code."""
         results = self._allocate(node, asked)
-        if not isinstance(results, Status):
+        if isinstance(results, Status):
+            # Any other status names the node, its pool or the claim.
+            code = REFUSED if results == CANNOT_ALLOCATE else PER_NODE
+        else:
             self._devices.states.keep(asked.content, state, node, results)
             answers.points[state] = self._points(asked.claims, results)
-            return AVAILABLE
-        # Any other status names the node, its pool or the claim.
-        return REFUSED if results == CANNOT_ALLOCATE else PER_NODE
+            code = AVAILABLE
+        answers.codes[state] = code
+        return code
 
     def found_on(self, asked: AskedClaims, nodes: NodeTable, row: int) -> NodeAllocation:
         """What the search finds on a row now, where its state says that it finds something."""
         node = nodes.nodes[row]
         if not asked.claims:
             return NodeAllocation(OK, (), asked.extended, asked.mappings)
-        states = self._devices.states
-        state = int(states.of_rows(nodes)[row])
-        results = states.results_on(asked.content, state, node)
+        state = int(self._devices.states.of_rows(nodes)[row])
+        return NodeAllocation(OK, self.found_in(asked, state, node), asked.extended, asked.mappings)
+
+    def found_in(self, asked: AskedClaims, state: int, node: Node) -> tuple[AllocationResult, ...]:
+        """What the search finds on a node that is in this state, and finds something."""
+        results = self._devices.states.results_on(asked.content, state, node)
         if results is None:
+            self._devices.refresh()
             found = self._allocate(node, asked)
             assert not isinstance(found, Status), f"{node.name}: {found}"
             results = found
-        return NodeAllocation(OK, results, asked.extended, asked.mappings)
+        return results
 
     def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
         """The answer that a later search gives for a node that was asked before."""
@@ -407,6 +415,34 @@ class ClaimSearch:
             return error(f"node {node.name}: timed out trying to allocate devices")
         except AllocationError as fault:
             return error(str(fault))
+
+    def would_serve(
+        self,
+        node: Node,
+        claims: Sequence[ResourceClaim],
+        slices: Iterable[ResourceSlice] | None = None,
+    ) -> bool:
+        """True where the node would serve these claims in place of those to be allocated. slices:
+        in place of all that the node sees of their pools."""
+        devices, settings = self._devices, self._settings
+        given = SearchInput(
+            claims, devices.classes, devices.allocated, settings.selectors, settings.steps_max
+        )
+        try:
+            pools = devices.slices.pools(node) if slices is None else devices.pools(node, slices)
+            return search_devices(given, node, pools) is not None
+        except (InvalidPools, SearchBudgetSpent, AllocationError):
+            return False
+
+    @property
+    def devices(self) -> ClusterDevices:
+        """The devices that are searched."""
+        return self._devices
+
+    @property
+    def selectors(self) -> DeviceSelectors:
+        """Evaluates selectors of devices."""
+        return self._settings.selectors
 
     def details(self, node: Node, allocatable: Mapping[str, int]) -> list[str]:
         """Why a node does not serve the claims, see `claim_explanation`."""

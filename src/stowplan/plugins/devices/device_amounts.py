@@ -55,6 +55,20 @@ def _whole(units: int) -> DeviceAmount:
     return DeviceAmount(units * NANOS, text, (Exact(units, 0, False), "i"))
 
 
+def quantity_of(nanos: int) -> str:
+    """Billionths as a quantity."""
+    if nanos % NANOS:
+        for suffix, size in (("m", 10**6), ("u", 10**3)):
+            if nanos % size == 0:
+                return f"{nanos // size}{suffix}"
+        return f"{nanos}n"
+    units = nanos // NANOS
+    for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if units and units % size == 0:
+            return f"{units // size}{suffix}"
+    return str(units)
+
+
 def consumed_amount(request: Quantity | None, capacity: DeviceCapacity) -> DeviceAmount:
     """What an allocation takes of a capacity: the request rounded up by the policy; without one
     the policy's default, else all."""

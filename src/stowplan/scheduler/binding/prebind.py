@@ -77,14 +77,15 @@ def _following(applied: list[AppliedChange], change: ObjectChange) -> ObjectChan
 class PreBindInProgress(msgspec.Struct):
     """One plugin's wait on behalf of one pod.
 
-    effect: number of the write in progress, 0 for none. sent: the object of that write in the
-    version that the watch had shown. n_resent: how often a write was sent again. is_resending: it
-    will be.
+    key: plugin name and pod uid. effect: number of the write in progress, 0 for none. sent: the
+    object of that write in the version that the watch had shown. n_resent: how often a write was
+    sent again. is_resending: it will be.
     """
 
     record: PodRecord
     member: RegisteredPlugin
     asked: PreBindWait
+    key: str
     applied: list[AppliedChange] = []
     effect: int = 0
     sent: Object | None = None
@@ -95,11 +96,6 @@ class PreBindInProgress(msgspec.Struct):
     def uid(self) -> str:
         """Uid of the pod."""
         return self.record.uid
-
-    @property
-    def key(self) -> str:
-        """Key: plugin name and pod uid."""
-        return f"{self.member.name} {self.uid}"
 
     def failed(self, reason: str) -> Status:
         """Status of the plugin's failure, in the original's wording."""
@@ -157,7 +153,8 @@ class PreBindRunner:
                 continue
             answer = framework.run_pre_bind_of(member, record.pod, record.binding.node, state)
             if isinstance(answer, PreBindWait):
-                answer = self._begin(PreBindInProgress(record, member, answer))
+                key = f"{member.name} {record.uid}"
+                answer = self._begin(PreBindInProgress(record, member, answer, key))
             if not answer.is_success:
                 self._failed(record, answer)
                 return

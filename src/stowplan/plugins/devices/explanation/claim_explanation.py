@@ -16,10 +16,10 @@ from stowplan.objects.devices.device_claim import ALL, DeviceConstraint, Resourc
 from stowplan.objects.node import Node
 from stowplan.plugins.devices.allocation_search import tolerates_device_taint
 from stowplan.plugins.devices.device_amounts import (
-    NANOS,
     amount_of,
     consumed_amount,
     fits_capacity,
+    quantity_of,
     requested_of,
 )
 from stowplan.plugins.devices.device_constraints import find_attribute
@@ -144,7 +144,7 @@ class ClaimExplanation:
             amount = consumed_amount(asked, capacity[name])
             left = amount_of(capacity[name].value).nanos - used.get(name, 0)
             if amount.nanos > left:
-                return f"capacity {name}: need {amount.text}, have {_amount(left)}"
+                return f"capacity {name}: need {amount.text}, have {quantity_of(left)}"
         return "capacity taken by other claims, or amounts that its request policy does not allow"
 
     def _short_counter(self, pool: DevicePool, one: PoolDevice) -> str:
@@ -157,8 +157,8 @@ class ClaimExplanation:
         for counter_set, counter, nanos in one.counters:
             have = left.get((counter_set, counter), 0)
             if nanos > have:
-                need = _amount(nanos)
-                return f"counter {counter_set}/{counter}: need {need}, have {_amount(have)}"
+                need = quantity_of(nanos)
+                return f"counter {counter_set}/{counter}: need {need}, have {quantity_of(have)}"
         return ""
 
     def _counters_left(self, pool: DevicePool) -> dict[tuple[str, str], int]:
@@ -251,13 +251,3 @@ def _untolerated(request: SubRequest, one: PoolDevice) -> str:
             value = f"={taint.value}" if taint.value else ""
             return f"untolerated taint {taint.key}{value}:{taint.effect}"
     return ""
-
-
-def _amount(nanos: int) -> str:
-    if nanos % NANOS:
-        return f"{nanos / NANOS:g}"
-    units = nanos // NANOS
-    for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
-        if units and units % size == 0:
-            return f"{units // size}{suffix}"
-    return str(units)

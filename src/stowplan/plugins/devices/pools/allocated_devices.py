@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.objects.devices.device_claim import DeviceResult, ResourceClaim
+from stowplan.objects.devices.device_claim import AllocationResult, DeviceResult, ResourceClaim
 from stowplan.plugins.devices.device_amounts import amount_of
 from stowplan.plugins.devices.pools.device_pools import DeviceId, PoolId
 
@@ -61,9 +61,18 @@ class AllocatedDevices:
             if held is claim or _devices_of(held) == _devices_of(claim):
                 continue
             self.n_releases += bool(_devices_of(held))
-            self._apply(held, -1, touched)
-            self._apply(claim, 1, touched)
+            touched |= self._apply(_devices_of(held), -1)
+            touched |= self._apply(_devices_of(claim), 1)
         return touched
+
+    def suppose(self, result: AllocationResult) -> None:
+        """Count the devices of a result as in use, until it is withdrawn."""
+        self._apply(result.devices.results, 1)
+
+    def withdraw(self, result: AllocationResult) -> None:
+        """End a supposition."""
+        self.n_releases += 1
+        self._apply(result.devices.results, -1)
 
     def update(self, claims: Iterable[ResourceClaim]) -> set[PoolId]:
         """Follow the claims of the cluster; returns the pools whose devices changed."""
@@ -71,10 +80,10 @@ class AllocatedDevices:
         gone = [key for key in self._claims if key not in now]
         return self.follow([*((key, None) for key in gone), *now.items()])
 
-    def _apply(self, claim: ResourceClaim | None, sign: int, touched: set[PoolId]) -> None:
-        if claim is None or claim.status.allocation is None:
-            return
-        for result in claim.status.allocation.devices.results:
+    def _apply(self, results: Iterable[DeviceResult], sign: int) -> set[PoolId]:
+        """Count devices once more or once less; returns their pools."""
+        touched: set[PoolId] = set()
+        for result in results:
             if result.admin_access:
                 continue
             touched.add((result.driver, result.pool))
@@ -85,6 +94,7 @@ class AllocatedDevices:
             _count(self._n_shares, place, sign)
             if result.consumed_capacity:
                 self._consume(place, result, sign)
+        return touched
 
     def _consume(self, place: DeviceId, result: DeviceResult, sign: int) -> None:
         held = self.capacities.setdefault(place, {})

@@ -7,7 +7,7 @@ devices count as in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from weakref import WeakKeyDictionary, ref
 
 from stowplan.framework import ObjectStore
@@ -15,10 +15,11 @@ from stowplan.framework.feature_gates import FeatureGates
 from stowplan.objects.devices.device import DeviceClass, DeviceTaintRule, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.extended_resources import classes_by_resource, special_owner_of
 from stowplan.plugins.devices.pools.allocated_devices import AllocatedDevices
-from stowplan.plugins.devices.pools.device_pools import SliceIndex
+from stowplan.plugins.devices.pools.device_pools import PoolList, SliceIndex
 from stowplan.plugins.devices.pools.device_taint_rules import TaintedSlices
 from stowplan.plugins.devices.states.device_states import DeviceStates
 
@@ -39,6 +40,7 @@ class ClusterDevices:
         """Indexes live as long as the object store; one object store has one set of gates."""
         self._object_store = ref(object_store)
         self._versions: dict[tuple[type[Object], ...], int] = {}
+        self._seen_at = -1
         self._of_slices: tuple[type[Object], ...] = (
             (ResourceSlice, DeviceTaintRule) if gates.dra_device_taint_rules else (ResourceSlice,)
         )
@@ -64,6 +66,9 @@ class ClusterDevices:
         """Follow the object store."""
         store = self._object_store()
         assert store is not None, "indexes are used by readers of the object store"
+        if self._seen_at == store.version:
+            return
+        self._seen_at = store.version
         if self._is_new(store, *self._of_slices):
             rules = store.all(DeviceTaintRule) if DeviceTaintRule in self._of_slices else ()
             self.slices.update(self._tainted.of(store.all(ResourceSlice), rules))
@@ -78,6 +83,15 @@ class ClusterDevices:
             for key, claim in found:
                 self._note_special(key, claim)
             self.states.devices_changed(self.allocated.follow(found))
+
+    def pools(self, node: Node, slices: Iterable[ResourceSlice]) -> PoolList:
+        """The pools of a node if there were only these slices; raises AllocationError."""
+        store = self._object_store()
+        with_rules = store is not None and DeviceTaintRule in self._of_slices
+        rules = store.all(DeviceTaintRule) if with_rules and store is not None else ()
+        index = SliceIndex()
+        index.update(TaintedSlices().of(slices, rules))
+        return index.pools(node)
 
     def special_claims_of(self, pod: Pod, store: ObjectStore) -> Iterator[ResourceClaim]:
         """Claims that may have been created for the extended resources of a pod."""

@@ -75,12 +75,15 @@ class PlacedResult(msgspec.Struct, frozen=True):
 class StateAnswers:
     """The answers of states to claims with one content, to be filled in. codes: int64 (n,), the
     last one is that of NO_STATE. points: int64 (n,), preference of the alternatives that were
-    chosen."""
+    chosen. fitting: int64 (n,), how many such claims a state serves one after the other. after:
+    int64 (n,), the state once one is served."""
 
     def __init__(self) -> None:
         """No state is known."""
         self.codes: Ints = np.zeros(0, dtype=np.int64)
         self.points: Ints = np.zeros(0, dtype=np.int64)
+        self.fitting: Ints = np.zeros(0, dtype=np.int64)
+        self.after: Ints = np.zeros(0, dtype=np.int64)
 
     def reach(self, n_states: int) -> StateAnswers:
         """Make room for so many states."""
@@ -90,6 +93,8 @@ class StateAnswers:
             codes[: max(n_known - 1, 0)] = self.codes[:-1]
             codes[-1] = PER_NODE
             self.codes, self.points = codes, grow(self.points, codes.shape)
+            self.fitting = grow(self.fitting, codes.shape, fill=UNKNOWN)
+            self.after = grow(self.after, codes.shape, fill=UNKNOWN)
         return self
 
 
@@ -111,6 +116,7 @@ class DeviceStates:
         self._forms_of_pool: dict[PoolId, list[int]] = {}
         # Changes of the devices of each form.
         self._revisions: list[int] = [0]
+        self._has_shared_pools: list[bool] = [False]
         self._forget_states()
 
     def _forget_states(self) -> None:
@@ -199,6 +205,14 @@ class DeviceStates:
             known = self._of_node[name] = node, self._find_pair(node)
         return known[1]
 
+    def of_own_devices(self, node: Node) -> int:
+        """The state of a node by what is in use now; NO_STATE where it has none, or where other
+        nodes reach a device of it."""
+        form = self._devices_of(node).form
+        if form < 0 or self._has_shared_pools[form]:
+            return NO_STATE
+        return int(self._state_of[self._find_pair(node)])
+
     def _find_pair(self, node: Node) -> int:
         devices = self._devices_of(node)
         if devices.form < 0:
@@ -259,7 +273,9 @@ class DeviceStates:
         number = self._forms.setdefault(form, len(self._forms))
         if number == len(self._revisions):
             self._revisions.append(0)
+            self._has_shared_pools.append(False)
             for pool in shared:
+                self._has_shared_pools[number] = True
                 self._forms_of_pool.setdefault(pool, []).append(number)
         return number
 
