@@ -45,13 +45,17 @@ from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.api_field_texts import client_field_texts
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
-from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.audit_log import AuditLog, AuditLogError
+from stowplan.driver.storage.cluster_place import (
+    KubeconfigTaken,
+    check_kubeconfigs,
+    kubeconfig_paths,
+)
 from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
@@ -63,9 +67,7 @@ from stowplan.driver.storage.credentials_files import (
 )
 from stowplan.driver.storage.kubeconfig_files import (
     as_text,
-    is_kubeconfig_of_stowplan,
     is_same_file,
-    is_writer_alive,
     kubeconfig_tree,
     locked_directory,
     write_locked_secret,
@@ -75,8 +77,6 @@ from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 
 log = logging.getLogger("stowplan.cluster")
-
-KUBECONFIG = "kubeconfig"
 
 
 class UpError(Exception):
@@ -168,7 +168,7 @@ async def running_local_cluster(
                     yield LocalCluster(
                         cluster, server_loop, url, paths[0], paths[1], loading, failed, tasks
                     )
-        except (StoreError, CredentialFilesError, AuditLogError) as problem:
+        except (StoreError, CredentialFilesError, AuditLogError, KubeconfigTaken) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
@@ -323,10 +323,7 @@ def _kubeconfigs(
     Those of a cluster in memory are removed at the end. Files with other content, of another
     running cluster, or changed meanwhile by others, are kept.
     """
-    first = settings.kubeconfig or (
-        settings.data / KUBECONFIG if settings.data else Path(IN_MEMORY_KUBECONFIG)
-    )
-    second = first.with_name(f"scheduler.{first.name}")
+    first, second = kubeconfig_paths(settings.data, settings.kubeconfig)
     texts: dict[Path, str] = {}
     for path, user in ((first, ADMIN), (second, SCHEDULER)):
         token = next(token for token, other in known if other.name == user.name)
@@ -348,19 +345,8 @@ def _kubeconfigs(
 
 
 def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path, int]:
-    """Write the files and keep them open until `held` ends. Raises OSError and UpError."""
-    for path in texts:
-        if not path.exists():
-            continue
-        if not is_kubeconfig_of_stowplan(path.read_text("utf-8", "replace")):
-            raise UpError(
-                f"{path} exists and was not written by Stowplan; use another --kubeconfig"
-            )
-        if is_writer_alive(path):
-            raise UpError(
-                f"{path} is in use by another `stowplan up`; use another --kubeconfig, or "
-                "start in another directory"
-            )
+    """Write the files and keep them open until `held` ends. Raises OSError, KubeconfigTaken."""
+    check_kubeconfigs(texts)
     files = {}
     for path, text in texts.items():
         files[path] = write_locked_secret(path, text)

@@ -200,17 +200,36 @@ def _locked(directory: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as problem:
-        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        taken = _taken(directory, lock)
         os.close(lock)
         if problem.errno not in (errno.EACCES, errno.EAGAIN):
             raise StoreError(f"unable to lock {directory}: {problem.strerror}") from None
-        raise StoreError(
-            f"{directory}: in use by another process (number {holder}); "
-            "a data directory serves one cluster at a time"
-        ) from None
+        raise taken from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
     return lock
+
+
+def _taken(directory: Path, lock: int) -> StoreError:
+    holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+    return StoreError(
+        f"{directory}: in use by another process (number {holder}); "
+        "a data directory serves one cluster at a time"
+    )
+
+
+def raise_if_locked(directory: Path) -> None:
+    """Raises StoreError if another process uses a data directory; OSError."""
+    path = directory / LOCK
+    if not path.exists():
+        return
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _taken(directory, lock) from None
+    finally:
+        os.close(lock)
 
 
 def _check_mode(directory: Path) -> None:
