@@ -38,6 +38,7 @@ from stowplan.controllers.pod_group_protection import PodGroupProtectionControll
 from stowplan.controllers.replication_controller import ReplicationControllerController
 from stowplan.controllers.resource_claim import ResourceClaimController
 from stowplan.controllers.resource_quota import ResourceQuotaController
+from stowplan.controllers.root_certificate import RootCertificatePublisher
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
@@ -83,6 +84,7 @@ CONTROLLERS = (
     ResourceQuotaController,
     EndpointSliceController,
     ServiceAccountController,
+    RootCertificatePublisher,
     DisruptionController,
     TaintEvictionController,
     DeviceTaintEvictionController,
@@ -108,6 +110,7 @@ class ControllerManagerOptions:
     heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
+    root_certificate: PEM of the API server, which is published in each namespace; "" for none.
     volcano: with Volcano's controllers. kueue: with those of Kueue, by these options. gates: those
     that count are WorkloadWithJob and DRAWorkloadResourceClaims.
     """
@@ -117,6 +120,7 @@ class ControllerManagerOptions:
     heartbeats: bool = True
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
+    root_certificate: str = ""
     volcano: bool = False
     kueue: KueueOptions | None = None
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -234,6 +238,9 @@ class ControllerManager:
         if manager_options.controllers:
             self.parts += [kind(self.api, self.index, recorder) for kind in CONTROLLERS]
             self._open_gates(manager_options.gates)
+            for part in self.parts:
+                if isinstance(part, RootCertificatePublisher):
+                    part.certificate = manager_options.root_certificate
             lifecycle = NodeLifecycleController(
                 self.api,
                 self.index,
@@ -268,7 +275,7 @@ class ControllerManager:
                 part.has_group_claims = True
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
-        """Note a change. It is called inside the write that made it and writes nothing."""
+        """Note a change. It is called inside the write that made it."""
         self.api.attach(server)
         self.api.now = now
         before: PodFacts | None = None

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from stowplan.apis.resource.node_devices import device_class, parse_devices
-from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission import admission_plugins
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
@@ -155,7 +155,13 @@ async def running_local_cluster(
             known = load_tokens(settings.data, settings.token_file)
             keys = serving_certificate(settings.data, settings.host, time.time())
             cluster = _restored_cluster(
-                settings, listener.getsockname()[1], store, known, manager_options, audit
+                settings,
+                listener.getsockname()[1],
+                store,
+                known,
+                manager_options,
+                audit,
+                keys.certificate,
             )
             loading = _load_objects(cluster, settings, documents)
             failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -236,7 +242,7 @@ def _load_objects(
         load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
     if settings.kueue is not None:
         load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
-    loading = load_manifests(cluster.server, documents, now)
+    loading = load_manifests(cluster.server, documents, now, makes_accounts=True)
     # After the documents, so that a class of theirs is kept.
     classes = [("", device_class(one.driver)) for one in parse_devices(settings.devices)]
     load_manifests(cluster.server, classes, now)
@@ -251,7 +257,8 @@ def _restored_cluster(
     store: SqliteStore | None,
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
-    audit: AuditLog | None = None,
+    audit: AuditLog | None,
+    certificate: str,
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
     options = _api_server_options(settings, port, known, audit, is_durable=store is not None)
@@ -263,6 +270,7 @@ def _restored_cluster(
         volcano=settings.serves_volcano,
         kueue=settings.kueue,
         gates=settings.gates,
+        root_certificate=certificate,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -295,12 +303,13 @@ def _api_server_options(
         device_taint_rules=settings.gates.dra_device_taint_rules,
     )
     list_usage_metrics(registry)
+    admission = admission_plugins(accounts=True, taints=False)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
-        admission=(*default_admission(), EscalationCheck(), *volcano, *kueue),
+        admission=(*admission, EscalationCheck(), *volcano, *kueue),
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
