@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
@@ -148,6 +150,17 @@ class ManagedController(Protocol):
         ...
 
 
+class ObservedChange(msgspec.Struct, gc=False):
+    """`WatchEvent` as plain attributes, because each controller asks for each of them."""
+
+    type: str
+    path: str
+    namespace: str
+    name: str
+    value: bytes
+    previous: bytes | None
+
+
 class InProcessApi:
     """`Store` on an `ServerContext` in the same process."""
 
@@ -278,6 +291,14 @@ class ControllerManager:
         """Note a change. It is called inside the write that made it."""
         self.api.attach(server)
         self.api.now = now
+        change = ObservedChange(
+            change.type,
+            change.path,
+            change.namespace,
+            change.name,
+            change.value,
+            change.previous,
+        )
         before: PodFacts | None = None
         try:
             before = self.index.observe(change)
