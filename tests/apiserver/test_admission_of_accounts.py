@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.controllers.root_certificate import RootCertificatePublisher
+from stowplan.controllers.root_ca_publisher import RootCertificatePublisher
 from tests.apiserver.small_cluster import SmallCluster
 from tests.contract.apiserver.kinds_replay import KindsCluster
 from tests.contract.apiserver.replay import START

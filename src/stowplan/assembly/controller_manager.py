@@ -16,7 +16,7 @@ import msgspec
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
-from stowplan.apis.machinery.resource import Resource, ServerContext
+from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
@@ -40,7 +40,7 @@ from stowplan.controllers.pod_group_protection import PodGroupProtectionControll
 from stowplan.controllers.replication_controller import ReplicationControllerController
 from stowplan.controllers.resource_claim import ResourceClaimController
 from stowplan.controllers.resource_quota import ResourceQuotaController
-from stowplan.controllers.root_certificate import RootCertificatePublisher
+from stowplan.controllers.root_ca_publisher import RootCertificatePublisher
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
@@ -151,9 +151,11 @@ class ManagedController(Protocol):
 
 
 class ObservedChange(msgspec.Struct, gc=False):
-    """`WatchEvent` as plain attributes, because each controller asks for each of them."""
+    """A `StoreChange` as plain attributes, because each controller asks for each of them."""
 
     type: str
+    resource: Resource
+    key: str
     path: str
     namespace: str
     name: str
@@ -287,18 +289,14 @@ class ControllerManager:
             elif isinstance(part, ResourceClaimController) and gates.dra_workload_resource_claims:
                 part.has_group_claims = True
 
-    def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
+    def changed(self, server: ServerContext, stored: StoreChange, now: float) -> None:
         """Note a change. It is called inside the write that made it."""
         self.api.attach(server)
         self.api.now = now
         change = ObservedChange(
-            change.type,
-            change.path,
-            change.namespace,
-            change.name,
-            change.value,
-            change.previous,
-        )
+            stored.type, stored.resource, stored.key, stored.path, stored.namespace, stored.name,
+            stored.value, stored.previous,
+        )  # fmt: skip
         before: PodFacts | None = None
         try:
             before = self.index.observe(change)

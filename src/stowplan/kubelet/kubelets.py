@@ -25,7 +25,7 @@ from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
-from stowplan.kubelet import pod_resize, pod_status_updates
+from stowplan.kubelet import container_resources, pod_status_updates
 from stowplan.kubelet.claim_preparation import (
     REASON,
     RETRY_SECONDS,
@@ -185,7 +185,7 @@ class Kubelets(Controller):
                 self._begin(pod, worker, plan, node_state)
             self._schedule_next(key, pod, worker, plan, due)
             return
-        if worker.began and pod_resize.is_resized(pod):
+        if worker.began and container_resources.is_resized(pod):
             pod = self._resize(pod, worker, node_state, key)
         if worker.restart_at:
             if now >= worker.restart_at:
@@ -222,19 +222,21 @@ class Kubelets(Controller):
 
     def _resize(self, pod: Tree, worker: _PodWorker, node_state: _KubeletNode, key: Key) -> Tree:
         """The pod, whose running containers get what they ask for now if the node has it."""
-        granted = pod_resize.with_granted_resources(pod)
+        granted = container_resources.with_granted_resources(pod)
         found = node_state.account.resize(key, self._typed(granted), node_state.node)
         if found is None:
             node_state.deferred.discard(key)
             self._write(granted)
-            text = pod_resize.resize_message(pod, "completed")
+            text = container_resources.resize_message(pod, "completed")
             self._record(granted, worker, "ResizeCompleted", text, type_="Normal")
             self._queue_deferred(node_state)
             return granted
         node_state.deferred.add(key)
-        if pod_resize.set_deferred(pod, found.message, self.api.now):
+        if container_resources.set_deferred(pod, found.message, self.api.now):
             self._write(pod)
-            text = pod_resize.resize_message(pod, pod_resize.DEFERRED, found.message)
+            text = container_resources.resize_message(
+                pod, container_resources.DEFERRED, found.message
+            )
             self._record(pod, worker, "ResizeDeferred", text)
         return pod
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controller_runtime.object_fields import find_condition
-from stowplan.kubelet.pod_resize import granted_resources
+from stowplan.kubelet.container_resources import granted_resources
 from stowplan.objects.encoding.tree import Tree
 
 

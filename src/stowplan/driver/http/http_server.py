@@ -248,18 +248,20 @@ class HttpServer:
         asked = _wire_request(request.method, request.target, request.headers, request.body, peer)
         answer = self.server_loop.begin(asked)
         assert not isinstance(answer, WatchResponse)
-        is_short = isinstance(answer, HttpResponse) and len(answer.body) <= _SHORT_BYTES
-        if is_short and self.server_loop.is_due(answer):
-            transport.write(self._response_bytes(answer))
-            self._idle.mark_idle(transport, answer.status)
-            return True
+        if isinstance(answer, HttpResponse) and len(answer.body) <= _SHORT_BYTES:
+            if self.server_loop.is_due(answer):
+                transport.write(self._response_bytes(answer))
+                self._idle.mark_idle(transport, answer.status)
+                return True
+            if not answer.after:
+                self._idle.mark_busy(transport)
+                connection.hold()
+                send = partial(self._send_committed, answer, connection)
+                self.server_loop.when_saved(answer.commit, send)
+                return True
         self._idle.mark_busy(transport)
         connection.hold()
-        if is_short and not answer.after:
-            send = partial(self._send_committed, answer, connection)
-            self.server_loop.when_saved(answer.commit, send)
-        else:
-            self._send_later(self._send_when_saved(answer, asked, connection))
+        self._send_later(self._send_when_saved(answer, asked, connection))
         return True
 
     def _send_committed(
