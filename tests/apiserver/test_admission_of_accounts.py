@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.controllers.root_ca_publisher import RootCertificatePublisher
 from tests.apiserver.small_cluster import SmallCluster
 from tests.contract.apiserver.kinds_replay import KindsCluster
 from tests.contract.apiserver.replay import START
@@ -83,6 +84,47 @@ def test_a_container_with_its_own_mount_gets_no_token() -> None:
     mounts = [{"name": "v", "mountPath": path}]
     made = pod(volumes=[{"name": "v", "emptyDir": {}}], container={"volumeMounts": mounts})
     assert len(server.create("pods", made)["spec"]["volumes"]) == 1
+
+
+def test_secrets_of_ephemeral_containers_are_those_of_the_account() -> None:
+    server = Server().server
+    pods, accounts = (server.registry.by_path(path) for path in ("pods", "serviceaccounts"))
+    assert pods is not None
+    assert accounts is not None
+    server.create(accounts, account(), START, "default")
+    made = server.create(pods, pod(), START, "default")
+    from_secret = {"env": [{"name": "E", "valueFrom": {"secretKeyRef": KEY}}]}
+    for more, refused in (({}, False), (from_secret, True)):
+        one = {"name": f"d{len(more)}", "image": "i", **more}
+        changed = {**made, "spec": {**made["spec"], "ephemeralContainers": [one]}}
+        if not refused:
+            made = server.update(pods, changed, START, "ephemeralcontainers")
+            continue
+        changed["spec"]["ephemeralContainers"].insert(0, made["spec"]["ephemeralContainers"][0])
+        with pytest.raises(ApiError) as error:
+            server.update(pods, changed, START, "ephemeralcontainers")
+        assert "ephemeral container d1 with envVar E referencing" in error.value.message
+
+
+def test_a_pod_may_follow_its_namespace_at_once() -> None:
+    cluster = SmallCluster(1)
+    certificate = [
+        one
+        for one in cluster.cluster.controller_manager.parts
+        if isinstance(one, RootCertificatePublisher)
+    ]
+    certificate[0].certificate = "PEM"
+    cluster.create("namespaces", {"metadata": {"name": "new"}})
+    assert cluster.get("serviceaccounts", "default", "new") is not None
+    cluster.settle()
+    published = cluster.the("configmaps", "kube-root-ca.crt", "new")
+    assert published["data"] == {"ca.crt": "PEM"}
+    cluster.api.update("configmaps", {**published, "data": {}})
+    cluster.settle()
+    assert cluster.the("configmaps", "kube-root-ca.crt", "new")["data"] == {"ca.crt": "PEM"}
+    cluster.delete("configmaps", "kube-root-ca.crt", "new")
+    cluster.settle()
+    assert cluster.get("configmaps", "kube-root-ca.crt", "new") is not None
 
 
 def hook(policy: str = "Fail", **rule: Any) -> Tree:

@@ -121,3 +121,23 @@ def test_objects_that_cannot_be_created_are_reported(
     ((place, text),) = problems
     assert place == "here"
     assert message in text
+
+
+def test_accounts_that_pods_name_are_made(server: ApiServer) -> None:
+    template = {"spec": {"serviceAccountName": "bot", "containers": [{"name": "c", "image": "i"}]}}
+    labels = {"matchLabels": {"a": "b"}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "made"},
+        "spec": {"selector": labels, "template": {**template, "metadata": {"labels": {"a": "b"}}}},
+    }
+    loaded = load_manifests(
+        server,
+        [("a", pod("p")), ("b", deployment), ("c", {"kind": "Pod"})],
+        NOW,
+        makes_accounts=True,
+    )
+    assert loaded.created == 2
+    assert get(server, "ServiceAccount", "default", "default") is not None
+    assert get(server, "ServiceAccount", "bot", "made") is not None

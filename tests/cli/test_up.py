@@ -71,6 +71,28 @@ def test_files_of_other_programs_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
+TAKEN = """
+import sys
+from pathlib import Path
+from click.testing import CliRunner
+from stowplan.cli.commands.up import command
+from stowplan.driver.storage.kubeconfig_files import as_text, kubeconfig_tree, write_locked_secret
+write_locked_secret(Path("stowplan.kubeconfig"), as_text(kubeconfig_tree("s", "", "u", "t")))
+ran = CliRunner().invoke(command, [])
+loaded = [name for name in sys.modules if name.startswith("stowplan.") and name.count(".") == 1]
+print(ran.exit_code, ran.output, loaded)
+"""
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", TAKEN]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("1 Error: stowplan.kubeconfig is in use by another"), done
+    assert "stowplan.cli" in done.stdout
+    assert "stowplan.apiserver" not in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["stowplan.kubeconfig"]
+
+
 def test_invalid_objects_are_reported(tmp_path: Path) -> None:
     manifest = tmp_path / "odd.yaml"
     manifest.write_text(

@@ -77,3 +77,45 @@ def test_controllers_can_be_disabled() -> None:
     cluster = EmbeddedCluster(options, np.random.default_rng(1), manager_options=manager_options)
     assert cluster.controller_manager.parts == []
     assert cluster.tick(1.0) is None or cluster.controller_manager.next_at() is None
+
+
+def amounts(cpu: str) -> dict[str, dict[str, str]]:
+    return {"requests": {"cpu": cpu}, "limits": {"cpu": "8"}}
+
+
+def resized(small: SmallCluster, name: str, cpu: str) -> None:
+    resource = small.server.registry.by_path("pods")
+    assert resource is not None
+    found = small.the("pods", name)
+    found["spec"]["containers"][0]["resources"] = amounts(cpu)
+    small.server.update(resource, found, small.now, "resize")
+    small.settle()
+
+
+def test_running_pods_get_what_they_are_resized_to() -> None:
+    small = SmallCluster(1, capacity={"cpu": "8", "memory": "8Gi", "pods": "10"})
+    for name in ("a", "b"):
+        made = pod(name)
+        made["spec"]["containers"][0]["resources"] = amounts("3")
+        small.create("pods", made)
+    small.run(5)
+    resized(small, "a", "5")
+    (entry,) = small.the("pods", "a")["status"]["containerStatuses"]
+    assert (entry["resources"], entry["allocatedResources"]) == (amounts("5"), {"cpu": "5"})
+    assert entry["restartCount"] == 0
+    events = [one for one in small.list("events") if one["reason"] == "ResizeCompleted"]
+    assert [one["involvedObject"]["name"] for one in events] == ["a"]
+    assert '"requests":{"cpu":"5"}' in events[0]["message"]
+
+    # The node has 8 CPUs: b waits until a takes less.
+    resized(small, "b", "4")
+    status = small.the("pods", "b")["status"]
+    assert status["containerStatuses"][0]["resources"] == amounts("3")
+    (condition,) = (one for one in status["conditions"] if one["type"] == "PodResizePending")
+    assert (condition["status"], condition["reason"]) == ("True", "Deferred")
+    assert "cpu, requested: 4000, used: 5000, capacity: 8000" in condition["message"]
+    resized(small, "a", "4")
+    status = small.the("pods", "b")["status"]
+    assert status["containerStatuses"][0]["resources"] == amounts("4")
+    assert not any(one["type"] == "PodResizePending" for one in status["conditions"])
+    assert status["observedGeneration"] == small.the("pods", "b")["metadata"]["generation"]

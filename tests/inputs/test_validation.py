@@ -82,7 +82,7 @@ MISTAKES = {
     ),
     "a quantity of a field that is not read": (
         pod("volumes: [{name: v, emptyDir: {sizeLimit: 1x}}]"),
-        "quantities must match the regular expression",
+        "spec.volumes[0].emptyDir.sizeLimit: quantities must match the regular expression",
     ),
     "a request above its limit": (
         pod(container="name: main, resources: {requests: {cpu: 2}, limits: {cpu: 1}}"),
@@ -120,6 +120,28 @@ def test_all_mistakes_of_all_objects_are_reported(tmp_path: Path) -> None:
         'unknown field "spec.yyy"',
         'unknown field "spec.xxx"',
     ]
+
+
+def test_values_that_cannot_be_read_hide_no_other_mistake(tmp_path: Path) -> None:
+    container = (
+        "name: main, resources: {requests: {cpu: 1x, nvidia.com/gpu: 2y}, "
+        "limits: {memory: 3z}}, terminationMessagePolicy: Loud"
+    )
+    text = pod("restartPolicy: Sometimes, hostIPC: 7, zzz: 1", container=container)
+    found = errors(tmp_path, text.replace("name: web", "name: Web"))
+    starts = [
+        'unknown field "spec.zzz"',
+        "metadata.name: Invalid value",
+        "spec.containers[0].resources.limits.memory: quantities must match",
+        "spec.containers[0].resources.requests.cpu: Invalid value: '1x'",
+        "spec.containers[0].resources.requests['nvidia.com/gpu']: quantities must match",
+        "spec.containers[0].terminationMessagePolicy: Unsupported value",
+        "spec.hostIPC: json: cannot unmarshal number",
+        "spec.restartPolicy: Unsupported value",
+    ]
+    assert len(found) == len(starts), found
+    for start in starts:
+        assert sum(line.startswith(f"Pod default/Web: {start}") for line in found) == 1, start
 
 
 def test_mistakes_are_bounded(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ CALLED_BY_LIBRARIES = {
     "_repr_html_": "Jupyter",
     "connection_lost": "asyncio.Protocol",
     "data_received": "asyncio.Protocol",
+    "eof_received": "asyncio.Protocol",
     "resume_writing": "asyncio.Protocol",
     "on_body": "httptools",
     "on_header": "httptools",

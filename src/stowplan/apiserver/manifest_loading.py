@@ -10,7 +10,14 @@ from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.server import ApiServer
 from stowplan.objects.encoding.tree import Tree
 
-_KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
+_KINDS_FIRST = (
+    "CustomResourceDefinition",
+    "Namespace",
+    "ServiceAccount",
+    "PriorityClass",
+    "StorageClass",
+    "Node",
+)
 """Kinds that others depend on, in order of creation; the others follow in file order."""
 _SERVER_FIELDS = (
     "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink",
@@ -26,17 +33,23 @@ class LoadResult(NamedTuple):
 
 
 def load_manifests(
-    server: ApiServer, documents: Iterable[tuple[str, Any]], now: float
+    server: ApiServer,
+    documents: Iterable[tuple[str, Any]],
+    now: float,
+    *,
+    makes_accounts: bool = False,
 ) -> LoadResult:
     """Create the objects of documents, status included.
 
     documents: location and tree; lists count as their items. Existing objects are kept; missing
-    namespaces are created.
+    namespaces are created. makes_accounts: so are missing service accounts that pods name.
     """
     created = kept = 0
     problems: list[tuple[str, str]] = []
     for place, tree in sorted(_items(documents), key=lambda item: _load_order(item[1])):
         try:
+            if makes_accounts:
+                _ensure_account(server, tree, now)
             if _create(server, tree, now):
                 created += 1
             else:
@@ -97,6 +110,34 @@ def _resource(server: ApiServer, tree: Tree) -> Resource:
         printed = f"{group}/{version}" if group else version
         raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{printed}"')
     return resource
+
+
+def _ensure_account(server: ApiServer, tree: Tree, now: float) -> None:
+    """Create the service account of a pod, or of a template's pods: dumps rarely have them."""
+    accounts = server.registry.by_kind("", "v1", "ServiceAccount")
+    spec = _pod_spec(tree)
+    metadata = tree.get("metadata")
+    if spec is None or accounts is None or not isinstance(metadata, dict):
+        return
+    namespace = str(metadata.get("namespace") or "default")
+    name = str(spec.get("serviceAccountName") or "default")
+    _ensure_namespace(server, namespace, now)
+    if server.get(accounts, namespace, name) is None:
+        server.create(accounts, {"metadata": {"name": name}}, now, namespace)
+
+
+_TEMPLATES = {"Pod": (), "CronJob": ("jobTemplate", "spec", "template", "spec")}
+"""Where kinds have the spec of a pod, below `spec`; others have it in `template`."""
+
+
+def _pod_spec(tree: Tree) -> Tree | None:
+    """The spec of a pod or of the pods of a template."""
+    found = tree
+    for field in ("spec", *_TEMPLATES.get(str(tree.get("kind")), ("template", "spec"))):
+        found = found.get(field)  # type: ignore[assignment]
+        if not isinstance(found, dict):
+            return None
+    return found
 
 
 def _ensure_namespace(server: ApiServer, name: str, now: float) -> None:

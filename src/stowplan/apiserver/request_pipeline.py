@@ -432,7 +432,7 @@ class RequestPipeline:
             set_namespace_and_check(new, call)
             uid = new["metadata"].get("uid", "")
             kept = as_stored_tree(resource, new)
-            obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
+            obj, created = self.server.writes.update(call, kept, uid, strategy)
         code = 201 if created else 200
         return self._object(
             resource, as_served_tree(resource, obj), code, self._stored_bytes(resource)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
-from stowplan.apis.machinery.resource import Resource, ServerContext
+from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
@@ -38,6 +40,7 @@ from stowplan.controllers.pod_group_protection import PodGroupProtectionControll
 from stowplan.controllers.replication_controller import ReplicationControllerController
 from stowplan.controllers.resource_claim import ResourceClaimController
 from stowplan.controllers.resource_quota import ResourceQuotaController
+from stowplan.controllers.root_ca_publisher import RootCertificatePublisher
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.service_endpoints.endpoint_slice import EndpointSliceController
 from stowplan.controllers.taint_eviction import TaintEvictionController
@@ -83,6 +86,7 @@ CONTROLLERS = (
     ResourceQuotaController,
     EndpointSliceController,
     ServiceAccountController,
+    RootCertificatePublisher,
     DisruptionController,
     TaintEvictionController,
     DeviceTaintEvictionController,
@@ -108,6 +112,7 @@ class ControllerManagerOptions:
     heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
+    root_certificate: PEM of the API server, which is published in each namespace; "" for none.
     volcano: with Volcano's controllers. kueue: with those of Kueue, by these options. gates: those
     that count are WorkloadWithJob and DRAWorkloadResourceClaims.
     """
@@ -117,6 +122,7 @@ class ControllerManagerOptions:
     heartbeats: bool = True
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
+    root_certificate: str = ""
     volcano: bool = False
     kueue: KueueOptions | None = None
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -142,6 +148,19 @@ class ManagedController(Protocol):
     def n_failing(self) -> int:
         """Number of objects whose last processing failed."""
         ...
+
+
+class ObservedChange(msgspec.Struct, gc=False):
+    """A `StoreChange` as plain attributes, because each controller asks for each of them."""
+
+    type: str
+    resource: Resource
+    key: str
+    path: str
+    namespace: str
+    name: str
+    value: bytes
+    previous: bytes | None
 
 
 class InProcessApi:
@@ -234,6 +253,9 @@ class ControllerManager:
         if manager_options.controllers:
             self.parts += [kind(self.api, self.index, recorder) for kind in CONTROLLERS]
             self._open_gates(manager_options.gates)
+            for part in self.parts:
+                if isinstance(part, RootCertificatePublisher):
+                    part.certificate = manager_options.root_certificate
             lifecycle = NodeLifecycleController(
                 self.api,
                 self.index,
@@ -267,10 +289,14 @@ class ControllerManager:
             elif isinstance(part, ResourceClaimController) and gates.dra_workload_resource_claims:
                 part.has_group_claims = True
 
-    def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
-        """Note a change. It is called inside the write that made it and writes nothing."""
+    def changed(self, server: ServerContext, stored: StoreChange, now: float) -> None:
+        """Note a change. It is called inside the write that made it."""
         self.api.attach(server)
         self.api.now = now
+        change = ObservedChange(
+            stored.type, stored.resource, stored.key, stored.path, stored.namespace, stored.name,
+            stored.value, stored.previous,
+        )  # fmt: skip
         before: PodFacts | None = None
         try:
             before = self.index.observe(change)

@@ -16,8 +16,9 @@ from stowplan.objects.store import Store, WatchEvent
 class Controller:
     """Base of the controllers.
 
-    `observe` is called for every change, inside the write that made it: it may only add keys to the
-    queue. `sync` compares one key with the current objects, and writes.
+    `observe` is called for every change, inside the write that made it: but for accounts of
+    namespaces, which are awaited, it only adds keys to the queue. `sync` compares one key with the
+    current objects, and writes.
     """
 
     name = ""

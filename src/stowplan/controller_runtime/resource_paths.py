@@ -2,6 +2,7 @@
 
 PODS = "pods"
 NODES = "nodes"
+CONFIG_MAPS = "configmaps"
 NAMESPACES = "namespaces"
 EVENTS = "events"
 SERVICES = "services"

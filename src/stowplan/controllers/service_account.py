@@ -17,7 +17,12 @@ DEFAULT_NAME = "default"
 
 
 class ServiceAccountController(Controller):
-    """Creates the default account of namespaces; keys name namespaces."""
+    """Creates the default account of namespaces; keys name namespaces.
+
+    That of a new namespace is created within the write of the namespace, so that the next request
+    may create a pod, whose admission asks for it. Differs: the original creates it a moment later,
+    and its API server waits for it for up to two seconds.
+    """
 
     name = "serviceaccount"
     path = NAMESPACES
@@ -26,6 +31,8 @@ class ServiceAccountController(Controller):
         """Queue a new or changed namespace, and that of a deleted account."""
         if change.path == NAMESPACES and change.type != "DELETED":
             self.queue.add(("", change.name))
+            if change.type == "ADDED":
+                self.work_once()
         elif change.path == SERVICE_ACCOUNTS and change.type == "DELETED":
             self.queue.add(("", change.namespace))
 

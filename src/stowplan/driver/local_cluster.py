@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from stowplan.apis.resource.node_devices import device_class, parse_devices
-from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.admission import admission_plugins
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
@@ -45,13 +45,17 @@ from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.api_field_texts import client_field_texts
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.webhook_client import call_webhooks
-from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.audit_log import AuditLog, AuditLogError
+from stowplan.driver.storage.cluster_place import (
+    KubeconfigTaken,
+    check_kubeconfigs,
+    kubeconfig_paths,
+)
 from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
@@ -63,9 +67,7 @@ from stowplan.driver.storage.credentials_files import (
 )
 from stowplan.driver.storage.kubeconfig_files import (
     as_text,
-    is_kubeconfig_of_stowplan,
     is_same_file,
-    is_writer_alive,
     kubeconfig_tree,
     locked_directory,
     write_locked_secret,
@@ -75,8 +77,6 @@ from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 
 log = logging.getLogger("stowplan.cluster")
-
-KUBECONFIG = "kubeconfig"
 
 
 class UpError(Exception):
@@ -155,7 +155,13 @@ async def running_local_cluster(
             known = load_tokens(settings.data, settings.token_file)
             keys = serving_certificate(settings.data, settings.host, time.time())
             cluster = _restored_cluster(
-                settings, listener.getsockname()[1], store, known, manager_options, audit
+                settings,
+                listener.getsockname()[1],
+                store,
+                known,
+                manager_options,
+                audit,
+                keys.certificate,
             )
             loading = _load_objects(cluster, settings, documents)
             failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -168,7 +174,7 @@ async def running_local_cluster(
                     yield LocalCluster(
                         cluster, server_loop, url, paths[0], paths[1], loading, failed, tasks
                     )
-        except (StoreError, CredentialFilesError, AuditLogError) as problem:
+        except (StoreError, CredentialFilesError, AuditLogError, KubeconfigTaken) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
@@ -236,7 +242,7 @@ def _load_objects(
         load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
     if settings.kueue is not None:
         load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
-    loading = load_manifests(cluster.server, documents, now)
+    loading = load_manifests(cluster.server, documents, now, makes_accounts=True)
     # After the documents, so that a class of theirs is kept.
     classes = [("", device_class(one.driver)) for one in parse_devices(settings.devices)]
     load_manifests(cluster.server, classes, now)
@@ -251,7 +257,8 @@ def _restored_cluster(
     store: SqliteStore | None,
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
-    audit: AuditLog | None = None,
+    audit: AuditLog | None,
+    certificate: str,
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
     options = _api_server_options(settings, port, known, audit, is_durable=store is not None)
@@ -263,6 +270,7 @@ def _restored_cluster(
         volcano=settings.serves_volcano,
         kueue=settings.kueue,
         gates=settings.gates,
+        root_certificate=certificate,
     )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
@@ -295,12 +303,13 @@ def _api_server_options(
         device_taint_rules=settings.gates.dra_device_taint_rules,
     )
     list_usage_metrics(registry)
+    admission = admission_plugins(accounts=True, taints=False)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
-        admission=(*default_admission(), EscalationCheck(), *volcano, *kueue),
+        admission=(*admission, EscalationCheck(), *volcano, *kueue),
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
@@ -323,10 +332,7 @@ def _kubeconfigs(
     Those of a cluster in memory are removed at the end. Files with other content, of another
     running cluster, or changed meanwhile by others, are kept.
     """
-    first = settings.kubeconfig or (
-        settings.data / KUBECONFIG if settings.data else Path(IN_MEMORY_KUBECONFIG)
-    )
-    second = first.with_name(f"scheduler.{first.name}")
+    first, second = kubeconfig_paths(settings.data, settings.kubeconfig)
     texts: dict[Path, str] = {}
     for path, user in ((first, ADMIN), (second, SCHEDULER)):
         token = next(token for token, other in known if other.name == user.name)
@@ -348,19 +354,8 @@ def _kubeconfigs(
 
 
 def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path, int]:
-    """Write the files and keep them open until `held` ends. Raises OSError and UpError."""
-    for path in texts:
-        if not path.exists():
-            continue
-        if not is_kubeconfig_of_stowplan(path.read_text("utf-8", "replace")):
-            raise UpError(
-                f"{path} exists and was not written by Stowplan; use another --kubeconfig"
-            )
-        if is_writer_alive(path):
-            raise UpError(
-                f"{path} is in use by another `stowplan up`; use another --kubeconfig, or "
-                "start in another directory"
-            )
+    """Write the files and keep them open until `held` ends. Raises OSError, KubeconfigTaken."""
+    check_kubeconfigs(texts)
     files = {}
     for path, text in texts.items():
         files[path] = write_locked_secret(path, text)

@@ -25,7 +25,7 @@ from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
-from stowplan.kubelet import pod_status_updates
+from stowplan.kubelet import container_resources, pod_status_updates
 from stowplan.kubelet.claim_preparation import (
     REASON,
     RETRY_SECONDS,
@@ -68,12 +68,13 @@ class _PodWorker:
 
 @dataclass(slots=True)
 class _KubeletNode:
-    """A node as its kubelet knows it."""
+    """A node as its kubelet knows it. deferred: pods that wait for resources to be resized."""
 
     node: Node
     host: str
     is_off: bool
     account: AdmittedPods = field(default_factory=AdmittedPods)
+    deferred: set[Key] = field(default_factory=set)
 
 
 class Kubelets(Controller):
@@ -140,7 +141,7 @@ class Kubelets(Controller):
         tree: Tree = msgspec.json.decode(change.value)
         node_state = _KubeletNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
         if old is not None:
-            node_state.account = old.account
+            node_state.account, node_state.deferred = old.account, old.deferred
         self._nodes[name] = node_state
         if old is None or (old.is_off and not node_state.is_off):
             for pod in self.index.on_node(name):
@@ -184,6 +185,8 @@ class Kubelets(Controller):
                 self._begin(pod, worker, plan, node_state)
             self._schedule_next(key, pod, worker, plan, due)
             return
+        if worker.began and container_resources.is_resized(pod):
+            pod = self._resize(pod, worker, node_state, key)
         if worker.restart_at:
             if now >= worker.restart_at:
                 worker.began, worker.restart_at = now, 0.0
@@ -207,10 +210,7 @@ class Kubelets(Controller):
         if found is not None:
             pod_status_updates.set_rejected(pod, node_state.host, found.reason, found.message, now)
             self._write(pod)
-            self.recorder.record(
-                pod, "kubelet", found.reason, found.message, type="Warning",
-                host=worker.node, object_kind="Pod", api_version="v1",
-            )  # fmt: skip
+            self._record(pod, worker, found.reason, found.message)
             return False
         self._hold(key, typed, node_state)
         worker.arrived = now
@@ -219,6 +219,31 @@ class Kubelets(Controller):
             pod_status_updates.set_creating(pod, node_state.host, now)
             self._write(pod)
         return True
+
+    def _resize(self, pod: Tree, worker: _PodWorker, node_state: _KubeletNode, key: Key) -> Tree:
+        """The pod, whose running containers get what they ask for now if the node has it."""
+        granted = container_resources.with_granted_resources(pod)
+        found = node_state.account.resize(key, self._typed(granted), node_state.node)
+        if found is None:
+            node_state.deferred.discard(key)
+            self._write(granted)
+            text = container_resources.resize_message(pod, "completed")
+            self._record(granted, worker, "ResizeCompleted", text, type_="Normal")
+            self._queue_deferred(node_state)
+            return granted
+        node_state.deferred.add(key)
+        if container_resources.set_deferred(pod, found.message, self.api.now):
+            self._write(pod)
+            text = container_resources.resize_message(
+                pod, container_resources.DEFERRED, found.message
+            )
+            self._record(pod, worker, "ResizeDeferred", text)
+        return pod
+
+    def _queue_deferred(self, node_state: _KubeletNode) -> None:
+        """Try again to resize the pods of a node that wait for resources."""
+        for key in sorted(node_state.deferred):
+            self.queue.add(key)
 
     def _answer(self, pod: Tree, typed: Pod, host: str, *, is_served: bool) -> None:
         """Write what the device plugins note on the pod, and remove the locks of the node that its
@@ -253,10 +278,7 @@ class Kubelets(Controller):
             worker.attempts += 1
             worker.prepare_at = now + RETRY_SECONDS + plan.prepare_s
             text = f"Failed to prepare dynamic resources: {fault}"
-            self.recorder.record(
-                pod, "kubelet", REASON, text, type="Warning",
-                host=worker.node, object_kind="Pod", api_version="v1",
-            )  # fmt: skip
+            self._record(pod, worker, REASON, text)
         self.queue.add(key, worker.prepare_at)
         return False
 
@@ -331,13 +353,19 @@ class Kubelets(Controller):
         worker.left = True
         self.api.delete(PODS, *key, DeleteOptions(grace_s=0, uid=meta["uid"]))
 
+    def _record(
+        self, pod: Tree, worker: _PodWorker, reason: str, text: str, *, type_: str = "Warning"
+    ) -> None:
+        """Record an event of the kubelet on a pod."""
+        self.recorder.record(
+            pod, "kubelet", reason, text, type=type_,
+            host=worker.node, object_kind="Pod", api_version="v1",
+        )  # fmt: skip
+
     def _record_invalid_annotations(self, pod: Tree, worker: _PodWorker) -> None:
         """Record an event about invalid annotations."""
         for text in annotation_problems(pod["metadata"].get("annotations") or {}):
-            self.recorder.record(
-                pod, "kubelet", "UnreadAnnotation", text, type="Warning",
-                host=worker.node, object_kind="Pod", api_version="v1",
-            )  # fmt: skip
+            self._record(pod, worker, "UnreadAnnotation", text)
 
     def _record_back_off(self, pod: Tree, worker: _PodWorker) -> None:
         meta = pod["metadata"]
@@ -346,10 +374,7 @@ class Kubelets(Controller):
                 f"Back-off restarting failed container {container['name']} in pod "
                 f"{meta['name']}_{meta['namespace']}({meta['uid']})"
             )
-            self.recorder.record(
-                pod, "kubelet", "BackOff", text, type="Warning",
-                host=worker.node, object_kind="Pod", api_version="v1",
-            )  # fmt: skip
+            self._record(pod, worker, "BackOff", text)
 
     def _schedule_next(
         self, key: Key, pod: Tree, worker: _PodWorker, plan: PodLifecycle, due: float
@@ -386,12 +411,13 @@ class Kubelets(Controller):
         if self._devices is not None:
             self._devices.release("/".join(key), node)
         node_state = self._nodes.get(node)
-        if (
-            node_state is not None
-            and node_state.account.release(key)
-            and len(node_state.account) == 0
-        ):
-            node_state.account = AdmittedPods()
+        if node_state is None:
+            return
+        node_state.deferred.discard(key)
+        if node_state.account.release(key):
+            self._queue_deferred(node_state)
+            if len(node_state.account) == 0:
+                node_state.account = AdmittedPods()
 
     def _forget(self, key: Key, node: str) -> None:
         self._workers.pop(key, None)

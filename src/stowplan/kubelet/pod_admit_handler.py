@@ -75,9 +75,11 @@ class AdmittedPods:
         """Add a pod, once."""
         if key in self._held:
             return
-        wanted = fit_requests(pod)
-        self._held[key] = (wanted, frozenset(_host_ports(pod)))
-        for name, n in wanted.items():
+        self._add(key, (fit_requests(pod), frozenset(_host_ports(pod))))
+
+    def _add(self, key: Key, held: tuple[Mapping[str, int], frozenset[Port]]) -> None:
+        self._held[key] = held
+        for name, n in held[0].items():
             self.used[name] = self.used.get(name, 0) + n
 
     def release(self, key: Key) -> bool:
@@ -86,6 +88,17 @@ class AdmittedPods:
         for name, n in held[0].items() if held else ():
             self.used[name] -= n
         return held is not None
+
+    def resize(self, key: Key, pod: Pod, node: Node) -> PodAdmitFailure | None:
+        """Count a pod with other requests; why `node` lacks them, and then it counts as before."""
+        before = self._held.get(key)
+        self.release(key)
+        found = _insufficient_resource(pod, node, self)
+        if found is None:
+            self.admit(key, pod)
+        elif before is not None:
+            self._add(key, before)
+        return found
 
     def holds_port(self, ports: frozenset[Port]) -> bool:
         """True if an admitted pod uses one of these host ports."""

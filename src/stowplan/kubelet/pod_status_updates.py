@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controller_runtime.object_fields import find_condition
+from stowplan.kubelet.container_resources import granted_resources
 from stowplan.objects.encoding.tree import Tree
 
 
@@ -233,6 +234,7 @@ def _running(pod: Tree, container: Tree, field: str, now: float, ready: bool) ->
         "imageID": image,
         "containerID": _container_id(pod, container, count),
         "started": True,
+        **granted_resources(container),
     }
 
 

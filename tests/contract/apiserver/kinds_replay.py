@@ -52,10 +52,11 @@ class KindsCluster:
     def __init__(self, settings: str, now: float) -> None:
         access = TokenRbacAccess(StaticTokens(USERS), audience=AUDIENCE)
         observers: list[ChangeObserver] = [access, DefinitionController(), LocalApiServices()]
+        identities = settings == "default-admission"
         options = ApiServerOptions(
             registry=built_in_registry(workloads=settings == "workload-gates"),
             access=access,
-            admission=admission_plugins(identities=settings == "default-admission"),
+            admission=admission_plugins(accounts=identities, taints=identities),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),
             webhook_caller=call_webhooks,

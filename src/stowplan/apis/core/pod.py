@@ -15,6 +15,7 @@ from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.pod_qos import cached_qos_class
 from stowplan.apis.core.pod_resize import EPHEMERAL_CONTAINERS_SUBRESOURCE, RESIZE_SUBRESOURCE
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
+from stowplan.apis.core.pod_spec_key import spec_key
 from stowplan.apis.core.pod_status import status_update
 from stowplan.apis.core.pod_table import PrintedPodTable
 from stowplan.apis.core.pod_types import POD_TYPES
@@ -31,7 +32,6 @@ from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
-from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
@@ -159,7 +159,7 @@ class _ValidSpecCache:
 
     def seen(self, spec: Tree, faults: Iterator[T]) -> Iterator[T]:
         """The causes of a spec, which depend on it alone; valid specs are not validated again."""
-        key = encode(spec)
+        key = spec_key(spec)
         if len(key) > _CACHED_BYTES_MAX:
             yield from faults
             return
@@ -179,9 +179,9 @@ _VALID_SPECS, _SPECS_WITHOUT_WARNINGS = _ValidSpecCache(), _ValidSpecCache()
 
 
 def _spec(obj: Tree) -> Iterator[Cause]:
-    # With volumes and claims the result depends on the pod's name and annotations too.
+    # With claims of its own the result depends on the pod's name and annotations too.
     spec = obj["spec"]
-    if "volumes" in spec or "resourceClaims" in spec:
+    if "resourceClaims" in spec or any("ephemeral" in one for one in spec.get("volumes") or ()):
         return _spec_causes(obj)
     return _VALID_SPECS.seen(spec, _spec_causes(obj))
 

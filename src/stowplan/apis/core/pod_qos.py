@@ -18,7 +18,8 @@ _QOS_CACHE: dict[bytes, str] = {}
 
 def cached_qos_class(spec: Tree) -> str:
     """`qos_class` of a spec, cached by its encoded resources."""
-    key = encode(spec)
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    key = encode([spec.get("resources"), *(one.get("resources") for one in containers)])
     if len(key) > _CACHED_BYTES_MAX:
         return qos_class(spec)
     found = _QOS_CACHE.get(key)

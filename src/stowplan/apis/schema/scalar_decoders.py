@@ -21,7 +21,11 @@ Decoder = Callable[[Any, FieldLocation, Any], Any]
 
 
 class TypeMismatch(ValueError):
-    """A value of the wrong type; the text is Go's."""
+    """A value of the wrong type; the text is Go's. at: its location."""
+
+    def __init__(self, text: str, at: FieldLocation) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 def format_path(at: FieldLocation) -> str:
@@ -84,7 +88,7 @@ def _embedded_structs(owner: str, field: str) -> list[str]:
 
 def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
     """The error of a value of the wrong JSON type."""
-    owner, names = "", []
+    owner, names, place = "", [], at
     while at is not None:
         outer, step, of = at
         if isinstance(step, str):
@@ -93,7 +97,7 @@ def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
         at = outer
     where = f"Go struct field {owner}.{'.'.join(reversed(names))}" if owner else "Go value"
     return TypeMismatch(
-        f"json: cannot unmarshal {_kind(value, go_type)} into {where} of type {go_type}"
+        f"json: cannot unmarshal {_kind(value, go_type)} into {where} of type {go_type}", place
     )
 
 
@@ -157,8 +161,8 @@ def quantity_decoder(rounded: bool) -> Decoder:
             try:
                 return canonical_quantity.canonical_quantity(value, rounded)
             except canonical_quantity.InvalidQuantity as error:
-                raise TypeMismatch(str(error)) from None
-        raise TypeMismatch(canonical_quantity.ERR_FORMAT_WRONG)
+                raise TypeMismatch(str(error), at) from None
+        raise TypeMismatch(canonical_quantity.ERR_FORMAT_WRONG, at)
 
     return decode
 
@@ -172,7 +176,7 @@ def time_decoder(read: Callable[[str], str]) -> Decoder:
         try:
             return read(value)
         except canonical_time.InvalidTime as error:
-            raise TypeMismatch(str(error)) from None
+            raise TypeMismatch(str(error), at) from None
 
     return decode
 
@@ -195,7 +199,7 @@ def decode_bytes(value: Any, at: FieldLocation, sink: Any) -> Any:
         return base64.b64encode(base64.b64decode(kept, validate=True)).decode("ascii")
     except (binascii.Error, ValueError):
         raise TypeMismatch(
-            f"illegal base64 data at input byte {_invalid_base64_index(kept)}"
+            f"illegal base64 data at input byte {_invalid_base64_index(kept)}", at
         ) from None
 
 

@@ -1,7 +1,8 @@
 """Admission plugins: they change or reject writes.
 
-The plugins are in the original's order. Service accounts of pods and the not-ready taint of new
-nodes are left out of `default_admission`, as the embedded cluster needs neither.
+The plugins are in the original's order. `default_admission` leaves out those that wait for
+controllers: service accounts of pods, which `stowplan up` has, and the not-ready taint of new
+nodes. Most recordings of a real API server were made without them.
 
 Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 """
@@ -41,22 +42,22 @@ __all__ = ["admission_plugins", "default_admission"]
 
 
 def default_admission() -> tuple[AdmissionPlugin, ...]:
-    """The plugins of an embedded cluster, in order."""
-    return admission_plugins(identities=False)
+    """The plugins that need no controllers, in order."""
+    return admission_plugins(accounts=False, taints=False)
 
 
-def admission_plugins(*, identities: bool) -> tuple[AdmissionPlugin, ...]:
-    """The plugins of a server with default options, in order. identities: with service accounts
-    of pods and the taint of new nodes, which wait for controllers to make and remove them."""
-    accounts = (ServiceAccountAdmission(),) if identities else ()
-    taints = (NodeTaint(),) if identities else ()
+def admission_plugins(*, accounts: bool, taints: bool) -> tuple[AdmissionPlugin, ...]:
+    """The plugins of a server, in order; all are on by default there. accounts: service accounts
+    of pods, which a controller makes. taints: the taint of new nodes, which one removes."""
+    identities = (ServiceAccountAdmission(),) if accounts else ()
+    not_ready = (NodeTaint(),) if taints else ()
     priorities = PriorityAdmission()
     changing = (
         NamespaceLifecycle(),
         LimitRanger(),
-        *accounts,
+        *identities,
         NodeRestriction(),
-        *taints,
+        *not_ready,
         PodSecurity(),
         priorities,
         PodGroupAdmission(priorities),

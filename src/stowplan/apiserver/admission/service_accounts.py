@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.apis.core.pod_resize import MIRROR_ANNOTATION
-from stowplan.apis.machinery.object_meta import generated_name
+from stowplan.apis.core.pod_spec_key import TOKEN_VOLUME_PREFIX
+from stowplan.apis.machinery.object_meta import random_suffix
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -19,10 +20,15 @@ from stowplan.apiserver.admission.admission_plugin import (
 from stowplan.objects.encoding.tree import Tree
 
 DEFAULT_ACCOUNT = "default"
-VOLUME_PREFIX = "kube-api-access-"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
 ENFORCE_ANNOTATION = "kubernetes.io/enforce-mountable-secrets"
+EPHEMERAL = "ephemeralcontainers"
+_CONTAINERS = {
+    "initContainers": "init container",
+    "containers": "container",
+    "ephemeralContainers": "ephemeral container",
+}
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
 
@@ -48,10 +54,12 @@ class ServiceAccountAdmission(AdmissionPluginBase):
         secrets = account.get("imagePullSecrets")
         if secrets and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [{"name": one.get("name", "")} for one in secrets]
-        self.validate(call, obj, old)
+        _check_secrets(call, obj, account)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""
+        if obj is not None and old is not None and call.subresource == EPHEMERAL:
+            self._validate_ephemeral(call, obj)
         if obj is None or old is not None or not targets(call, "pods"):
             return
         if _is_mirror(obj):
@@ -59,15 +67,41 @@ class ServiceAccountAdmission(AdmissionPluginBase):
             if why:
                 raise admission_forbidden(call, obj, why)
             return
-        account = _account(call, obj, obj["spec"].get("serviceAccountName", ""))
-        if account["metadata"].get("annotations", {}).get(ENFORCE_ANNOTATION) in _TRUE:
-            why = next(_foreign_secrets(obj["spec"], account), "")
+        _check_secrets(call, obj, _account_of(call, obj))
+
+    def _validate_ephemeral(self, call: ApiCall, pod: Tree) -> None:
+        account = _account_of(call, pod)
+        if _enforces(account):
+            spec = {"ephemeralContainers": pod["spec"].get("ephemeralContainers")}
+            why = next(_foreign_secrets(spec, account), "")
             if why:
-                raise admission_forbidden(call, obj, why)
+                raise admission_forbidden(call, pod, why)
 
 
 def _is_mirror(pod: Tree) -> bool:
     return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
+
+
+def _check_secrets(call: ApiCall, pod: Tree, account: Tree) -> None:
+    """Raises ApiError 403 for a pod with secrets that its account does not list, if it must."""
+    if _enforces(account):
+        why = next(_foreign_secrets(pod["spec"], account), "")
+        if why:
+            raise admission_forbidden(call, pod, why)
+
+
+def _enforces(account: Tree) -> bool:
+    annotations = account["metadata"].get("annotations") or {}
+    return annotations.get(ENFORCE_ANNOTATION) in _TRUE
+
+
+def _account_of(call: ApiCall, pod: Tree) -> Tree:
+    """The account that a pod names. Raises ApiError 403."""
+    name = pod["spec"].get("serviceAccountName", "")
+    if not name:
+        place = f"{call.namespace}/{pod['metadata'].get('name', '')}"
+        raise admission_forbidden(call, pod, f"no service account specified for pod {place}")
+    return _account(call, pod, name)
 
 
 def _account(call: ApiCall, pod: Tree, name: str) -> Tree:
@@ -83,8 +117,8 @@ def _account(call: ApiCall, pod: Tree, name: str) -> Tree:
 def _mount_token(spec: Tree, call: ApiCall) -> None:
     """A volume with the token, mounted by every container that has nothing in its place."""
     volumes = spec.get("volumes") or []
-    names = [one["name"] for one in volumes if one["name"].startswith(VOLUME_PREFIX)]
-    name = names[0] if names else generated_name(VOLUME_PREFIX, call.rng)
+    names = [one["name"] for one in volumes if one["name"].startswith(TOKEN_VOLUME_PREFIX)]
+    name = names[0] if names else f"{TOKEN_VOLUME_PREFIX}{random_suffix(call.rng)}"
     needed = False
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         mounts = container.get("volumeMounts") or []
@@ -127,7 +161,7 @@ def _mirror_problems(spec: Tree) -> Iterator[str]:
 
 def _environment_secrets(spec: Tree) -> Iterator[tuple[str, str]]:
     """(where, secret) of each secret in the environment of a container."""
-    for field, title in (("initContainers", "init container"), ("containers", "container")):
+    for field, title in _CONTAINERS.items():
         for one in spec.get(field) or ():
             for variable in one.get("env") or ():
                 key = (variable.get("valueFrom") or {}).get("secretKeyRef")

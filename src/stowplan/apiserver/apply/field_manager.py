@@ -66,7 +66,7 @@ class ApplyConflict(Exception):
         return [(key, path) for key in managers for path in paths(self.conflicts[key])]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FieldManager:
     """The rules for one endpoint.
 

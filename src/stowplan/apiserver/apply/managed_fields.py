@@ -82,11 +82,18 @@ class ManagedFields:
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
         self._new = NewObjectFields()
+        self._rules: dict[tuple[Resource, str], tuple[VersionedForms, FieldSet]] = {}
 
     def manager_of(self, call: ApiCall) -> FieldManager:
         """The rules for the endpoint of a call."""
-        forms = VersionedForms(self.registry, call.resource)
-        resets = reset_fields(call.resource, call.subresource)
+        key = call.resource, call.subresource
+        rules = self._rules.get(key)
+        if rules is None:
+            rules = VersionedForms(self.registry, call.resource), reset_fields(*key)
+            # The versions of a custom kind may change.
+            if not call.resource.custom:
+                self._rules[key] = rules
+        forms, resets = rules
         return FieldManager(forms, call.subresource, resets, format_time(call.now))
 
     def scale_manager(self, call: ApiCall) -> FieldManager:

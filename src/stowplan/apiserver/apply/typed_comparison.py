@@ -99,7 +99,7 @@ def _metadata_fields(meta: Tree, kind: FieldType | None, left_out: FieldSet) -> 
 
 def all_fields(value: Any, kind: FieldType) -> FieldSet:
     """The node of a value that was added or removed: its path and everything below."""
-    if not value or not isinstance(value, (dict, list)):
+    if type(value) is str or not value or not isinstance(value, (dict, list)):
         return MEMBER
     atom = atom_of(kind, value)
     if isinstance(atom, str) or atom.atomic:
@@ -132,6 +132,13 @@ def _compare(old: Any, new: Any, kind: FieldType) -> _Nodes:
 
 
 def _compare_unequal(old: Any, new: Any, kind: FieldType) -> _Nodes:
+    if type(new) is dict and type(old) is dict:
+        # Most structs and maps are no other type as well.
+        struct = kind.resolved().map
+        if struct is not None and not struct.atomic and (new or old):
+            return _compare_maps(struct, old, new)
+    elif type(new) is str and type(old) is str and kind.resolved().scalar:
+        return _SAME if old == new else (MEMBER, None)
     before, after = atom_of(kind, old), atom_of(kind, new)
     found = _compare_as(after, old, new)
     if before is after or before == after:

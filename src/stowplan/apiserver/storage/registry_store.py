@@ -167,14 +167,14 @@ class RegistryStore:
     def update(
         self,
         call: ApiCall,
-        make: UpdateFunction,
+        make: UpdateFunction | Tree,
         uid: str = "",
         strategy: ResourceStrategy | None = None,
         *,
         applies: bool = False,
         tracks: bool = True,
     ) -> tuple[Tree, bool]:
-        """Replace an object by the result of `make`; True if that created it.
+        """Replace an object by `make`, or by its result; True if that created it.
 
         uid: precondition, "" if none. strategy: of a subresource, instead of the kind's. applies:
         it is a server-side apply, which may create the object. tracks: False if `make` has set
@@ -193,12 +193,13 @@ class RegistryStore:
                 raise not_found(resource.group, resource.plural, call.name)
             if uid:
                 raise _uid_conflict(resource, call, uid, "")
-            return self._create_by_update(call, make({}), tracks and not applies), True
+            new = make({}) if callable(make) else make
+            return self._create_by_update(call, new, tracks and not applies), True
         read = under_current_schema(resource, existing)
         old = decode(read)
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
-        new = make(decode(read))
+        new = make(decode(read)) if callable(make) else make
         if tracks and not applies:
             self._track(call, new, old)
         for plugin in self.admission:

@@ -9,7 +9,7 @@ import click
 
 from stowplan.cli import node_failure_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag, grouped
-from stowplan.cli.errors import invalid_argument
+from stowplan.cli.errors import CommandFailed, invalid_argument, reported
 
 if TYPE_CHECKING:
     from stowplan.framework.feature_gates import FeatureGates
@@ -164,6 +164,15 @@ def _server_settings(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _check_place(data: Path | None, kubeconfig: Path | None) -> None:
+    """Raises CommandFailed if another cluster runs there, before the rest is loaded."""
+    from stowplan.driver.storage.cluster_place import KubeconfigTaken, check_place
+    from stowplan.driver.storage.sqlite_store import StoreError
+
+    with reported(KubeconfigTaken, StoreError, by=CommandFailed):
+        check_place(data, kubeconfig)
+
+
 @click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
 @_cluster_options
@@ -213,6 +222,7 @@ def command(
         raise click.UsageError("--no-scheduler cannot be used with --record")
     if no_scheduler and web is not None:
         raise click.UsageError("--no-scheduler cannot be used with --web")
+    _check_place(data, given["kubeconfig"])
     from stowplan.cli.runs.up import SchedulerArguments, run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings

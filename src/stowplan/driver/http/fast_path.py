@@ -94,10 +94,10 @@ def parse_simple_request(data: bytes) -> SimpleRequest | None:
 class SimpleRequestHandler(Protocol):
     """Answers simple requests."""
 
-    def try_fast_path(self, request: SimpleRequest, transport: asyncio.Transport) -> bool:
+    def try_fast_path(self, request: SimpleRequest, connection: FastPathConnection) -> bool:
         """Answer, now or later; False if nothing was done and the general path must be taken.
 
-        While the response is pending, reading is paused.
+        While the response is pending, the connection is held.
         """
         ...
 
@@ -126,6 +126,9 @@ class FastPathConnection(asyncio.Protocol):
         self._connections = open_ones
         self._mark_idle = mark_idle
         self._is_full = False
+        self._is_held = False
+        self._is_at_end = False
+        self._early = b""
         self._latest = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -151,13 +154,44 @@ class FastPathConnection(asyncio.Protocol):
         """The client reads again."""
         self._is_full = False
 
+    def hold(self) -> None:
+        """A response is pending: until `release`, what the client sends is kept."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """The response was sent: handle what the client has sent meanwhile."""
+        self._is_held = False
+        early, self._early = self._early, b""
+        transport = self.transport
+        if transport is None:
+            return
+        if early:
+            transport.resume_reading()
+            self.data_received(early)
+        elif self._is_at_end:
+            transport.close()
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more; True to send it the pending response."""
+        self._is_at_end = True
+        transport = self.transport
+        # Over TLS a connection cannot stay half open.
+        return (
+            self._is_held and transport is not None and not transport.get_extra_info("sslcontext")
+        )
+
     def data_received(self, data: bytes) -> None:
         """Handle a simple request, or hand over to the library."""
         transport = self.transport
         if transport is None:
             return
+        if self._is_held:
+            # Clients await the response before they send more; one that does not is not read.
+            self._early += data
+            transport.pause_reading()
+            return
         request = parse_simple_request(data)
-        if request is not None and self._handler.try_fast_path(request, transport):
+        if request is not None and self._handler.try_fast_path(request, self):
             self._latest = asyncio.get_running_loop().time()
             return
         self._leave()
@@ -182,8 +216,7 @@ class FastPathConnection(asyncio.Protocol):
         if transport is None:
             return
         due = self._latest + self._idle_s
-        # A connection with a pending response has paused reading and is not idle.
-        if loop.time() >= due and transport.is_reading():
+        if loop.time() >= due and not self._is_held:
             transport.close()
             self._leave()
             return

@@ -13,7 +13,7 @@ import gzip
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
@@ -232,8 +232,10 @@ class HttpServer:
 
     # The fast path: see `fast_path`.
 
-    def try_fast_path(self, request: SimpleRequest, transport: asyncio.Transport) -> bool:
+    def try_fast_path(self, request: SimpleRequest, connection: FastPathConnection) -> bool:
         """See `fast_path.SimpleRequestHandler`."""
+        transport = connection.transport
+        assert transport is not None
         busy = transport.get_write_buffer_size() > _TICKETS_BYTES_MAX or transport.is_closing()
         length = len(request.body)
         refused = (
@@ -246,49 +248,81 @@ class HttpServer:
         asked = _wire_request(request.method, request.target, request.headers, request.body, peer)
         answer = self.server_loop.begin(asked)
         assert not isinstance(answer, WatchResponse)
-        if (
-            isinstance(answer, HttpResponse)
-            and self.server_loop.is_due(answer)
-            and len(answer.body) <= _SHORT_BYTES
-        ):
-            transport.write(self._response_bytes(answer))
-            self._idle.mark_idle(transport, answer.status)
-        else:
-            self._idle.mark_busy(transport)
-            transport.pause_reading()
-            assert self._tasks is not None
-            task = self._tasks.start_independent(
-                self._send_when_saved(answer, asked, transport), "HTTP response"
-            )
-            self._delayed_responses.add(task)
-            task.add_done_callback(self._delayed_responses.discard)
+        if isinstance(answer, HttpResponse) and len(answer.body) <= _SHORT_BYTES:
+            if self.server_loop.is_due(answer):
+                transport.write(self._response_bytes(answer))
+                self._idle.mark_idle(transport, answer.status)
+                return True
+            if not answer.after:
+                self._idle.mark_busy(transport)
+                connection.hold()
+                send = partial(self._send_committed, answer, connection)
+                self.server_loop.when_saved(answer.commit, send)
+                return True
+        self._idle.mark_busy(transport)
+        connection.hold()
+        self._send_later(self._send_when_saved(answer, asked, connection))
         return True
 
+    def _send_committed(
+        self, answer: HttpResponse, connection: FastPathConnection, problem: StoreError | None
+    ) -> None:
+        """Send a short response whose write is committed, or cannot be."""
+        transport = connection.transport
+        if transport is None or transport.is_closing():
+            return
+        if problem is not None:
+            self._send_unsaved(transport)
+            return
+        transport.write(self._response_bytes(answer))
+        if transport.get_write_buffer_size() > 0:
+            self._send_later(self._release_when_read(answer, connection))
+            return
+        self._idle.mark_idle(transport, answer.status)
+        connection.release()
+
+    def _send_later(self, sending: Coroutine[None, None, None]) -> None:
+        assert self._tasks is not None
+        task = self._tasks.start_independent(sending, "HTTP response")
+        self._delayed_responses.add(task)
+        task.add_done_callback(self._delayed_responses.discard)
+
     async def _send_when_saved(
-        self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
+        self,
+        begun: HttpResponse | PendingRequest,
+        asked: HttpRequest,
+        connection: FastPathConnection,
     ) -> None:
         """Send a response when its write is committed, and wait until the client has read it."""
+        transport = connection.transport
+        if transport is None:
+            return
         try:
-            await self._send_saved(begun, asked, transport)
+            answer = await self.server_loop.finish_pending(begun, asked)
+            assert isinstance(answer, HttpResponse)
+            await self.server_loop.finish(answer)
+            transport.write(self._response_bytes(answer))
+            await self._release_when_read(answer, connection)
+        except StoreError:
+            self._send_unsaved(transport)
         except Exception:
             # The client must not wait for a response that never comes.
             transport.abort()
             raise
 
-    async def _send_saved(
-        self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
+    def _send_unsaved(self, transport: asyncio.Transport) -> None:
+        """Send that it is unknown whether the write is committed; the client must check."""
+        text = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
+        transport.write(self._response_bytes(HttpResponse(500, text, _UNSAVED)))
+        transport.close()
+
+    async def _release_when_read(
+        self, answer: HttpResponse, connection: FastPathConnection
     ) -> None:
-        try:
-            answer = await self.server_loop.finish_pending(begun, asked)
-            assert isinstance(answer, HttpResponse)
-            await self.server_loop.finish(answer)
-        except StoreError:
-            # It is unknown whether the write is committed; the client must check.
-            text = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
-            transport.write(self._response_bytes(HttpResponse(500, text, _UNSAVED)))
-            transport.close()
+        """Wait until the client has read a response."""
+        transport = connection.transport
+        if transport is None:
             return
-        transport.write(self._response_bytes(answer))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.bounds.send_s + len(answer.body) / _BYTES_PER_S_MIN
         while transport.get_write_buffer_size() > 0 and not transport.is_closing():
@@ -298,7 +332,7 @@ class HttpServer:
             await asyncio.sleep(_HANDSHAKE_POLL_S)
         if not transport.is_closing():
             self._idle.mark_idle(transport, answer.status)
-            transport.resume_reading()
+            connection.release()
 
     def _response_bytes(self, answer: HttpResponse) -> bytes:
         """A complete response as bytes."""

@@ -113,7 +113,7 @@ class ServerLoop:
         self._due = 0.0
         self._last_run = 0.0
         self._committed = 0
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, Callable[[StoreError | None], None]]] = []
         self._commit: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "commit") if store else None
         self._reader = ThreadPoolExecutor(1, "long-requests")
@@ -299,25 +299,23 @@ class ServerLoop:
     # Commits.
 
     def _save(self) -> None:
-        if self._commit is not None or self._store is None:
-            return
-        batch = self.cluster.unsaved()
-        if batch is not None:
-            self._commit = asyncio.get_running_loop().create_task(self._write(batch))
+        if self._commit is None and self._store is not None:
+            self._commit = asyncio.get_running_loop().create_task(self._write())
 
-    async def _write(self, batch: PersistBatch) -> None:
-        """Commit `batch`, and then the writes that arrived meanwhile."""
+    async def _write(self) -> None:
+        """Commit the writes so far, then those that arrived meanwhile.
+
+        Requests that have arrived together are handled before the first batch is taken.
+        """
         loop = asyncio.get_running_loop()
         assert self._store is not None
-        following: PersistBatch | None = batch
         try:
-            while following is not None:
-                await loop.run_in_executor(self._thread, self._store.save, following.records)
-                self._committed = following.number
-                self.cluster.saved(following.number)
+            while (batch := self.cluster.unsaved()) is not None:
+                await loop.run_in_executor(self._thread, self._store.save, batch.records)
+                self._committed = batch.number
+                self.cluster.saved(batch.number)
                 self._release_waiters()
                 self._wake()
-                following = self.cluster.unsaved()
         except StoreError as problem:
             self._fail_commits(problem)
         # After any exception nothing is saved any more: waiting requests must fail.
@@ -328,30 +326,42 @@ class ServerLoop:
 
     def _fail_commits(self, problem: StoreError) -> None:
         """Fail all waiting requests, and report the reason: nothing can be committed any more."""
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(problem)
-        self._waiting.clear()
         self._commit = None
         self._store = None
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            done(problem)
         self._failed(str(problem))
 
-    async def _wait_committed(self, number: int) -> None:
+    def when_saved(self, number: int, done: Callable[[StoreError | None], None]) -> None:
+        """Call `done` once batch `number` is committed; with the error if it never will be."""
         if self._store is None:
-            raise StoreError("the store has failed; nothing can be saved")
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((number, future))
+            done(StoreError("the store has failed; nothing can be saved"))
+            return
+        self._waiting.append((number, done))
         self._save()
+
+    async def _wait_committed(self, number: int) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_saved(number, partial(_settle, future))
         await future
 
     def _release_waiters(self) -> None:
-        held = []
-        for number, future in self._waiting:
+        waiting, self._waiting = self._waiting, []
+        for number, done in waiting:
             if number > self._committed:
-                held.append((number, future))
-            elif not future.done():
-                future.set_result(None)
-        self._waiting = held
+                self._waiting.append((number, done))
+            else:
+                done(None)
+
+
+def _settle(future: asyncio.Future[None], problem: StoreError | None) -> None:
+    if future.done():
+        return
+    if problem is None:
+        future.set_result(None)
+    else:
+        future.set_exception(problem)
 
 
 def _shortened(text: str) -> str:

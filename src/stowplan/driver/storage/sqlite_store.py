@@ -34,14 +34,16 @@ log = logging.getLogger("stowplan.cluster")
 
 _APPLICATION = 0x53746F77  # "Stow"
 _FORMAT = 2
+# Objects by row, with an index of keys: as entries of the index itself they would take a page each.
 _SCHEMA = """
 CREATE TABLE objects (
     key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL
-) WITHOUT ROWID;
+);
 CREATE TABLE facts (
     name TEXT PRIMARY KEY, value INTEGER NOT NULL, checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+_ROWS = "SELECT key, version, value, checksum FROM objects ORDER BY key"
 _NOTE_BYTES = 12
 
 _BUNDLES = (512, 128, 32, 8, 4, 2, 1)
@@ -88,7 +90,7 @@ class SqliteStore:
         # Nothing is written before all is read, so that a damaged file stays as it is.
         file = self._file or _read_only(path)
         try:
-            for key, version, value, checksum in file.execute("SELECT * FROM objects"):
+            for key, version, value, checksum in file.execute(_ROWS):
                 if not isinstance(value, bytes) or _checksum(key, version, value) != checksum:
                     raise _damaged(path, f"the checksum of {key!r} is wrong")
                 yield key, version, value
@@ -200,17 +202,36 @@ def _locked(directory: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as problem:
-        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        taken = _taken(directory, lock)
         os.close(lock)
         if problem.errno not in (errno.EACCES, errno.EAGAIN):
             raise StoreError(f"unable to lock {directory}: {problem.strerror}") from None
-        raise StoreError(
-            f"{directory}: in use by another process (number {holder}); "
-            "a data directory serves one cluster at a time"
-        ) from None
+        raise taken from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
     return lock
+
+
+def _taken(directory: Path, lock: int) -> StoreError:
+    holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+    return StoreError(
+        f"{directory}: in use by another process (number {holder}); "
+        "a data directory serves one cluster at a time"
+    )
+
+
+def raise_if_locked(directory: Path) -> None:
+    """Raises StoreError if another process uses a data directory; OSError."""
+    path = directory / LOCK
+    if not path.exists():
+        return
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _taken(directory, lock) from None
+    finally:
+        os.close(lock)
 
 
 def _check_mode(directory: Path) -> None:
@@ -334,7 +355,7 @@ def checked_copy(path: Path) -> int:
         file = _read_only(path)
         with contextlib.closing(file):
             version = _checked_version(file, path)
-            for key, at, value, checksum in file.execute("SELECT * FROM objects"):
+            for key, at, value, checksum in file.execute(_ROWS):
                 if not isinstance(value, bytes) or _checksum(key, at, value) != checksum:
                     raise _damaged(path, f"the checksum of {key!r} is wrong")
     except sqlite3.DatabaseError as problem:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,9 +20,17 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.validation.imported_kinds import structs
 
 Tree = dict[str, Any]
-FieldMistake = tuple[str, str]
-"""Path, text; a path of "" where the text names it."""
 
+
+class FieldMistake(NamedTuple):
+    """A mistake in an object. path: "" where the text names the field."""
+
+    path: str
+    text: str
+
+
+UNREADABLE_MAX = 100
+"""Values of an object that cannot be read, after which it is not looked at further."""
 _DEPTH = 3
 """Search depth for misplaced fields."""
 _PREFIX = 'unknown field "'
@@ -45,17 +54,18 @@ class ApiServerRules:
         if resource is not None:
             yield from self._of_resource(resource, tree)
         elif imported is not None:
-            yield from _decoded(imported, tree)[1]
+            yield from _decoded(imported, tree).mistakes
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape
         if not isinstance(struct, StructType):
             return
-        made, mistakes = _decoded(struct, tree)
-        yield from mistakes
-        if made is not None:
-            for cause in self._causes(resource, made):
-                yield cause.field, cause.message
+        found = _decoded(struct, tree)
+        yield from found.mistakes
+        if found.tree is not None:
+            for cause in self._causes(resource, found.tree):
+                if not f"{cause.field}.".startswith(found.unreadable):
+                    yield FieldMistake(cause.field, cause.message)
 
     def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
         meta = obj.setdefault("metadata", {})
@@ -104,16 +114,60 @@ class _EmptyClient:
         return []
 
 
-def _decoded(struct: StructType, tree: Tree) -> tuple[Tree | None, list[FieldMistake]]:
-    """The object as decoded by the server (None on failure), and the mistakes."""
-    sink = _Fields(struct)
-    try:
-        made: Tree = struct.decode(tree, None, sink)
-    except TypeMismatch as problem:
-        return None, [("", text) for text in (*sink.texts, str(problem))]
-    except RecursionError:
-        return None, []
-    return made, [("", text) for text in sink.texts]
+class _DecodedObject(NamedTuple):
+    """An object as decoded by the server, None if it cannot be read. unreadable: how paths begin
+    that lie in values that it is decoded without."""
+
+    tree: Tree | None
+    mistakes: list[FieldMistake]
+    unreadable: tuple[str, ...]
+
+
+def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
+    """The object without its unreadable values, each of which is a mistake."""
+    unreadable: list[FieldMistake] = []
+    made: Tree | None = None
+    while True:
+        sink = _Fields(struct)
+        try:
+            made = struct.decode(tree, None, sink)
+        except TypeMismatch as problem:
+            steps = _steps(problem.at)
+            unreadable.append(FieldMistake(_place(steps), str(problem)))
+            if steps and len(unreadable) < UNREADABLE_MAX:
+                tree = _without(tree, steps)
+                continue
+        except RecursionError:
+            pass
+        mistakes = [*(FieldMistake("", text) for text in sink.texts), *unreadable]
+        starts = (one.path + mark for one in unreadable for mark in ".[")
+        return _DecodedObject(made, mistakes, tuple(starts))
+
+
+def _place(steps: list[Any]) -> str:
+    """The path in which errors of the reader name a value: keys that are no words in brackets."""
+    parts = []
+    for step in steps:
+        if isinstance(step, int):
+            parts.append(f"[{step}]")
+        else:
+            key = step if isinstance(step, str) else step[0]
+            parts.append(f".{key}" if re.fullmatch(r"[\w-]+", key) else f"[{key!r}]")
+    return "".join(parts).removeprefix(".")
+
+
+def _without(tree: Any, steps: list[Any]) -> Any:
+    """A copy of a tree without the value at `steps`; an item of a list becomes null."""
+    step, *rest = steps
+    key = step if isinstance(step, (int, str)) else step[0]
+    made = list(tree) if isinstance(key, int) else dict(tree)
+    if rest:
+        made[key] = _without(tree[key], rest)
+    elif isinstance(key, int):
+        made[key] = None
+    else:
+        del made[key]
+    return made
 
 
 class _Fields(UnknownFields):
@@ -133,12 +187,7 @@ class _Fields(UnknownFields):
 
     def _hint(self, at: FieldLocation) -> str:
         """A similar field at this level, or the path of the field above or below."""
-        steps: list[Any] = []
-        while at is not None:
-            outer, step, _ = at
-            steps.append(step)
-            at = outer
-        steps.reverse()
+        steps = _steps(at)
         types = _types_along(self.struct, steps[:-1])
         name = str(steps[-1])
         here = types[-1]
@@ -153,6 +202,16 @@ class _Fields(UnknownFields):
                 return format_path(_chain([*steps[:depth], name]))
         below = _below(here, name, _DEPTH)
         return format_path(_chain([*steps[:-1], *below])) if below else ""
+
+
+def _steps(at: FieldLocation) -> list[Any]:
+    """The steps of a location, from the object down."""
+    steps: list[Any] = []
+    while at is not None:
+        outer, step, _ = at
+        steps.append(step)
+        at = outer
+    return steps[::-1]
 
 
 def _near(name: str, struct: StructType) -> str:

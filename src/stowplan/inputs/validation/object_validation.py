@@ -22,7 +22,7 @@ from stowplan.inputs.manifests import untyped_title
 from stowplan.objects.encoding.json_codec import DecodeError
 
 if TYPE_CHECKING:
-    from stowplan.inputs.validation.api_rules import ApiServerRules
+    from stowplan.inputs.validation.api_rules import ApiServerRules, FieldMistake
 
 Tree = dict[str, Any]
 
@@ -46,7 +46,7 @@ class ValidationResult(NamedTuple):
     """Mistakes of an object, such as `unknown field "spec.nope"`. title: `Pod default/web`."""
 
     title: str
-    mistakes: tuple[str, ...]
+    mistakes: tuple[FieldMistake, ...]
     is_fatal: bool
 
 
@@ -84,24 +84,26 @@ class ObjectValidator:
             self._good.add(key)
         return None
 
-    def _wanted(self, tree: Tree, found: Iterable[tuple[str, str]]) -> Iterator[str]:
-        for path, text in found:
-            if self.mode == "strict" or not _is_omitted(tree, path):
-                yield f"{path}: {text}" if path else text
+    def _wanted(self, tree: Tree, found: Iterable[FieldMistake]) -> Iterator[FieldMistake]:
+        for mistake in found:
+            if self.mode == "strict" or not _is_omitted(tree, mistake.path):
+                yield mistake
 
     def report(self, place: str, found: ValidationResult | None) -> None:
         """Record the mistakes of an object; place: file and document."""
         if found is not None:
-            for mistake in found.mistakes:
-                self._add(f"{place}: {found.title}: {mistake}", found.is_fatal)
+            for path, text in found.mistakes:
+                line = f"{path}: {text}" if path else text
+                self._add(f"{place}: {found.title}: {line}", found.is_fatal)
 
     def report_unreadable(
         self, place: str, problem: DecodeError, found: ValidationResult | None
     ) -> None:
-        """Record that an object cannot be decoded, and its unknown fields."""
-        unknown = [m for m in found.mistakes if m.startswith("unknown field")] if found else []
-        if found is not None and unknown:
-            self.report(place, found._replace(mistakes=tuple(unknown)))
+        """Record that an object cannot be decoded, and its other mistakes."""
+        if found is not None:
+            named = problem.path.removeprefix(f"{found.title}: ")
+            others = tuple(one for one in found.mistakes if one.path != named)
+            self.report(place, found._replace(mistakes=others))
         self._add(str(InputError.at(place, problem.path, problem.what)), is_fatal=True)
 
     def _add(self, line: str, is_fatal: bool) -> None:
