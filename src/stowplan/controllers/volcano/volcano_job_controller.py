@@ -113,12 +113,12 @@ class VolcanoJobController(Controller):
             due = self._events.due_action(key, job, pods)
             self._execute(key, job, pods, due)
             return
-        self._tell_command(job, commands[0])
+        self._report_command(job, commands[0])
         self._execute(key, job, pods, JobAction(commands[0], JobEvent("", "")))
         self._commands.done(key)
         self.queue.add(key)
 
-    def _tell_command(self, job: Tree, action: str) -> None:
+    def _report_command(self, job: Tree, action: str) -> None:
         text = f"Start to execute command {action}, and clean it up to make sure executed not more"
         self.recorder.record(job, self.name, "CommandIssued", f"{text} than once.")
 
