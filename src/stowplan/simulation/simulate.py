@@ -103,6 +103,7 @@ from stowplan.simulation.scheduler_configuration import (
     read_deciders,
     with_cards,
 )
+from stowplan.simulation.volcano_jobs import with_volcano_jobs
 
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
@@ -365,6 +366,7 @@ def _replayed(
     on_tick: ReplayProgress | None,
 ) -> Simulation:
     options, explain = how.options, how.explain
+    cluster = with_volcano_jobs(cluster, deciders)
     owners: list[tuple[str, str]] = []
     if explain:
         at = position_of(explain, cluster.pending())
