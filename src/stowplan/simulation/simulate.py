@@ -58,6 +58,7 @@ from stowplan.recording.recording_header import (
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation import kernel_cache
+from stowplan.simulation.api_cluster.volcano_jobs import with_volcano_jobs
 from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.cluster.simulated_extenders import (
     ExtenderSource,
@@ -103,7 +104,6 @@ from stowplan.simulation.scheduler_configuration import (
     read_deciders,
     with_cards,
 )
-from stowplan.simulation.volcano_jobs import with_volcano_jobs
 
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"

@@ -38,6 +38,7 @@ from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.api_cluster.api_cluster import ApiCluster
 from stowplan.simulation.api_cluster.client_dispatcher import ClientDispatcher
 from stowplan.simulation.api_cluster.informer_stream import InformerStream
+from stowplan.simulation.api_cluster.volcano_jobs import VOLCANO_JOB, is_volcano_job, waiting_notes
 from stowplan.simulation.api_cluster.workload_documents import (
     WORKLOAD_KINDS,
     Arrival,
@@ -53,7 +54,6 @@ from stowplan.simulation.kueue.replayed_workloads import (
     replayed_workloads,
 )
 from stowplan.simulation.replay import IDLE_TIMEOUT, PodHistory, Replay, ReplayOptions
-from stowplan.simulation.volcano_jobs import VOLCANO_JOB, is_volcano_job, waiting_notes
 
 _FIRST = ("Namespace", "PriorityClass", "StorageClass", "RuntimeClass", "Node")
 """Kinds that others depend on: created first among objects that arrive together."""

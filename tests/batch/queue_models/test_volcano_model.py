@@ -152,7 +152,7 @@ def rich_and_poor(**rich: Any) -> list[Tree]:
         ),
     ],
 )
-def test_it_is_said_what_reclaim_would_do_and_why_not(
+def test_what_reclaim_would_do_is_reported_and_why_not(
     tmp_path: Path, objects: list[Tree], text: str
 ) -> None:
     (tmp_path / "c.yaml").write_text(yaml.safe_dump_all(objects))
