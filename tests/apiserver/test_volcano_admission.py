@@ -196,9 +196,12 @@ def test_groups_and_hyper_nodes_are_refused(
     ("tree", "text"),
     [
         (job("nowhere"), 'unable to find job queue: queues "nowhere" not found'),
-        (job("org"), "can only submit job to leaf queue, queue `org` has child queues"),
-        (job(minAvailable=3), "job 'minAvailable' must not be greater than total replicas"),
-        (job(task={"minAvailable": 3}), "'minAvailable' must be <= 'replicas' in task: w"),
+        (job("org"), "can only submit job to leaf queue, queue `org` has 1 child queues"),
+        (job(minAvailable=3), "job 'minAvailable' should not be greater than total replicas in"),
+        (
+            job(task={"minAvailable": 3}),
+            "'minAvailable' is greater than 'replicas' in task: w, job: j",
+        ),
         (job(networkTopology=BOTH_TIERS), "must not specify 'highestTierAllowed'"),
         (
             job(task={"partitionPolicy": {"totalPartitions": 2, "partitionSize": 2}}),
@@ -209,10 +212,16 @@ def test_groups_and_hyper_nodes_are_refused(
             "'PartitionSize' must be greater than 0 in task: w, job: j",
         ),
         (job(tasks=[]), "No task specified in job spec"),
+        (job(plugins={"slurm": []}), "unable to find job plugin: slurm"),
+        (job(volumes=[{"mountPath": "/d"}]), "either VolumeClaim or VolumeClaimName must be"),
+        (
+            job(task={"dependsOn": {"name": ["w"]}}),
+            "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)",
+        ),
         (job("root"), "can not submit job to root queue"),
         (
             job(policies=[failed("RestartJob"), failed("AbortJob")]),
-            "duplicate event PodFailed across different policy",
+            "duplicate event PodFailed  across different policy",
         ),
         (
             job(policies=[{**failed("AbortJob"), "exitCode": 3}]),
@@ -229,3 +238,56 @@ def test_groups_and_hyper_nodes_are_refused(
 )
 def test_a_job_that_could_not_run_is_refused(cluster: SmallCluster, tree: Tree, text: str) -> None:
     assert text in refusal(cluster, JOBS, tree)
+
+
+def test_what_is_left_out_is_filled_in_when_an_object_is_created(cluster: SmallCluster) -> None:
+    made = cluster.create(JOBS, job(plugins={"mpi": []}) | {"metadata": {"name": "filled"}})["spec"]
+    assert (made["schedulerName"], made["maxRetry"], made["minAvailable"]) == ("volcano", 3, 2)
+    assert made["plugins"] == {"mpi": [], "svc": [], "ssh": []}
+    # What starts a job stays as it was when more pods are wanted.
+    tasks = [{**made["tasks"][0], "replicas": 5}]
+    after = cluster.change(JOBS, "filled", tasks=tasks)["spec"]
+    assert (after["minAvailable"], after["tasks"][0]["minAvailable"]) == (2, 2)
+    below = cluster.create(QUEUES, annotated("low", "sci/low", "2/3"))
+    assert below["metadata"]["annotations"] == {
+        "volcano.sh/hierarchy": "root/sci/low",
+        "volcano.sh/hierarchy-weights": "1/2/3",
+    }
+    assert below["spec"]["reclaimable"] is True
+    notes = {"scheduling.volcano.sh/queue-name": "team"}
+    cluster.create("namespaces", {"metadata": {"name": "lab", "annotations": notes}})
+    named = {**group(), "metadata": {"name": "g", "namespace": "lab"}}
+    assert cluster.create(GROUPS, named)["spec"]["queue"] == "team"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"queue": "team"}, "job updates may not change fields other than `minAvailable`"),
+        ({"maxRetry": 7}, "job updates may not change fields other than `minAvailable`"),
+        ({"tasks": [], "minAvailable": 0}, "job updates may not add or remove tasks"),
+        ({"minAvailable": 9}, "job 'minAvailable' must not be greater than total replicas"),
+        ({"minAvailable": -1}, "job 'minAvailable' must be >= 0"),
+        ({"task": {"replicas": 1}}, "'minAvailable' must be <= 'replicas' in task: w"),
+        ({"task": {"minAvailable": -1}}, "'minAvailable' must be >= 0 in task: w"),
+        ({"task": {"replicas": -1}}, "'replicas' must be >= 0 in task: w"),
+        ({"task": {"name": "other"}}, "job updates may not change fields other than"),
+        ({"minAvailable": 1, "priorityClassName": "", "policies": []}, ""),
+        ({"task": {"replicas": 4, "minAvailable": 3}}, ""),
+    ],
+)
+def test_a_job_changes_in_size_and_priority_only(
+    cluster: SmallCluster, change: Tree, text: str
+) -> None:
+    if cluster.get(JOBS, "changed") is None:
+        cluster.create(JOBS, job() | {"metadata": {"name": "changed"}})
+    spec = dict(change)
+    if "task" in spec:
+        (first,) = cluster.the(JOBS, "changed")["spec"]["tasks"]
+        spec["tasks"] = [{**first, **spec.pop("task")}]
+    if not text:
+        cluster.change(JOBS, "changed", **spec)
+        return
+    with pytest.raises(ApiError) as caught:
+        cluster.change(JOBS, "changed", **spec)
+    assert text in caught.value.message

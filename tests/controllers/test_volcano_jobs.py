@@ -18,6 +18,7 @@ from stowplan.controllers.volcano.volcano_job_phases import (
     next_phase,
 )
 from stowplan.controllers.volcano.volcano_kinds import (
+    VOLCANO_COMMANDS,
     VOLCANO_JOBS,
     VOLCANO_POD_GROUPS,
     VOLCANO_QUEUES,
@@ -61,6 +62,25 @@ class VolcanoCluster(SmallCluster):
         found["status"] = {"phase": "Inqueue"}
         self.api.update_status(VOLCANO_POD_GROUPS, found)
         self.settle()
+
+    def command(self, path: str, name: str, action: str) -> None:
+        """What `vcctl` does: a Command that names the object."""
+        target = self.the(path, name)
+        version = "scheduling.volcano.sh/v1beta1" if path == VOLCANO_QUEUES else ""
+        reference = {
+            "apiVersion": version or "batch.volcano.sh/v1alpha1",
+            "kind": "Queue" if path == VOLCANO_QUEUES else "Job",
+            "name": name,
+            "uid": target["metadata"]["uid"],
+            "controller": True,
+        }
+        meta = {"generateName": f"{name}-{action.lower()}-", "ownerReferences": [reference]}
+        self.create(VOLCANO_COMMANDS, {"metadata": meta, "target": reference, "action": action})
+        self.settle()
+
+    def events(self, reason: str) -> list[str]:
+        found = (one for one in self.list("events") if one["reason"] == reason)
+        return [one.get("note") or one["message"] for one in found]
 
     def place(self, name: str) -> None:
         """What the scheduler does once a pod has a node."""
@@ -292,3 +312,136 @@ def test_the_phase_of_a_job_follows_from_its_pods(
     tasks = [{"name": "w", "replicas": 3, "minAvailable": 2}]
     job = {"spec": {"tasks": tasks, "minAvailable": 2, "maxRetry": 3, **spec}, "status": {}}
     assert next_phase(job, counts, phase) == after
+
+
+def test_a_job_is_suspended_and_resumed_by_commands() -> None:
+    cluster = VolcanoCluster()
+    group = cluster.submit(vcjob("train", task("w", 3), ttlSecondsAfterFinished=5))
+    cluster.admit(group)
+    for name in cluster.names():
+        cluster.set_phase(name, "Running")
+    cluster.set_phase("train-w-0", "Succeeded")
+    cluster.command(VOLCANO_JOBS, "train", "AbortJob")
+    cluster.run(40.0)
+    # What has ended stays; a job that may be resumed is not deleted when its time is over.
+    assert (cluster.names(), cluster.phase("train")) == (["train-w-0"], "Aborted")
+    assert cluster.get(VOLCANO_POD_GROUPS, group) is None
+    assert cluster.list(VOLCANO_COMMANDS) == []
+    assert cluster.events("CommandIssued") == [
+        "Start to execute command AbortJob, and clean it up to make sure executed not more than "
+        "once."
+    ]
+    cluster.command(VOLCANO_JOBS, "train", "RestartJob")
+    assert cluster.phase("train") == "Aborted"
+    cluster.command(VOLCANO_JOBS, "train", "ResumeJob")
+    cluster.run(40.0)
+    assert (cluster.phase("train"), cluster.status("train")["retryCount"]) == ("Pending", 1)
+    cluster.admit(group)
+    assert cluster.names() == ["train-w-0", "train-w-1", "train-w-2"]
+    assert cluster.the("pods", "train-w-0")["status"]["phase"] == "Succeeded"
+
+
+def test_a_command_for_a_job_that_is_gone_is_dropped() -> None:
+    cluster = VolcanoCluster()
+    reference = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "gone"}
+    command = {"metadata": {"name": "late"}, "target": reference, "action": "TerminateJob"}
+    cluster.create(VOLCANO_COMMANDS, command)
+    cluster.settle()
+    assert cluster.list(VOLCANO_COMMANDS) == []
+    cluster.admit(cluster.submit(vcjob("gone", task("w", 1))))
+    assert cluster.phase("gone") == "Pending"
+    cluster.command(VOLCANO_JOBS, "gone", "TerminateJob")
+    cluster.run(40.0)
+    assert (cluster.names(), cluster.phase("gone")) == ([], "Terminated")
+
+
+def state(cluster: VolcanoCluster, name: str) -> str:
+    return str(cluster.the(VOLCANO_QUEUES, name)["status"]["state"])
+
+
+def test_a_queue_is_closed_with_those_below_it_and_opened_again() -> None:
+    cluster = VolcanoCluster()
+    for name in ("vision", "speech"):
+        cluster.create(VOLCANO_QUEUES, {"metadata": {"name": name}, "spec": {"parent": "research"}})
+    cluster.submit(vcjob("last", task("w", 1), queue="vision"))
+    cluster.command(VOLCANO_QUEUES, "speech", "CloseQueue")
+    cluster.command(VOLCANO_QUEUES, "research", "CloseQueue")
+    states = [state(cluster, name) for name in ("research", "vision", "speech")]
+    assert states == ["Closed", "Closing", "Closed"]
+    cluster.command(VOLCANO_QUEUES, "vision", "OpenQueue")
+    assert state(cluster, "vision") == "Closing"
+    (refused,) = cluster.events("OpenQueue")
+    assert "because its parent queue research is closing or closed" in refused
+    cluster.delete(VOLCANO_JOBS, "last")
+    cluster.settle()
+    assert state(cluster, "vision") == "Closed"
+    # The one that was closed by itself stays closed.
+    cluster.command(VOLCANO_QUEUES, "research", "OpenQueue")
+    states = [state(cluster, name) for name in ("research", "vision", "speech")]
+    assert states == ["Open", "Open", "Closed"]
+    cluster.command(VOLCANO_QUEUES, "root", "CloseQueue")
+    assert state(cluster, "root") == "Open"
+    assert cluster.list(VOLCANO_COMMANDS) == []
+
+
+def test_a_partition_restarts_alone() -> None:
+    cluster = VolcanoCluster()
+    parts = {"totalPartitions": 2, "partitionSize": 2}
+    policies = [{"event": "PodFailed", "action": "RestartPartition"}]
+    made = task("w", 4, partitionPolicy=parts, policies=policies)
+    cluster.admit(cluster.submit(vcjob("train", made, maxRetry=5)))
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods()}
+    for name in cluster.names():
+        cluster.set_phase(name, "Running")
+    cluster.set_phase("train-w-3", "Failed")
+    cluster.run(40.0)
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.pods()}
+    assert [name for name in before if before[name] != after[name]] == ["train-w-2", "train-w-3"]
+
+
+def test_pods_that_stay_pending_end_a_job_after_the_timeout_of_its_policy() -> None:
+    cluster = VolcanoCluster()
+    policies = [{"event": "PodPending", "action": "AbortJob", "timeout": "60s"}]
+    cluster.admit(cluster.submit(vcjob("train", task("w", 2), policies=policies, minAvailable=1)))
+    cluster.run(50.0)
+    cluster.set_phase("train-w-0", "Running")
+    assert cluster.phase("train") == "Running"
+    cluster.set_phase("train-w-1", "Running")
+    cluster.run(60.0)
+    # Both have started in time.
+    assert cluster.phase("train") == "Running"
+    cluster.delete("pods", "train-w-1", grace_s=0)
+    cluster.run(50.0)
+    assert cluster.phase("train") == "Running"
+    cluster.run(70.0)
+    assert cluster.phase("train") == "Aborted"
+
+
+def test_a_group_that_lost_pods_meets_the_policy_on_unknown() -> None:
+    cluster = VolcanoCluster()
+    policies = [{"event": "Unknown", "action": "TerminateJob"}]
+    group = cluster.submit(vcjob("train", task("w", 2), policies=policies))
+    cluster.admit(group)
+    found = cluster.the(VOLCANO_POD_GROUPS, group)
+    found["status"] = {"phase": "Unknown"}
+    cluster.api.update_status(VOLCANO_POD_GROUPS, found)
+    cluster.run(40.0)
+    assert cluster.phase("train") == "Terminated"
+
+
+@pytest.mark.parametrize(
+    ("limit", "restarts", "failed"), [(None, 3, True), (4, 3, False), (-1, 9, False)]
+)
+def test_a_task_has_failed_when_its_containers_started_too_often(
+    limit: int | None, restarts: int, failed: bool
+) -> None:
+    cluster = VolcanoCluster()
+    policies = [{"event": "TaskFailed", "action": "TerminateJob"}]
+    more = {} if limit is None else {"maxRetry": limit}
+    cluster.admit(cluster.submit(vcjob("train", task("w", 1, **more), policies=policies)))
+    pod = cluster.the("pods", "train-w-0")
+    again = {"name": "c", "image": "i", "restartCount": restarts, "state": {"running": {}}}
+    pod["status"] |= {"phase": "Running", "containerStatuses": [again]}
+    cluster.api.update_status("pods", pod)
+    cluster.run(40.0)
+    assert cluster.phase("train") == ("Terminated" if failed else "Running")

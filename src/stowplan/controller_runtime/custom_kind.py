@@ -11,7 +11,8 @@ from stowplan.objects.encoding.tree import Tree
 class CustomKind:
     """A kind of another project whose objects keep every field.
 
-    columns: name, type and JSON path of what `kubectl get` prints. versions: the first is stored.
+    columns: name, type and JSON path of what `kubectl get` prints; wide_columns: of what it adds
+    with `-o wide`. versions: the first is stored.
     """
 
     group: str
@@ -21,6 +22,7 @@ class CustomKind:
     short_names: tuple[str, ...] = ()
     columns: tuple[tuple[str, str, str], ...] = ()
     namespaced: bool = True
+    wide_columns: tuple[tuple[str, str, str], ...] = ()
 
     def definition(self) -> Tree:
         """Its CustomResourceDefinition."""
@@ -50,8 +52,12 @@ class CustomKind:
             "storage": name == self.versions[0],
             "subresources": {"status": {}},
             "additionalPrinterColumns": [
-                {"name": title, "type": type_, "jsonPath": path}
-                for title, type_, path in self.columns
+                *(_column(*one) for one in self.columns),
+                *(_column(*one) | {"priority": 1} for one in self.wide_columns),
             ],
             "schema": {"openAPIV3Schema": anything},
         }
+
+
+def _column(title: str, type_: str, path: str) -> Tree:
+    return {"name": title, "type": type_, "jsonPath": path}

@@ -68,6 +68,7 @@ def queue_model_loans(report: ModelReport, total: Mapping[str, float]) -> Iterat
     siblings: dict[str, list[ModelQueue]] = {}
     for one in report.queues:
         siblings.setdefault(one.parent, []).append(one)
+    keeps = {one.name for one in report.queues if not _gives_back(one, siblings)}
     for queues in siblings.values():
         weights = sum(max(one.weight, 0) for one in queues)
         for resource, whole in total.items():
@@ -81,8 +82,23 @@ def queue_model_loans(report: ModelReport, total: Mapping[str, float]) -> Iterat
                 )
             idle = report.idle.get(resource, 0.0)
             for loan in loans_between(uses, resource, idle, MODEL_LOAN_MIN):
-                amount, back = round(loan.amount, 3), round(loan.wanted_back, 3)
+                wanted = 0.0 if loan.borrower in keeps else loan.wanted_back
+                amount, back = round(loan.amount, 3), round(wanted, 3)
                 yield msgspec.structs.replace(loan, amount=amount, wanted_back=back)
+
+
+def _gives_back(queue: ModelQueue, below: Mapping[str, list[ModelQueue]]) -> bool:
+    """True if what a queue borrows, or a queue without others below it, may be reclaimed."""
+    due, seen = [queue], {queue.name}
+    while due:
+        one = due.pop()
+        # Parents may be a cycle, which is reported elsewhere.
+        children = [child for child in below.get(one.name, ()) if child.name not in seen]
+        if not children and one.gives_back:
+            return True
+        seen.update(child.name for child in children)
+        due += children
+    return False
 
 
 def _part(queue: ModelQueue, resource: str, whole: float, by_weight: float) -> float:

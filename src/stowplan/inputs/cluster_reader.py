@@ -18,7 +18,7 @@ from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
-from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.importers import IMPORTERS, ImportedJobs
 from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
@@ -64,7 +64,7 @@ class Cluster(msgspec.Struct):
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
     them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
-    label, the same.
+    label, the same. volcano_jobs: Jobs of Volcano, the same; pods and groups of them are here too.
     """
 
     nodes: list[Node]
@@ -80,6 +80,7 @@ class Cluster(msgspec.Struct):
     as_read: dict[str, Pod] = {}
     kueue_objects: list[Tree] = []
     queued: list[Tree] = []
+    volcano_jobs: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -266,6 +267,7 @@ class _ClusterReader:
         self.manifests: list[Tree] | None = [] if keep_manifests else None
         self.kueue_objects: list[Tree] = []
         self.queued: list[Tree] = []
+        self.volcano_jobs: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -320,6 +322,8 @@ class _ClusterReader:
             elif queue_name_of(item):
                 self.queued.append(item)
             if self.imports.takes(item, path):
+                if IMPORTERS.get((group_of(item, path), item["kind"])) == "volcano_job":
+                    self.volcano_jobs.append(item)
                 self.imports.add(item, path, place, len(self.inventory.entries))
             elif not self.next_run.takes(item, path, place):
                 self.inventory.add_item(item, path, place)
@@ -385,6 +389,7 @@ class _ClusterReader:
             manifests=self.manifests or [],
             kueue_objects=self.kueue_objects,
             queued=self.queued,
+            volcano_jobs=self.volcano_jobs,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:

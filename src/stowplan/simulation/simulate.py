@@ -58,6 +58,7 @@ from stowplan.recording.recording_header import (
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation import kernel_cache
+from stowplan.simulation.api_cluster.volcano_jobs import with_volcano_jobs
 from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.cluster.simulated_extenders import (
     ExtenderSource,
@@ -365,6 +366,7 @@ def _replayed(
     on_tick: ReplayProgress | None,
 ) -> Simulation:
     options, explain = how.options, how.explain
+    cluster = with_volcano_jobs(cluster, deciders)
     owners: list[tuple[str, str]] = []
     if explain:
         at = position_of(explain, cluster.pending())

@@ -17,8 +17,10 @@ from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
+from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.client.resources import resource_of, resources_of
 from stowplan.controllers.kueue.kueue_kinds import WORKLOADS
+from stowplan.controllers.volcano.volcano_kinds import VOLCANO_POD_GROUPS
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
@@ -36,6 +38,7 @@ from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.api_cluster.api_cluster import ApiCluster
 from stowplan.simulation.api_cluster.client_dispatcher import ClientDispatcher
 from stowplan.simulation.api_cluster.informer_stream import InformerStream
+from stowplan.simulation.api_cluster.volcano_jobs import VOLCANO_JOB, is_volcano_job, waiting_notes
 from stowplan.simulation.api_cluster.workload_documents import (
     WORKLOAD_KINDS,
     Arrival,
@@ -76,6 +79,7 @@ class WorkloadReplay(Replay):
         """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
         Raises InputError."""
         documents = self._documents_of(cluster)
+        self._manifests = cluster.manifests
         if deciders.kueue is not None:
             documents = list(queued_documents(documents, cluster))
         self._documents = WorkloadDocuments(documents, options.speedup, profile)
@@ -115,6 +119,7 @@ class WorkloadReplay(Replay):
             options.node_lifecycle,
             self._deciders.kueue,
             self._deciders.gates,
+            volcano=any(map(is_volcano_job, self._manifests)),
         )
         self._api.on_created = self._created
         return self._api
@@ -221,6 +226,9 @@ class WorkloadReplay(Replay):
         """What controllers or kubelets could not process, if anything, and why."""
         admitted = self.workloads
         notes = [] if admitted is None else replay_notes(admitted)
+        groups = self._api.server.registry.by_path(VOLCANO_POD_GROUPS)
+        if groups is not None:
+            notes += waiting_notes(self._api.server.list(groups, ""), self._waiting_reasons())
         n_failing = sum(self._api.cluster.controller_manager.failing().values())
         errors = self._api.cluster.faults.take()
         if not n_failing or not errors:
@@ -228,6 +236,12 @@ class WorkloadReplay(Replay):
         last = errors[-1]
         text = f"{count_of(n_failing, 'object')} could not be processed by controllers"
         return [*notes, f"{text}; {last.component}, {last.about}: {last.error!r}"]
+
+    def _waiting_reasons(self) -> dict[str, str]:
+        """Why jobs wait, as the last session has it."""
+        deciders = [lane.decider for lane in self.scheduler.lanes.batch]
+        models = (one for one in deciders if isinstance(one, ModelDecider))
+        return {key: text for one in models for key, text in one.waiting_reasons.items()}
 
     def _is_over(self) -> bool:
         if self.options.until_s is not None:
@@ -256,7 +270,9 @@ def _without_controller(cluster: Cluster) -> Iterator[Tree]:
     Volcano, JobSets, jobs of Kueue, traces."""
     given = {_identity(tree) for tree in cluster.manifests}
     for group in cluster.objects:
-        if isinstance(group, PodGroup | Queue) and _key(group) not in given:
+        if not isinstance(group, PodGroup | Queue) or _key(group) in given:
+            continue
+        if not _jobs_of(group) & given:
             yield _without_owner(group)
     for pod in cluster.pods:
         if _key(pod) not in given and not _owners(pod) & given:
@@ -266,12 +282,21 @@ def _without_controller(cluster: Cluster) -> Iterator[Tree]:
 def _owners(pod: Pod) -> set[tuple[str, str, str]]:
     """The workloads that may have made the pod: its controller, and the Deployment of it."""
     owner = pod.controller
-    if owner is None or owner.kind not in WORKLOAD_KINDS or ".volcano." in owner.api_version:
+    if owner is not None and ".volcano." in owner.api_version:
+        return _jobs_of(pod)
+    if owner is None or owner.kind not in WORKLOAD_KINDS:
         return set()
     found = {(owner.kind, pod.namespace, owner.name)}
     if owner.kind == "ReplicaSet":
         found.add(("Deployment", pod.namespace, owner.name.rpartition("-")[0]))
     return found
+
+
+def _jobs_of(value: Pod | PodGroup | Queue) -> set[tuple[str, str, str]]:
+    """The Jobs of Volcano that own an object."""
+    namespace = value.metadata.namespace or "default"
+    owners = value.metadata.owner_references
+    return {(VOLCANO_JOB, namespace, one.name) for one in owners if ".volcano." in one.api_version}
 
 
 def _without_owner(value: Object) -> Tree:
@@ -287,7 +312,8 @@ def _identity(tree: Tree) -> tuple[str, str, str]:
     """Kind, namespace and name; pods and groups without a namespace are in `default`."""
     meta = tree.get("metadata") or {}
     namespace = meta.get("namespace") or "default"
-    return str(tree.get("kind")), str(namespace), str(meta.get("name"))
+    kind = VOLCANO_JOB if is_volcano_job(tree) else str(tree.get("kind"))
+    return kind, str(namespace), str(meta.get("name"))
 
 
 def _key(value: Object) -> tuple[str, str, str]:

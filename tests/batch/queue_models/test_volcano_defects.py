@@ -56,7 +56,7 @@ class Chooser(VolcanoPlugin):
 
 @pytest.mark.parametrize(("mends", "victims"), [((), ["c"]), ((EMPTY_INTERSECTION,), [])])
 def test_an_intersection_without_tasks_stays_so(mends: tuple[str, ...], victims: list[str]) -> None:
-    tasks = [VolcanoTask(pod(f'{{"metadata": {{"name": "{name}"}}}}')) for name in "abc"]
+    tasks = [VolcanoTask.of(pod(f'{{"metadata": {{"name": "{name}"}}}}')) for name in "abc"]
     plugins: dict[str, VolcanoPlugin] = {}
     for name in "abc":
         plugins[name] = type("Chooser", (Chooser,), {"name": name, "chosen": name})({})

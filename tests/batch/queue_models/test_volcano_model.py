@@ -9,7 +9,11 @@ import pytest
 import yaml
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.forecast.explain_job import explain_pod_group
+from stowplan.forecast.queue_shares import shares_of
 from stowplan.framework import ConfigError
+from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.simulation.session_runner import SessionRunner
 from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 
 Tree = dict[str, Any]
@@ -121,6 +125,56 @@ def test_a_queue_takes_back_what_it_deserves(tmp_path: Path) -> None:
         "default/new-0": "a",
         "default/new-1": "a",
     }
+
+
+def rich_and_poor(**rich: Any) -> list[Tree]:
+    """A node full of pods of a queue that borrows, and a job of one that has less than it
+    deserves."""
+    return [
+        node("a", 4),
+        queue("rich", **{"deserved": {"cpu": "2"}, **rich}),
+        queue("poor", deserved={"cpu": "2"}),
+        {**group("old", 1, "rich", 1), "status": {"phase": "Running"}},
+        {**group("new", 2, "poor", 2), "status": {"phase": "Inqueue"}},
+        *(pod(f"old-{i}", "old", node="a") for i in range(4)),
+        *(pod(f"new-{i}", "new") for i in range(2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        (rich_and_poor(reclaimable=False), "of other queues may be evicted: rich is not reclaim"),
+        (rich_and_poor(deserved={"cpu": "4"}), "plugins spare all 4 running pods"),
+        (
+            [*rich_and_poor(), pod("more", "newer", node="a"), group("newer", 1, "poor", 1)],
+            "tier 1: gang, conformance; capacity would give up default/old-",
+        ),
+    ],
+)
+def test_what_reclaim_would_do_is_reported_and_why_not(
+    tmp_path: Path, objects: list[Tree], text: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump_all(objects))
+    cluster = read_cluster(tmp_path / "c.yaml")
+    config = deciders(WITHOUT_OVERCOMMIT)
+    found = explain_pod_group("default/new", cluster, config=config, changes=False)
+    assert any(line.startswith("reclaim: ") and text in line for line in found.evictions)
+
+
+@pytest.mark.parametrize(
+    ("rich", "actions", "wanted"),
+    [({}, "allocate, reclaim", 2.0), ({"reclaimable": False}, "reclaim", 0.0), ({}, "allocate", 0)],
+)
+def test_a_loan_is_wanted_back_where_it_can_be_reclaimed(
+    tmp_path: Path, rich: Tree, actions: str, wanted: float
+) -> None:
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump_all(rich_and_poor(**rich)))
+    text = WITHOUT_OVERCOMMIT.replace("enqueue, allocate, backfill, preempt, reclaim", actions)
+    shares = shares_of(SessionRunner(read_cluster(tmp_path / "c.yaml"), deciders(text)))
+    (loan,) = shares.loans
+    assert (loan.borrower, loan.lender, loan.amount) == ("rich", "poor", 2.0)
+    assert loan.wanted_back == wanted
 
 
 def test_a_file_chooses_the_model_by_name_or_by_its_parts() -> None:

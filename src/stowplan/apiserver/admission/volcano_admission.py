@@ -1,11 +1,9 @@
-"""Objects of Volcano: what its webhooks refuse; queues and Jobs here, others in
-`queues/volcano_group_admission.py`.
+"""Objects of Volcano: what its webhooks add and refuse; queues here, others in
+`queues/volcano_group_admission.py` and `queues/volcano_job_admission.py`.
 
 A cycle of parents is refused as a tree that is too deep, as in Volcano.
 
-Differs: Volcano's webhooks also apply the defaults, which here the controllers do.
-
-Source: volcano master of 2026-08-20, pkg/webhooks/admission/queues/validate, jobs/validate.
+Source: volcano master of 2026-08-20, pkg/webhooks/admission/queues, jobs/mutate, podgroups/mutate.
 """
 
 from __future__ import annotations
@@ -21,39 +19,39 @@ from stowplan.apiserver.admission.admission_plugin import (
     targets,
 )
 from stowplan.apiserver.admission.queues.volcano_group_admission import (
+    POD_GROUPS,
     PROBLEMS,
-    TWO_TIERS,
-    states_two_tiers,
+    QUEUES,
 )
+from stowplan.apiserver.admission.queues.volcano_job_admission import JOBS, job_problem
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, amount, format_quantity
+from stowplan.objects.volcano.job_defaults import set_job_defaults
 
-QUEUES, JOBS = "scheduling.volcano.sh/queues", "batch.volcano.sh/jobs"
 ROOT, DEFAULT = "root", "default"
 STATES = ("Open", "Closed")
 DEPTH_MAX = 5
 HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 ROOT_PROTECTED = (
     "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
 )
 UNREADABLE = "quantities must match the regular expression of resource quantities"
 
-ANY_EVENT = "*"
-EVENTS = (
-    ANY_EVENT, "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed",
-    "JobUpdated",
-)  # fmt: skip
-"""Events that a policy may name."""
-
-ACTIONS = (
-    "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob",
-    "CompleteJob", "ResumeJob",
-)  # fmt: skip
-"""Actions that a policy may name."""
-
 
 class VolcanoAdmission(AdmissionPluginBase):
-    """Refuses what Volcano would refuse."""
+    """Adds the defaults that Volcano adds, and refuses what it would refuse."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Changes the object that is created."""
+        if obj is None or old is not None:
+            return
+        if targets(call, QUEUES):
+            _set_queue_defaults(obj)
+        elif targets(call, JOBS) and (obj.get("spec") or {}).get("tasks"):
+            set_job_defaults(obj)
+        elif targets(call, POD_GROUPS):
+            _set_queue_of_group(call, obj)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""
@@ -61,11 +59,32 @@ class VolcanoAdmission(AdmissionPluginBase):
         if targets(call, QUEUES):
             why = _deletion_problem(call) if obj is None else _queue_problem(call, obj, old)
         elif targets(call, JOBS) and obj is not None:
-            why = _job_problem(call, obj, is_new=old is None)
+            why = job_problem(call, obj, old)
         elif obj is not None and not call.subresource and call.resource.path in PROBLEMS:
             why = PROBLEMS[call.resource.path](call, obj, old)
         if why:
             raise admission_forbidden(call, obj, why)
+
+
+def _set_queue_defaults(queue: Tree) -> None:
+    spec = queue["spec"] = queue.get("spec") or {}
+    notes = queue["metadata"].get("annotations") or {}
+    path, weights = notes.get(HIERARCHY, ""), notes.get(WEIGHTS, "")
+    if path and weights and not path.startswith(ROOT):
+        notes |= {HIERARCHY: f"{ROOT}/{path}", WEIGHTS: f"1/{weights}"}
+    if spec.get("reclaimable") is None:
+        spec["reclaimable"] = True
+    spec["weight"] = spec.get("weight") or 1
+
+
+def _set_queue_of_group(call: ApiCall, group: Tree) -> None:
+    """A PodGroup in the default queue is in that of its namespace, if that has one."""
+    spec = group["spec"] = group.get("spec") or {}
+    if (spec.get("queue") or DEFAULT) != DEFAULT:
+        return
+    found = stored_object(call, "namespaces", "", group["metadata"].get("namespace") or "")
+    notes = ((found or {}).get("metadata") or {}).get("annotations") or {}
+    spec["queue"] = notes.get(QUEUE_NAME) or DEFAULT
 
 
 def _deletion_problem(call: ApiCall) -> str:
@@ -236,105 +255,3 @@ def _parent(queue: Tree) -> str:
 
 def _children(call: ApiCall, name: str) -> list[Tree]:
     return [one for one in stored_objects(call, QUEUES) if _parent(one) == name and name != ROOT]
-
-
-def _job_problem(call: ApiCall, job: Tree, *, is_new: bool) -> str:
-    spec = job.get("spec") or {}
-    tasks = spec.get("tasks") or ()
-    if not tasks:
-        return "No task specified in job spec"
-    names = [str(task.get("name") or f"{DEFAULT}{i}") for i, task in enumerate(tasks)]
-    for name, task in zip(names, tasks, strict=True):
-        replicas, least = task.get("replicas") or 0, task.get("minAvailable")
-        if replicas < 0:
-            return f"'replicas' must be >= 0 in task: {name}"
-        if least is not None and least < 0:
-            return f"'minAvailable' must be >= 0 in task: {name}"
-        if least is not None and least > replicas:
-            return f"'minAvailable' must be <= 'replicas' in task: {name}"
-        if names.count(name) > 1:
-            return f"duplicated task name {name}"
-        problem = _policy_problem(task.get("policies") or (), "spec.tasks.policies")
-        problem = problem or _partition_problem(task, name, job["metadata"].get("name") or "")
-        if problem:
-            return problem
-    if (spec.get("minAvailable") or 0) > sum(task.get("replicas") or 0 for task in tasks):
-        return "job 'minAvailable' must not be greater than total replicas"
-    problem = _policy_problem(spec.get("policies") or (), "spec.policies")
-    if problem or states_two_tiers(spec.get("networkTopology")):
-        return problem or TWO_TIERS
-    return _job_queue_problem(call, spec.get("queue") or DEFAULT) if is_new else ""
-
-
-def _partition_problem(task: Tree, name: str, job: str) -> str:
-    """What is wrong with the partitions of a task, "" for nothing."""
-    parts, where = task.get("partitionPolicy"), f"in task: {name}, job: {job}"
-    if not parts:
-        return ""
-    total, size = parts.get("totalPartitions") or 0, parts.get("partitionSize") or 0
-    fewest, least = parts.get("minPartitions") or 0, task.get("minAvailable")
-    if total <= 0:
-        return f"'TotalPartitions' must be greater than 0 {where}"
-    if size <= 0:
-        return f"'PartitionSize' must be greater than 0 {where}"
-    if (task.get("replicas") or 0) != total * size:
-        return f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
-    if least is not None and fewest > 0 and fewest * size != least:
-        return f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
-    return TWO_TIERS if states_two_tiers(parts.get("networkTopology")) else ""
-
-
-def _job_queue_problem(call: ApiCall, name: str) -> str:
-    queue = stored_object(call, QUEUES, "", name)
-    if queue is None:
-        return "" if name == DEFAULT else f'unable to find job queue: queues "{name}" not found'
-    state = (queue.get("status") or {}).get("state") or STATES[0]
-    if state != STATES[0]:
-        return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
-    if name == ROOT:
-        return "can not submit job to root queue"
-    if _children(call, name):
-        return f"can only submit job to leaf queue, queue `{name}` has child queues"
-    return ""
-
-
-def _policy_problem(policies: Iterable[Tree], path: str) -> str:
-    """The first thing that is wrong with the policies at a path, "" for nothing."""
-    problem = next(_problems(list(policies), path), "")
-    if not problem:
-        return ""
-    return f"{problem}; valid events are {' '.join(EVENTS)}, valid actions are {' '.join(ACTIONS)}"
-
-
-def _problems(policies: list[Tree], path: str) -> Iterator[str]:
-    events: set[str] = set()
-    codes: set[int] = set()
-    for policy in policies:
-        named, code = _events(policy), policy.get("exitCode")
-        if named and code is not None:
-            yield "must not specify event and exitCode simultaneously"
-        elif not named and code is None:
-            yield "either event and exitCode should be specified"
-        elif code is not None:
-            if code == 0:
-                yield "0 is not a valid error code"
-            if code in codes:
-                yield f"duplicate exitCode {code}"
-            codes.add(code)
-        for event in named:
-            if event not in EVENTS:
-                yield f'{path}: Invalid value: "{event}": invalid policy event'
-            if policy.get("action") not in ACTIONS:
-                action = policy.get("action") or ""
-                yield f'{path}: Invalid value: "{action}": invalid policy action'
-            if event in events:
-                yield f"duplicate event {event} across different policy"
-            events.add(event)
-    if ANY_EVENT in events and len(events) > 1:
-        yield "if there's * here, no other policy should be here"
-
-
-def _events(policy: Tree) -> list[str]:
-    """The events of a policy, each once."""
-    named = [*(policy.get("events") or ()), policy.get("event")]
-    return list(dict.fromkeys(str(event) for event in named if event))

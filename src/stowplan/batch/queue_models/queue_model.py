@@ -66,8 +66,9 @@ class ModelQueue(msgspec.Struct, frozen=True):
     deserved, share: None where the model does not divide. capability: its limits. inqueue: what
     admitted jobs may still take. parent: the queue above it, whose amounts and pods have its own;
     "" for none, and where the model has no tree. state: Open, Closed or Closing, "" where queues
-    have none. owned: what it has without borrowing, all of a resource that is not named; None: what
-    it deserves, or its weighted share where the model does not divide.
+    have none. gives_back: what it borrows may be reclaimed from it. owned: what it has without
+    borrowing, all of a resource that is not named; None: what it deserves, or its weighted share
+    where the model does not divide.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ModelQueue(msgspec.Struct, frozen=True):
     inqueue: dict[str, float] = {}
     parent: str = ""
     state: str = ""
+    gives_back: bool = True
     owned: dict[str, float] | None = None
 
 

@@ -84,8 +84,8 @@ def _print(tree: dict[str, Any], console: Console) -> None:
         groups = tree["podGroups"]
         held, waiting = count_of(groups["held"], "pod group"), count_of(groups["waiting"], "pod")
         console.print(f"{held}, {groups['pending']} with pending pods; {waiting} at Permit")
-    if "shadow" in tree:
-        found = ", ".join(f"{count} {what}" for what, count in tree["shadow"].items())
+    if "comparison" in tree:
+        found = ", ".join(f"{count} {what}" for what, count in tree["comparison"].items())
         console.print(f"dry run, compared with the cluster's scheduler: {found or 'no pods yet'}")
     queues = plain_table("", "QUEUE", "PODS", right=("PODS",))
     for queue, count in tree["pending"].items():

@@ -2,15 +2,13 @@
 
 Pods are created once the scheduler has admitted the PodGroup, as in Volcano.
 
-Differs: what a Job's plugins (env, svc, ssh and those of frameworks) add to pods, volumes that a
-Job creates, and commands of `vcctl` are not there; none of them changes where pods are placed.
+Differs: what a Job's plugins (env, svc, ssh and those of frameworks) add to pods, and volumes that
+a Job creates are not there; neither changes where pods are placed.
 
 Source: volcano master of 2026-08-20, pkg/controllers/job.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.timestamps import format_time
@@ -20,35 +18,43 @@ from stowplan.controller_runtime.object_fields import is_deleting
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import PODS
+from stowplan.controllers.volcano.volcano_commands import VolcanoCommands
+from stowplan.controllers.volcano.volcano_job_events import VolcanoJobEvents
 from stowplan.controllers.volcano.volcano_job_expansion import (
     JOB_NAME,
-    JOB_VERSION,
+    PARTITION,
     TASK_SPEC,
     group_name_of,
     group_of_job,
     pod_name_of,
     pod_of_job,
-    with_job_defaults,
 )
 from stowplan.controllers.volcano.volcano_job_phases import (
+    ABORTED,
+    ABORTING,
     ENDED,
     KILLS,
     PENDING,
-    POD_EVICTED,
-    POD_FAILED,
+    RESTART_PARTITION,
+    RESTART_POD,
     RESTARTING,
+    RESUME,
     SYNC,
     TARGETED,
-    TASK_COMPLETED,
     JobAction,
     JobCounts,
     JobEvent,
-    action_for,
     next_phase,
 )
-from stowplan.controllers.volcano.volcano_kinds import VOLCANO_JOBS, VOLCANO_POD_GROUPS
+from stowplan.controllers.volcano.volcano_kinds import (
+    BATCH_VERSION,
+    VOLCANO_COMMANDS,
+    VOLCANO_JOBS,
+    VOLCANO_POD_GROUPS,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions, Store, WatchEvent
+from stowplan.objects.volcano.job_defaults import with_job_defaults
 
 PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
 _KEPT = frozenset({"Succeeded", "Failed"})
@@ -62,97 +68,79 @@ class VolcanoJobController(Controller):
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
-        # Deletions by this controller are no evictions: uids of pods.
-        self._deleted: set[str] = set()
-        self._evicted: dict[Key, list[JobEvent]] = {}
-        # Events whose policy waits for its timeout: when it is due.
-        self._waiting: dict[tuple[Key, JobEvent], float] = {}
+        self._events = VolcanoJobEvents(api, self.queue)
+        self._commands = VolcanoCommands(api, BATCH_VERSION, "Job", namespaced=True)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
-        """Queue a changed Job, and that of a changed pod or PodGroup."""
+        """Queue a changed Job, and that of a changed pod or PodGroup, or of a Command."""
         if change.path == VOLCANO_JOBS:
             self.queue.add(split_key(change))
         elif change.path == VOLCANO_POD_GROUPS:
-            meta = (self.decoded(change.value) or {}).get("metadata") or {}
-            for owner in meta.get("ownerReferences") or ():
-                if owner.get("kind") == "Job":
-                    self.queue.add((change.namespace, owner["name"]))
+            self._group_changed(change)
         elif change.path == PODS:
             facts = self.index.pods.get(split_key(change)) or before
             job = "" if facts is None else facts.labels.get(JOB_NAME, "")
             if facts is not None and job and facts.owner_kind == "Job":
                 key = split_key(change)[0], job
                 if change.type == "DELETED":
-                    self._gone(key, before)
+                    self._events.pod_gone(key, before)
                 self.queue.add(key)
+        elif change.path == VOLCANO_COMMANDS and change.type == "ADDED":
+            target = self._commands.observe(change, self.decoded(change.value))
+            if target is not None:
+                self.queue.add(target)
 
-    def _gone(self, key: Key, before: PodFacts | None) -> None:
-        """A pod of a job was deleted: an eviction, unless it had ended or this controller did."""
-        if before is None or before.uid in self._deleted:
-            self._deleted.discard("" if before is None else before.uid)
-        elif not before.is_finished:
-            event = JobEvent(POD_EVICTED, before.labels.get(TASK_SPEC, ""), before.key[1])
-            self._evicted.setdefault(key, []).append(event)
+    def _group_changed(self, change: WatchEvent) -> None:
+        group = self.decoded(change.value) or {}
+        for owner in (group.get("metadata") or {}).get("ownerReferences") or ():
+            if owner.get("kind") == "Job":
+                key = change.namespace, owner["name"]
+                gone = change.type == "DELETED"
+                self._events.group_changed(key, "" if gone else _phase_of_group(group))
+                self.queue.add(key)
 
     def sync(self, key: Key) -> None:
         """Bring the PodGroup, the pods and the status of a Job up to date."""
+        commands = self._commands.pending(key)
         stored = self.api.get(VOLCANO_JOBS, *key)
         if stored is None or is_deleting(stored):
-            self._evicted.pop(key, None)
-            self._waiting = {one: at for one, at in self._waiting.items() if one[0] != key}
+            self._events.forget(key)
+            self._commands.forget(key)
             return
         job = with_job_defaults(stored)
         pods = {pod.key[1]: pod for pod in self.index.of_owner(job["metadata"]["uid"])}
-        phase = _phase(job)
-        if phase in ENDED:
-            self._finished(key, job, pods)
+        if not commands:
+            due = self._events.due_action(key, job, pods)
+            self._execute(key, job, pods, due)
             return
-        due = self._due_action(key, job, pods)
-        if due.action in KILLS and phase in ("", PENDING, "Running"):
+        self._report_command(job, commands[0])
+        self._execute(key, job, pods, JobAction(commands[0], JobEvent("", "")))
+        self._commands.done(key)
+        self.queue.add(key)
+
+    def _report_command(self, job: Tree, action: str) -> None:
+        text = f"Start to execute command {action}, and clean it up to make sure executed not more"
+        self.recorder.record(job, self.name, "CommandIssued", f"{text} than once.")
+
+    def _execute(self, key: Key, job: Tree, pods: dict[str, PodFacts], due: JobAction) -> None:
+        """Do what an action does in the phase of a Job."""
+        phase = _phase(job)
+        if due.action != SYNC and phase not in ENDED:
+            text = f"Start to execute action {due.action} "
+            self.recorder.record(job, self.name, "ExecuteAction", text)
+        if due.action == RESUME and phase in (ABORTING, ABORTED):
+            self._kill(job, pods, RESTARTING, kept=True)
+        elif phase in ENDED:
+            self._finished(key, job, pods)
+        elif due.action in KILLS and phase in ("", PENDING, "Running"):
             self._kill(job, pods, KILLS[due.action], kept=due.action != "RestartJob")
-        elif due.action in TARGETED:
+        elif due.action in TARGETED and phase in ("", PENDING, "Running"):
             self._restart(job, pods, due)
         elif phase in ("", PENDING, "Running"):
             self._keep_running(job, pods)
         else:
-            self._kill(job, pods, phase, kept=phase != RESTARTING)
-
-    # Events.
-
-    def _due_action(self, key: Key, job: Tree, pods: dict[str, PodFacts]) -> JobAction:
-        """The first policy that is due; those with a timeout wait for it."""
-        now = self.api.now
-        known = {event for waiting, event in self._waiting if waiting == key}
-        for event in (*known, *self._events(key, job, pods)):
-            found = action_for(job, event)
-            if found.action == SYNC:
-                continue
-            due = self._waiting.setdefault((key, event), now + found.delay_s)
-            if due <= now:
-                self._waiting = {one: at for one, at in self._waiting.items() if one[0] != key}
-                return found
-            self.queue.add(key, due)
-        return JobAction(SYNC, JobEvent("", ""))
-
-    def _events(self, key: Key, job: Tree, pods: dict[str, PodFacts]) -> Iterator[JobEvent]:
-        yield from self._evicted.pop(key, ())
-        has_policies = job["spec"].get("policies") or any(
-            task.get("policies") for task in job["spec"]["tasks"]
-        )
-        if not has_policies:
-            return
-        version = str((job.get("status") or {}).get("version") or 0)
-        for pod in pods.values():
-            if pod.phase == "Failed" and not pod.deleting:
-                tree = self.api.get(PODS, *pod.key) or {}
-                notes = (tree.get("metadata") or {}).get("annotations") or {}
-                if notes.get(JOB_VERSION) == version:
-                    task = pod.labels.get(TASK_SPEC, "")
-                    yield JobEvent(POD_FAILED, task, pod.key[1], _exit_code(tree))
-        for task in job["spec"]["tasks"]:
-            names = [pod_name_of(job, task, i) for i in range(task["replicas"])]
-            if names and all(n in pods and pods[n].phase == "Succeeded" for n in names):
-                yield JobEvent(TASK_COMPLETED, task["name"])
+            # What is to go has been deleted; what had ended before a resumption stays.
+            self._kill(job, pods, phase, kept=True)
 
     # What is done.
 
@@ -215,7 +203,7 @@ class VolcanoJobController(Controller):
 
     def _delete(self, pod: PodFacts) -> None:
         if not pod.deleting:
-            self._deleted.add(pod.uid)
+            self._events.expect_deletion(pod)
             self.api.delete(PODS, *pod.key, DeleteOptions(uid=pod.uid))
 
     def _kill(self, job: Tree, pods: dict[str, PodFacts], phase: str, *, kept: bool) -> None:
@@ -243,11 +231,9 @@ class VolcanoJobController(Controller):
         self._write(job, counts, after)
 
     def _restart(self, job: Tree, pods: dict[str, PodFacts], due: JobAction) -> None:
-        """Delete a pod, or the pods of a task; the PodGroup stays."""
+        """Delete a pod, or the pods of a task or a partition; the PodGroup stays."""
         for pod in pods.values():
-            is_pod = pod.key[1] == due.event.pod
-            in_task = pod.labels.get(TASK_SPEC, "") == due.event.task
-            if is_pod or (in_task and due.action != "RestartPod"):
+            if _is_target(pod, due):
                 self._delete(pod)
         status = dict(job.get("status") or {})
         status["retryCount"] = status.get("retryCount", 0) + 1
@@ -275,7 +261,7 @@ class VolcanoJobController(Controller):
         if self.api.get(VOLCANO_POD_GROUPS, namespace, name) is not None:
             self.api.delete(VOLCANO_POD_GROUPS, namespace, name)
         wait = job["spec"].get("ttlSecondsAfterFinished")
-        if wait is None:
+        if wait is None or _phase(job) == ABORTED:
             return
         since = unix_seconds(job["status"]["state"].get("lastTransitionTime"))
         if since + wait <= self.api.now:
@@ -326,13 +312,13 @@ def _phase_of_group(group: Tree) -> str:
     return str((group.get("status") or {}).get("phase") or "")
 
 
-def _exit_code(pod: Tree) -> int:
-    """The exit code of the first container that failed, 0 for none."""
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return int(ended["exitCode"])
-    return 0
+def _is_target(pod: PodFacts, due: JobAction) -> bool:
+    """True for a pod that an action on a pod, a task or a partition restarts."""
+    if due.action == RESTART_POD:
+        return pod.key[1] == due.event.pod
+    if pod.labels.get(TASK_SPEC, "") != due.event.task:
+        return False
+    return due.action != RESTART_PARTITION or pod.labels.get(PARTITION, "") == due.event.partition
 
 
 def _dependencies_met(job: Tree, task: Tree, pods: dict[str, PodFacts]) -> bool:

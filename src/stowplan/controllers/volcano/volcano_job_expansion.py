@@ -1,7 +1,7 @@
-"""Volcano Jobs expanded: defaults, the PodGroup of a Job, and its pods.
+"""Volcano Jobs expanded: the PodGroup of a Job, and its pods.
 
-Source: volcano master of 2026-08-20, pkg/webhooks/admission/jobs/mutate/mutate_job.go,
-pkg/controllers/job/job_controller_actions.go, job_controller_util.go.
+Source: volcano master of 2026-08-20, pkg/controllers/job/job_controller_actions.go,
+job_controller_util.go.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.quantity import format_quantity
 
-DEFAULT_QUEUE, DEFAULT_SCHEDULER, DEFAULT_TASK = "default", "volcano", "default"
-MAX_RETRY = 3
-
 GROUP_NAME = "scheduling.k8s.io/group-name"
 JOB_NAME, JOB_NAMESPACE = "volcano.sh/job-name", "volcano.sh/job-namespace"
 QUEUE_NAME, TASK_SPEC = "volcano.sh/queue-name", "volcano.sh/task-spec"
@@ -32,27 +29,6 @@ _INHERITED_ANNOTATIONS = (
     "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable",
 )  # fmt: skip
 _INHERITED_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
-
-
-def with_job_defaults(job: Tree) -> Tree:
-    """A copy of a Job with the defaults that Volcano's webhook sets."""
-    made = copy.deepcopy(job)
-    spec = made["spec"] = made.get("spec") or {}
-    spec["queue"] = spec.get("queue") or DEFAULT_QUEUE
-    spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
-    spec["maxRetry"] = spec.get("maxRetry") or MAX_RETRY
-    tasks = spec["tasks"] = spec.get("tasks") or []
-    for place, task in enumerate(tasks):
-        task["name"] = task.get("name") or f"{DEFAULT_TASK}{place}"
-        task.setdefault("replicas", 0)
-        if task.get("minAvailable") is None:
-            parts = task.get("partitionPolicy") or {}
-            least = (parts.get("minPartitions") or 0) * (parts.get("partitionSize") or 0)
-            task["minAvailable"] = least or task["replicas"]
-        template = task["template"] = task.get("template") or {}
-        template["spec"] = template.get("spec") or {}
-    spec["minAvailable"] = spec.get("minAvailable") or sum(task["minAvailable"] for task in tasks)
-    return made
 
 
 def group_name_of(job: Tree) -> str:

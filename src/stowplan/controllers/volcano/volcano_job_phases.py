@@ -10,21 +10,23 @@ from collections.abc import Iterable
 
 import msgspec
 
+from stowplan.objects.encoding.duration import parse
 from stowplan.objects.encoding.tree import Tree
 
 SYNC, RESTART_JOB, ABORT, COMPLETE, TERMINATE = (
     "SyncJob", "RestartJob", "AbortJob", "CompleteJob", "TerminateJob",
 )  # fmt: skip
+RESUME = "ResumeJob"
 RESTART_TASK, RESTART_POD, RESTART_PARTITION = "RestartTask", "RestartPod", "RestartPartition"
 TARGETED = frozenset({RESTART_TASK, RESTART_POD, RESTART_PARTITION})
 
-POD_FAILED, POD_EVICTED, TASK_COMPLETED, JOB_UNKNOWN, ANY = (
-    "PodFailed", "PodEvicted", "TaskCompleted", "Unknown", "*",
-)  # fmt: skip
+POD_FAILED, POD_EVICTED, POD_PENDING = "PodFailed", "PodEvicted", "PodPending"
+TASK_COMPLETED, TASK_FAILED, JOB_UNKNOWN, ANY = "TaskCompleted", "TaskFailed", "Unknown", "*"
 
 PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"
 ABORTING, COMPLETING, TERMINATING = "Aborting", "Completing", "Terminating"
-ENDED = frozenset({"Aborted", "Completed", "Terminated", "Failed"})
+ABORTED = "Aborted"
+ENDED = frozenset({ABORTED, "Completed", "Terminated", "Failed"})
 
 KILLS = {
     RESTART_JOB: RESTARTING,
@@ -33,17 +35,20 @@ KILLS = {
     TERMINATE: TERMINATING,
 }
 """Action that deletes pods -> phase."""
-ENDS = {ABORTING: "Aborted", COMPLETING: "Completed", TERMINATING: "Terminated"}
+ENDS = {ABORTING: ABORTED, COMPLETING: "Completed", TERMINATING: "Terminated"}
 """Phase -> the one that follows once no pod is alive."""
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """What happened to a pod or a task. exit_code: of a failed container, 0 for none."""
+    """What happened to a pod, a task or a job. uid, partition: of the pod. exit_code: of a failed
+    container, 0 for none."""
 
     event: str
     task: str
     pod: str = ""
     exit_code: int = 0
+    uid: str = ""
+    partition: str = ""
 
 
 class JobAction(msgspec.Struct, frozen=True):
@@ -93,6 +98,9 @@ def _first(policies: Iterable[Tree], event: JobEvent) -> JobAction | None:
     for policy in policies:
         events = {*(policy.get("events") or ()), policy.get("event")} - {None, ""}
         by_event = bool(events & {event.event, ANY})
+        if event.event == POD_PENDING and not policy.get("timeout"):
+            # Every pod is pending first: only for how long matters.
+            by_event = False
         code = policy.get("exitCode")
         if by_event or (code is not None and code == event.exit_code):
             action = str(policy.get("action") or SYNC)
@@ -101,15 +109,11 @@ def _first(policies: Iterable[Tree], event: JobEvent) -> JobAction | None:
 
 
 def _seconds(text: str | None) -> float:
-    """A duration of hours, minutes and seconds, such as 1h or 30s; 0 for none."""
-    total, number = 0.0, ""
-    for sign in text or "":
-        if sign.isdigit() or sign == ".":
-            number += sign
-        else:
-            total += float(number or 0) * {"h": 3600.0, "m": 60.0, "s": 1.0}.get(sign, 0.0)
-            number = ""
-    return total
+    """The timeout of a policy, 0 for none and for one that is no duration."""
+    try:
+        return parse(text or "0").total_seconds()
+    except ValueError:
+        return 0.0
 
 
 def next_phase(job: Tree, counts: JobCounts, phase: str) -> str:

@@ -14,11 +14,13 @@ from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.objects.encoding.tree import Tree
 
 BATCH, SCHEDULING, TOPOLOGY = "batch.volcano.sh", "scheduling.volcano.sh", "topology.volcano.sh"
+BUS = "bus.volcano.sh"
 BATCH_VERSION, SCHEDULING_VERSION = f"{BATCH}/v1alpha1", f"{SCHEDULING}/v1beta1"
 
 VOLCANO_JOBS = f"{BATCH}/jobs"
 VOLCANO_POD_GROUPS = f"{SCHEDULING}/podgroups"
 VOLCANO_QUEUES = f"{SCHEDULING}/queues"
+VOLCANO_COMMANDS = f"{BUS}/commands"
 
 _JOB_COLUMNS = (
     ("Status", "string", ".status.state.phase"),
@@ -32,22 +34,36 @@ _GROUP_COLUMNS = (
     ("RUNNINGS", "integer", ".status.running"),
     ("AGE", "date", ".metadata.creationTimestamp"),
 )
+_WIDE_COLUMNS = (("QUEUE", "string", ".spec.queue"),)
 _QUEUE_COLUMNS = (("PARENT", "string", ".spec.parent"),)
+_HYPER_NODE_COLUMNS = (
+    ("Tier", "string", ".spec.tier"),
+    ("TierName", "string", ".spec.tierName"),
+    ("NodeCount", "integer", ".status.nodeCount"),
+    ("Age", "date", ".metadata.creationTimestamp"),
+)
 
 _KINDS = (
-    CustomKind(BATCH, "Job", "jobs", ("v1alpha1",), ("vcjob", "vj"), _JOB_COLUMNS),
+    CustomKind(
+        BATCH, "Job", "jobs", ("v1alpha1",), ("vcjob", "vj"), _JOB_COLUMNS,
+        wide_columns=_WIDE_COLUMNS,
+    ),
     CustomKind(
         SCHEDULING, "PodGroup", "podgroups", ("v1beta1",), ("pg", "podgroup-v1beta1"),
-        _GROUP_COLUMNS,
+        _GROUP_COLUMNS, wide_columns=_WIDE_COLUMNS,
     ),
     CustomKind(
         SCHEDULING, "Queue", "queues", ("v1beta1",), ("q", "queue-v1beta1"), _QUEUE_COLUMNS,
         namespaced=False,
     ),
-    CustomKind(TOPOLOGY, "HyperNode", "hypernodes", ("v1alpha1",), ("hn",), namespaced=False),
+    CustomKind(
+        TOPOLOGY, "HyperNode", "hypernodes", ("v1alpha1",), ("hn",), _HYPER_NODE_COLUMNS,
+        namespaced=False,
+    ),
+    CustomKind(BUS, "Command", "commands", ("v1alpha1",)),
 )  # fmt: skip
 
 
 def volcano_definitions() -> Iterator[Tree]:
-    """CustomResourceDefinitions of Jobs, PodGroups, Queues and HyperNodes."""
+    """CustomResourceDefinitions of Jobs, PodGroups, Queues, HyperNodes and Commands."""
     return (kind.definition() for kind in _KINDS)

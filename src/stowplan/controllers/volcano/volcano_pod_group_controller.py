@@ -9,7 +9,7 @@ from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.object_fields import controller_of, controller_reference
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import PODS
-from stowplan.controllers.volcano.volcano_job_expansion import DEFAULT_SCHEDULER, GROUP_NAME
+from stowplan.controllers.volcano.volcano_job_expansion import GROUP_NAME
 from stowplan.controllers.volcano.volcano_kinds import SCHEDULING_VERSION, VOLCANO_POD_GROUPS
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.encoding.tree import Tree
@@ -17,6 +17,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.store import WatchEvent
+from stowplan.objects.volcano.job_defaults import DEFAULT_SCHEDULER
 
 _MARK = f'"schedulerName":"{DEFAULT_SCHEDULER}"'.encode()
 _QUEUE_NAME = "scheduling.volcano.sh/queue-name"

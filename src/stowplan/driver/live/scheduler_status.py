@@ -90,7 +90,7 @@ def status_summary(server: SchedulerServer) -> Tree:
             "waiting": len(server.scheduler.waiting_pods),
         }
     if server.comparer is not None:
-        tree["shadow"] = dict(server.comparer.counts)
+        tree["comparison"] = dict(server.comparer.counts)
     recorder = server.options.recorder
     if recorder is not None:
         tree["recording"] = {

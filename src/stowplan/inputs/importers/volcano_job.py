@@ -13,7 +13,6 @@ from stowplan.controllers.volcano.volcano_job_expansion import (
     group_name_of,
     group_of_job,
     pod_of_job,
-    with_job_defaults,
 )
 from stowplan.inputs.importers.imported_objects import (
     Imported,
@@ -26,6 +25,7 @@ from stowplan.inputs.importers.replica_counts import checked
 from stowplan.inputs.manifests import decode_object
 from stowplan.objects.meta import Value
 from stowplan.objects.pod import Pod
+from stowplan.objects.volcano.job_defaults import with_job_defaults
 from stowplan.objects.workload import PriorityClass
 
 UNMODELLED = (

@@ -30,6 +30,7 @@ from stowplan.client.resources import RESOURCES
 from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
+from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
@@ -65,9 +66,11 @@ class ApiCluster:
         node_lifecycle: NodeLifecycleOptions,
         kueue: KueueOptions | None = None,
         gates: FeatureGates | None = None,
+        *,
+        volcano: bool = False,
     ) -> None:
         """kueue: options of Kueue's admission; None for none. gates: of the controllers; all kinds
-        are served."""
+        are served. volcano: with Volcano's kinds and controllers."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -86,6 +89,7 @@ class ApiCluster:
                 pod_lifecycle=lifecycle,
                 heartbeats=False,
                 node_lifecycle=node_lifecycle,
+                volcano=volcano,
                 kueue=kueue,
                 gates=gates or FeatureGates(),
             ),
@@ -95,7 +99,8 @@ class ApiCluster:
         create_bootstrap_objects(self.server, self.now_s)
         definitions = self.server.registry.by_path(_DEFINITIONS)
         assert definitions is not None
-        for definition in kueue_definitions() if kueue is not None else ():
+        of_kueue = kueue_definitions() if kueue is not None else ()
+        for definition in (*of_kueue, *(volcano_definitions() if volcano else ())):
             self.server.create(definitions, definition, self.now_s)
 
     def _embedded(

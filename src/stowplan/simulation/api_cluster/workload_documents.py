@@ -134,6 +134,12 @@ def with_restart_policy(tree: Tree) -> Tree:
         return tree
     found = copy.deepcopy(tree)
     spec = found.setdefault("spec", {})
+    if spec.get("tasks"):
+        # A Job of Volcano, whose pods are those of tasks; without a run time they run on.
+        for template in _task_templates(spec):
+            if RUN_ANNOTATION in _annotations(template):
+                template.setdefault("spec", {}).setdefault("restartPolicy", "Never")
+        return found
     if is_timed_pod:
         spec.setdefault("restartPolicy", "Never")
         return found
@@ -178,7 +184,16 @@ def with_profile(tree: Tree, profile: str) -> Tree:
             spec["schedulerName"] = profile
     elif isinstance(spec.get("template"), dict):
         spec["template"].setdefault("spec", {})["schedulerName"] = profile
+    for template in _task_templates(spec):
+        template.setdefault("spec", {})["schedulerName"] = profile
     return found
+
+
+def _task_templates(spec: Tree) -> Iterator[Tree]:
+    """The pod templates of a Job of Volcano."""
+    for task in spec.get("tasks") or ():
+        if isinstance(task.get("template"), dict):
+            yield task["template"]
 
 
 def _annotations(tree: Tree) -> dict[str, str]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_scalar, requested
-from stowplan.objects.pod_templates import template_of
 from stowplan.objects.quantity import Quantity, milli_value, value
 
 EPSILON = 0.1
@@ -22,7 +20,6 @@ UNLIMITED = 1.7976931348623157e308
 """Amount of a resource without a limit."""
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-_KEPT = "request as Volcano counts it"
 
 
 class VolcanoAmount:
@@ -64,18 +61,7 @@ class VolcanoAmount:
 
     @classmethod
     def requested_by(cls, pod: Pod) -> VolcanoAmount:
-        """What a pod requests, itself counted as one of `pods`; read-only, since pods of a template
-        share it."""
-        if reports_resources(pod):
-            return cls._requested_by(pod)
-        shared = template_of(pod.spec).__dict__
-        kept: VolcanoAmount | None = shared.get(_KEPT)
-        if kept is None:
-            kept = shared[_KEPT] = cls._requested_by(pod)
-        return kept
-
-    @classmethod
-    def _requested_by(cls, pod: Pod) -> VolcanoAmount:
+        """What a pod requests, itself counted as one of `pods`."""
         scalars = {PODS: 1.0}
         cpu = memory = 0.0
         for name, amount in requested(pod).items():

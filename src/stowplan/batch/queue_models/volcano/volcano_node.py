@@ -5,8 +5,15 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/node_info.go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount
-from stowplan.batch.queue_models.volcano.volcano_task import REVOCABLE_ZONE, VolcanoTask
+from stowplan.batch.queue_models.volcano.volcano_task import (
+    EVICTABLE_STATUSES,
+    REVOCABLE_ZONE,
+    VolcanoTask,
+    sum_of_requests,
+)
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.node import Node
 
@@ -65,6 +72,24 @@ class VolcanoNode:
         task.node = self.name
         self.tasks[task.key] = task
         return True
+
+    def add_all(self, tasks: Sequence[VolcanoTask]) -> None:
+        """Put tasks on the node that name it. As `add` of each, in one step for those of templates
+        that run or are bound."""
+        plain: list[VolcanoTask] = []
+        for task in tasks:
+            if task.status in EVICTABLE_STATUSES and task.key not in self.tasks:
+                self.tasks[task.key] = task
+                plain.append(task)
+            else:
+                self.add(task)
+        if not plain:
+            return
+        if self.changed is not None:
+            self.changed.append(self.place)
+        request = sum_of_requests(plain)
+        self.idle.subtract(request)
+        self.used.add(request)
 
     def remove(self, task: VolcanoTask) -> None:
         """Take a task off the node, if it is there; its status must be the one it was added

@@ -5,7 +5,6 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go and sub_job_
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from stowplan.batch.queue_models.volcano.volcano_task import (
     accepted_zone,
     seconds,
     stated_preemptable,
+    sum_of_requests,
 )
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.encoding import duration
@@ -77,10 +77,14 @@ class TaskCounts:
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
+        uid, status, known = task.uid, task.status, self._by_status
         self.version += 1
-        self.tasks[task.uid] = task
+        self.tasks[uid] = task
         self._count(task, 1)
-        self._by_status.setdefault(task.status, {})[task.uid] = task
+        of_status = known.get(status)
+        if of_status is None:
+            of_status = known[status] = {}
+        of_status[uid] = task
 
     def leave(self, task: VolcanoTask) -> None:
         """No longer count a task."""
@@ -180,21 +184,6 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
     return topology.highest_tier_allowed
 
 
-def sum_of_requests(tasks: Iterable[VolcanoTask]) -> VolcanoAmount:
-    """What tasks request together; those of a template share their request.
-
-    Requests are whole numbers of their units, so a multiple is the same as a sum.
-    """
-    requests = [task.request for task in tasks]
-    alike = Counter(map(id, requests))
-    different = {id(request): request for request in requests}
-    total = VolcanoAmount()
-    for key, number in alike.items():
-        request = different[key]
-        total.add(request if number == 1 else request.copy().multiply(number))
-    return total
-
-
 class JobAmounts:
     """What a job counts with in the books of queues; read-only. allocated, pending: sums of
     requests. reserved: see `VolcanoSessionJob.reserved`. elastic: allocated above the minimum."""
@@ -202,7 +191,7 @@ class JobAmounts:
     __slots__ = ("allocated", "elastic", "pending", "reserved")
 
     def __init__(self, job: VolcanoSessionJob) -> None:
-        self.allocated = sum_of_requests(job.in_statuses(ALLOCATED_STATUSES))
+        self.allocated = job.allocated
         self.pending = sum_of_requests(job.of(TaskStatus.PENDING))
         self.reserved = job.reserved()
         self.elastic = job.elastic
@@ -238,10 +227,13 @@ class VolcanoSessionJob(TaskCounts):
         self.may_have_topology = self.topology is not None or any(
             policy.network_topology is not None for policy in spec.sub_group_policy
         )
-        self.allocated = VolcanoAmount()
+        # Made when it is read, until a task changes.
+        self._allocated: VolcanoAmount | None = None
+        # Made when they are first read where pods form none, and follow the tasks from then on.
+        self._sub_jobs: dict[str, VolcanoSubJob] | None = {} if spec.sub_group_policy else None
         self._total_request: VolcanoAmount | None = None
-        self.sub_jobs: dict[str, VolcanoSubJob] = {}
-        self.sub_job_of: dict[str, str] = {}
+        # Tasks -> sub-groups, where pods form any.
+        self._sub_job_of: dict[str, str] = {}
         self.min_sub_jobs = {
             f"{self.uid}/{policy.name}": policy.min_sub_groups or 0
             for policy in spec.sub_group_policy
@@ -256,23 +248,22 @@ class VolcanoSessionJob(TaskCounts):
 
     def enter(self, task: VolcanoTask) -> None:
         """Count a task under its status."""
-        self._amounts = self._total_request = None
+        self._amounts = self._allocated = self._total_request = None
         super().enter(task)
-        if task.status in ALLOCATED_STATUSES:
-            self.allocated.add(task.request)
-        sub_job = self._sub_job_for(task.pod)
-        sub_job.enter(task)
-        self.sub_job_of[task.uid] = sub_job.uid
+        if self._sub_jobs is not None:
+            sub_job = self._sub_job_for(self._sub_jobs, task.pod)
+            sub_job.enter(task)
+            if self.has_sub_groups:
+                self._sub_job_of[task.uid] = sub_job.uid
 
     def leave(self, task: VolcanoTask) -> None:
         """No longer count a task."""
         if task.uid not in self.tasks:
             return
-        self._amounts = self._total_request = None
+        self._amounts = self._allocated = self._total_request = None
         super().leave(task)
-        if task.status in ALLOCATED_STATUSES:
-            self.allocated.subtract(task.request)
-        self.sub_jobs[self.sub_job_of.pop(task.uid)].leave(task)
+        if self._sub_jobs is not None:
+            self._sub_jobs[self._sub_job_of.pop(task.uid, self.uid)].leave(task)
 
     def move(self, task: VolcanoTask, status: TaskStatus) -> None:
         """Change the status of a task; one that was not counted is from now on."""
@@ -280,28 +271,43 @@ class VolcanoSessionJob(TaskCounts):
             task.status = status
             self.enter(task)
             return
-        self._amounts = None
-        is_allocated = status in ALLOCATED_STATUSES
-        if is_allocated != (task.status in ALLOCATED_STATUSES):
-            if is_allocated:
-                self.allocated.add(task.request)
-            else:
-                self.allocated.subtract(task.request)
+        self._amounts = self._allocated = None
         super().move(task, status)
-        self.sub_jobs[self.sub_job_of[task.uid]].move(task, status)
+        if self._sub_jobs is not None:
+            self._sub_jobs[self._sub_job_of.get(task.uid, self.uid)].move(task, status)
         task.status = status
 
-    def _sub_job_for(self, pod: Pod) -> VolcanoSubJob:
+    @property
+    def allocated(self) -> VolcanoAmount:
+        """What its placed tasks request together; read-only."""
+        if self._allocated is None:
+            self._allocated = sum_of_requests(self.in_statuses(ALLOCATED_STATUSES))
+        return self._allocated
+
+    @property
+    def sub_jobs(self) -> dict[str, VolcanoSubJob]:
+        """Sub-groups by id; the whole job where pods form none."""
+        if self._sub_jobs is None:
+            self._sub_jobs = {}
+            for task in self.tasks.values():
+                self._sub_job_for(self._sub_jobs, task.pod).enter(task)
+        return self._sub_jobs
+
+    def sub_job_of(self, uid: str) -> str:
+        """Id of the sub-group of a task; "" for a task of another job."""
+        return self._sub_job_of.get(uid, "" if self.has_sub_groups else self.uid)
+
+    def _sub_job_for(self, known: dict[str, VolcanoSubJob], pod: Pod) -> VolcanoSubJob:
         for policy in self.group.spec.sub_group_policy:
             values = _match_values(policy, pod)
             if values:
                 uid = f"{self.uid}/{policy.name}-{'-'.join(values)}"
-                return self.sub_jobs.get(uid) or self._new_sub_job(uid, policy, values)
-        found = self.sub_jobs.get(self.uid)
+                return known.get(uid) or self._new_sub_job(uid, policy, values)
+        found = known.get(self.uid)
         if found is None:
             size = 1 if self.has_sub_groups else self.min_available
             found = VolcanoSubJob(self.uid, self.uid, self.uid, size, self.topology)
-            self.sub_jobs[self.uid] = found
+            known[self.uid] = found
         return found
 
     def _new_sub_job(
@@ -527,7 +533,7 @@ class VolcanoSessionJob(TaskCounts):
         return {
             self.tasks[uid].role
             for uid in self.infeasible
-            if self.sub_job_of.get(uid) == sub_job and uid in self.tasks
+            if self.sub_job_of(uid) == sub_job and uid in self.tasks
         }
 
     def has_failed(self, sub_job: str, task: VolcanoTask) -> bool:
@@ -540,9 +546,7 @@ class VolcanoSessionJob(TaskCounts):
             self.infeasible = {}
         else:
             kept = {
-                u: nodes
-                for u, nodes in self.infeasible.items()
-                if self.sub_job_of.get(u) != sub_job
+                u: nodes for u, nodes in self.infeasible.items() if self.sub_job_of(u) != sub_job
             }
             self.infeasible = kept
 

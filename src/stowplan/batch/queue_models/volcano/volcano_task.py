@@ -5,12 +5,19 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go, pod_info.go
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
 
 from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount
+from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.framework.deciders.tasks import TaskStatus, group_of
 from stowplan.objects.meta import ObjectMeta, Time
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_templates import template_of
 
 PREEMPTABLE = "volcano.sh/preemptable"
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
@@ -20,6 +27,8 @@ ADMISSION_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 """Scheduling gate that Volcano itself removes."""
 
 _EVICTION_KEYS = frozenset({PREEMPTABLE, REVOCABLE_ZONE})
+NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
+_KEPT = "what a task of Volcano takes from it"
 NOT_PARSED = -(2**63)
 """Index of a task whose name was not looked at yet."""
 
@@ -67,6 +76,22 @@ def accepted_zone(annotations: Mapping[str, str]) -> str:
     return "*" if parse_bool(annotations.get(PREEMPTABLE, "")) else ""
 
 
+class _TemplateFacts(NamedTuple):
+    """What pods of a template have in common."""
+
+    request: VolcanoAmount
+    is_best_effort: bool
+    is_gated: bool
+    priority: int
+
+    @classmethod
+    def of(cls, pod: Pod) -> _TemplateFacts:
+        """Those of one pod."""
+        spec, request = pod.spec, VolcanoAmount.requested_by(pod)
+        priority = 1 if spec.priority is None else spec.priority
+        return cls(request, request.is_empty, bool(spec.scheduling_gates), priority)
+
+
 def status_of_pod(pod: Pod) -> TaskStatus:
     """Status by the pod's phase, node and deletion; a gated pod is pending."""
     phase = pod.status.phase
@@ -81,47 +106,68 @@ def status_of_pod(pod: Pod) -> TaskStatus:
     return TaskStatus.FAILED if phase == "Failed" else TaskStatus.UNKNOWN
 
 
-class VolcanoTask:
+class VolcanoTask(msgspec.Struct, gc=False, eq=False):
     """A pod. node: name, "" for none; request: what it counts with.
 
     accepts_eviction: it may be evicted for others. near: HyperNode that its gang uses so far.
+    annotations: what placing it adds to the pod. Nothing refers back to a task that it refers to,
+    so the garbage collector need not look at it.
     """
 
-    __slots__ = (
-        "_created", "_index", "_kind", "accepts_eviction", "annotations", "is_best_effort",
-        "is_gated", "job", "key", "near", "node", "pod", "priority", "request", "revocable_zone",
-        "role", "status", "uid",
-    )  # fmt: skip
+    pod: Pod
+    uid: str
+    key: str
+    job: str
+    request: VolcanoAmount
+    is_best_effort: bool
+    is_gated: bool
+    priority: int
+    node: str
+    status: TaskStatus
+    role: str
+    accepts_eviction: bool = True
+    revocable_zone: str = ""
+    near: str = ""
+    annotations: Mapping[str, str] = NO_ANNOTATIONS
+    kept_created: float | None = None
+    kept_index: int | None = NOT_PARSED
+    kept_kind: Hashable = None
 
-    def __init__(self, pod: Pod) -> None:
-        meta, annotations = pod.metadata, pod.metadata.annotations
-        self.pod = pod
-        self.uid = pod.uid
-        self.key = pod.key
-        self.job = group_of(pod)
-        self._created: float | None = None
-        self.request = VolcanoAmount.requested_by(pod)
-        self.is_best_effort = self.request.is_empty
-        self.accepts_eviction, self.revocable_zone = True, ""
-        if not _EVICTION_KEYS.isdisjoint(annotations) or PREEMPTABLE in meta.labels:
-            self.accepts_eviction = stated_preemptable(meta, default=True)
-            self.revocable_zone = accepted_zone(annotations)
-        self.role = annotations.get(TASK_SPEC) or meta.labels.get(TASK_SPEC, "")
-        self.is_gated = bool(pod.spec.scheduling_gates)
-        self.priority = _priority(pod)
-        self._index: int | None = NOT_PARSED
-        self.node = pod.node_name
-        self.status = status_of_pod(pod)
-        self.near = ""
-        self._kind: Hashable = None
-        self.annotations: dict[str, str] = {}
+    @classmethod
+    def of(cls, pod: Pod) -> VolcanoTask:
+        """The task of a pod, as its status says."""
+        meta, spec = pod.metadata, pod.spec
+        annotations, labels = meta.annotations, meta.labels
+        facts = _facts_of(pod)
+        priority = facts.priority
+        if TASK_PRIORITY in annotations:
+            priority = _priority(annotations[TASK_PRIORITY], priority)
+        role = annotations.get(TASK_SPEC) or (labels.get(TASK_SPEC, "") if labels else "")
+        key = pod.key
+        made = cls(
+            pod,
+            meta.uid or key,
+            key,
+            group_of(pod),
+            facts.request,
+            facts.is_best_effort,
+            facts.is_gated,
+            priority,
+            spec.node_name,
+            status_of_pod(pod),
+            role,
+        )
+        if not _EVICTION_KEYS.isdisjoint(annotations) or PREEMPTABLE in labels:
+            made.accepts_eviction = stated_preemptable(meta, default=True)
+            made.revocable_zone = accepted_zone(annotations)
+        return made
 
     @property
     def created(self) -> float:
         """When the pod was created, in seconds since 1970. Of most tasks it is never read."""
-        if self._created is None:
-            self._created = seconds(self.pod.metadata.creation_timestamp)
-        return self._created
+        if self.kept_created is None:
+            self.kept_created = seconds(self.pod.metadata.creation_timestamp)
+        return self.kept_created
 
     def __repr__(self) -> str:
         return f"VolcanoTask({self.key}, {self.status.title}, {self.node!r})"
@@ -129,17 +175,17 @@ class VolcanoTask:
     @property
     def index(self) -> int | None:
         """Index of a pod of a Volcano job, by its name JOB-TASK-INDEX."""
-        if self._index == NOT_PARSED:
-            self._index = _index(self.pod.name)
-        return self._index
+        if self.kept_index == NOT_PARSED:
+            self.kept_index = _index(self.pod.name)
+        return self.kept_index
 
     @property
     def kind(self) -> Hashable:
         """Equal for pods that rules cannot tell apart: their spec, namespace and labels."""
-        if self._kind is None:
+        if self.kept_kind is None:
             pod = self.pod
-            self._kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
-        return self._kind
+            self.kept_kind = id(pod.spec), pod.namespace, tuple(pod.labels.items())
+        return self.kept_kind
 
     @property
     def is_gated_by_others(self) -> bool:
@@ -162,12 +208,35 @@ class VolcanoTask:
         return self.uid < other.uid
 
 
-def _priority(pod: Pod) -> int:
-    stated = pod.metadata.annotations.get(TASK_PRIORITY)
-    number = None if stated is None else _integer(stated)
-    if number is not None and -(2**31) <= number < 2**31:
-        return number
-    return 1 if pod.spec.priority is None else pod.spec.priority
+def sum_of_requests(tasks: Iterable[VolcanoTask]) -> VolcanoAmount:
+    """What tasks request together; those of a template share their request.
+
+    Requests are whole numbers of their units, so a multiple is the same as a sum.
+    """
+    requests = [task.request for task in tasks]
+    alike = Counter(map(id, requests))
+    different = {id(request): request for request in requests}
+    total = VolcanoAmount()
+    for key, number in alike.items():
+        request = different[key]
+        total.add(request if number == 1 else request.copy().multiply(number))
+    return total
+
+
+def _facts_of(pod: Pod) -> _TemplateFacts:
+    """What a task takes from the template of its pod."""
+    if reports_resources(pod):
+        return _TemplateFacts.of(pod)
+    shared = template_of(pod.spec).__dict__
+    kept: _TemplateFacts | None = shared.get(_KEPT)
+    if kept is None:
+        kept = shared[_KEPT] = _TemplateFacts.of(pod)
+    return kept
+
+
+def _priority(stated: str, default: int) -> int:
+    number = _integer(stated)
+    return number if number is not None and -(2**31) <= number < 2**31 else default
 
 
 def _index(name: str) -> int | None:

@@ -93,7 +93,7 @@ class _Spare:
         job = self._job
         if self._surplus <= 0 or self._by_role.get(task.role, 1) <= 0:
             return False
-        sub_job = job.sub_jobs.get(job.sub_job_of.get(task.uid, ""))
+        sub_job = job.sub_jobs.get(job.sub_job_of(task.uid))
         if job.min_sub_jobs:
             if sub_job is None:
                 return False

@@ -45,7 +45,7 @@ def cluster_of(table: NodeTable, objects: VolcanoObjects) -> VolcanoCluster:
     jobs = {job.uid: job for job in found if job.queue in queues}
     nodes = {node.name: VolcanoNode(node, row) for row, node in enumerate(table.nodes)}
     for pod in objects.pods:
-        task = VolcanoTask(pod)
+        task = VolcanoTask.of(pod)
         node = nodes.get(task.node)
         if node is not None and task.status not in COMPLETED_STATUSES:
             node.add(task)

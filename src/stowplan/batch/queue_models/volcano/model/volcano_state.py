@@ -6,7 +6,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/cache (Snapshot, event handl
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -18,7 +18,11 @@ from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queue_models.volcano.volcano_queue import OPEN, ROOT, VolcanoQueue
 from stowplan.batch.queue_models.volcano.volcano_session import VolcanoCluster
 from stowplan.batch.queue_models.volcano.volcano_session_job import VolcanoSessionJob
-from stowplan.batch.queue_models.volcano.volcano_task import COMPLETED_STATUSES, VolcanoTask
+from stowplan.batch.queue_models.volcano.volcano_task import (
+    COMPLETED_STATUSES,
+    NO_ANNOTATIONS,
+    VolcanoTask,
+)
 from stowplan.columns import NodeTable
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.meta import ObjectMeta
@@ -65,11 +69,7 @@ class VolcanoState:
             if kind is PodGroup:
                 self._group_changed(key, groups.get(key))
         self._nodes_changed(cluster.snapshot.nodes)
-        for uid in cluster.changed_pods:
-            self._leave(uid)
-            pod = cluster.pods.get(uid)
-            if pod is not None and self._counts(pod):
-                self._enter(VolcanoTask(pod))
+        self._pods_changed(cluster.pods, cluster.changed_pods)
 
     def opened(self, cluster: ModelCluster, time_of_day: int) -> VolcanoCluster:
         """What a session opens on."""
@@ -118,7 +118,7 @@ class VolcanoState:
             node.remove(task)
         job.move(task, TaskStatus.PENDING)
         task.node = task.near = ""
-        task.annotations = {}
+        task.annotations = NO_ANNOTATIONS
 
     def _rebuild(self, job: VolcanoSessionJob) -> None:
         """Make a job anew: a session resolves its topology in place."""
@@ -195,12 +195,22 @@ class VolcanoState:
 
     # Pods.
 
-    def _counts(self, pod: Pod) -> bool:
-        """False for a pod of another scheduler without a node, and for one that has ended and
-        belongs to no job."""
-        return bool(pod.node_name) or pod.spec.scheduler_name in self.scheduler_names
+    def _pods_changed(self, pods: Mapping[str, Pod], changed: Iterable[str]) -> None:
+        """Changed pods, by uid. Pods of other schedulers without a node do not count."""
+        tasks, names = self.tasks, self.scheduler_names
+        placed: dict[str, list[VolcanoTask]] = {}
+        for uid in changed:
+            if uid in tasks:
+                self._leave(uid)
+            pod = pods.get(uid)
+            if pod is not None and (pod.spec.node_name or pod.spec.scheduler_name in names):
+                self._enter(VolcanoTask.of(pod), placed)
+        for name, found in placed.items():
+            if name in self.nodes:
+                self.nodes[name].add_all(found)
 
-    def _enter(self, task: VolcanoTask) -> None:
+    def _enter(self, task: VolcanoTask, placed: dict[str, list[VolcanoTask]]) -> None:
+        """Count a task. placed: those on nodes, by node; it is added."""
         ours = task.pod.spec.scheduler_name in self.scheduler_names
         if not task.job and ours:
             task.job = solo_group_key(task.pod)
@@ -216,15 +226,17 @@ class VolcanoState:
         elif task.job:
             self.orphans.setdefault(task.job, {})[task.uid] = None
         if task.node and task.status not in COMPLETED_STATUSES:
-            self._on_node.setdefault(task.node, {})[task.uid] = task
-            node = self.nodes.get(task.node)
-            if node is not None:
-                node.add(task)
+            there = self._on_node.get(task.node)
+            if there is None:
+                there = self._on_node[task.node] = {}
+            there[task.uid] = task
+            on_node = placed.get(task.node)
+            if on_node is None:
+                on_node = placed[task.node] = []
+            on_node.append(task)
 
     def _leave(self, uid: str) -> None:
-        task = self.tasks.pop(uid, None)
-        if task is None:
-            return
+        task = self.tasks.pop(uid)
         job = self.jobs.get(task.job)
         if job is not None:
             job.leave(task)
@@ -246,7 +258,7 @@ class VolcanoState:
             node = self.nodes.get(place.node)
             if node is not None and place.pod.uid not in self.tasks:
                 spec = replace(place.pod.spec, node_name=place.node)
-                task = VolcanoTask(replace(place.pod, spec=spec))
+                task = VolcanoTask.of(replace(place.pod, spec=spec))
                 if node.add(task):
                     self._held.append((node, task))
 

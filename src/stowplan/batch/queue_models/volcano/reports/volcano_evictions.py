@@ -39,7 +39,8 @@ def _note(
     candidates = [one for one in others if _is_candidate(session, job, one, reclaims=reclaims)]
     where = "other queues" if reclaims else f"queue {queue.name}"
     if not candidates:
-        return f"no running pod of {where} may be evicted"
+        kept = _protected(session, job, others) if reclaims else ""
+        return f"no running pod of {where} may be evicted{kept}"
     n_chosen = 0
     for node in session.node_list:
         here = [one for one in candidates if one.node == node.name]
@@ -62,6 +63,17 @@ def _is_candidate(
     if not reclaims:
         return owner.queue == job.queue and owner is not job
     return owner.queue != job.queue and session.queues[owner.queue].is_reclaimable
+
+
+def _protected(session: VolcanoSession, job: VolcanoSessionJob, others: list[VolcanoTask]) -> str:
+    """Which other queues with running pods give nothing back."""
+    owners = (session.jobs.get(one.job) for one in others if one.status is TaskStatus.RUNNING)
+    queues = {one.queue for one in owners if one is not None and one.queue != job.queue}
+    kept = sorted(name for name in queues if not session.queues[name].is_reclaimable)
+    if not kept:
+        return ""
+    verb = "is" if len(kept) == 1 else "are"
+    return f": {', '.join(kept)} {verb} not reclaimable"
 
 
 def _has_what_it_deserves(session: VolcanoSession, job: VolcanoSessionJob) -> str:

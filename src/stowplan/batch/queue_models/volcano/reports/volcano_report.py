@@ -15,6 +15,7 @@ from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import 
     QueueAttributes,
     QueuePlugin,
 )
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_capacity import RECLAIM_ACTIONS
 from stowplan.batch.queue_models.volcano.reports.volcano_evictions import eviction_notes
 from stowplan.batch.queue_models.volcano.reports.volcano_reasons import JobReasons, node_reasons
 from stowplan.batch.queue_models.volcano.volcano_amount import PODS, UNLIMITED, VolcanoAmount
@@ -110,6 +111,7 @@ def _queues(session: VolcanoSession) -> Iterator[ModelQueue]:
     sharing = next((one for one in plugins if isinstance(one, QueuePlugin)), None)
     is_tree = sharing is not None and session.options.is_hierarchical(sharing.name)
     parents = {name: _parent(queue) if is_tree else "" for name, queue in session.queues.items()}
+    reclaims = not RECLAIM_ACTIONS.isdisjoint(session.options.actions)
     jobs: dict[str, list[VolcanoSessionJob]] = {}
     for job in session.jobs.values():
         for name in _and_above(job.queue, parents):
@@ -117,7 +119,8 @@ def _queues(session: VolcanoSession) -> Iterator[ModelQueue]:
     for name in sorted(session.queues):
         held = None if sharing is None else sharing.attributes.get(name)
         queue, shares = session.queues[name], sharing is not None
-        yield _queue(queue, held, jobs.get(name, []), parent=parents[name], shares=shares)
+        made = _queue(queue, held, jobs.get(name, []), parent=parents[name], shares=shares)
+        yield made if reclaims and queue.is_reclaimable else replace(made, gives_back=False)
 
 
 def _parent(queue: VolcanoQueue) -> str:

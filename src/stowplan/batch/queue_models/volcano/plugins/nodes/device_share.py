@@ -90,7 +90,8 @@ class VolcanoDeviceShare(VolcanoPlugin):
         cards.place(task.pod, choice)
         self._choices[task.uid] = choice
         if task.pod.node_name != task.node:
-            task.annotations |= {IDS: choice.ids, TO_ALLOCATE: choice.ids, OF_NODE: task.node}
+            added = {IDS: choice.ids, TO_ALLOCATE: choice.ids, OF_NODE: task.node}
+            task.annotations = {**task.annotations, **added}
         return True
 
     def released(self, task: VolcanoTask) -> None:
@@ -101,5 +102,5 @@ class VolcanoDeviceShare(VolcanoPlugin):
         cards.remove(task.pod, choice)
         if task.pod.node_name != task.node:
             del self._choices[task.uid]
-            for key in (IDS, TO_ALLOCATE, OF_NODE):
-                task.annotations.pop(key, None)
+            added = (IDS, TO_ALLOCATE, OF_NODE)
+            task.annotations = {k: v for k, v in task.annotations.items() if k not in added}

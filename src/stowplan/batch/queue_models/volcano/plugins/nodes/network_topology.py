@@ -193,7 +193,7 @@ class NetworkTopologyAware(VolcanoPlugin):
         job = self._session.jobs.get(task.job)
         if job is None:
             return np.zeros(len(nodes), dtype=np.float64)
-        sub_job = job.sub_jobs.get(job.sub_job_of.get(task.uid, ""))
+        sub_job = job.sub_jobs.get(job.sub_job_of(task.uid))
         if sub_job is None or sub_job.topology is None:
             scores = [self._normal_score(task, node) for node in nodes]
             return np.array(scores, dtype=np.float64) * self._scale
