@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cmp_to_key
 
 from stowplan.batch.queue_models.kai.actions import min_runtime
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
@@ -29,8 +28,8 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
 
 def allocate(session: KaiSession) -> None:
     """Place pods on what is free, or let them wait for what is being released."""
-    queue = JobQueue(session, session.jobs.values(), JobFilters(ready=True, pending=True))
-    nodes = sorted(session.nodes.values(), key=lambda node: node.name)
+    queue = JobQueue(session, session.waiting, JobFilters(ready=True, pending=True))
+    nodes = [*session.nodes.values()]
     while queue:
         job = queue.pop()
         was_started = any(task.status & ALLOCATED_STATUSES for task in job.tasks())
@@ -61,7 +60,7 @@ class _FailedJobs:
         failed = self._smallest.get(job.signature)
         if failed is None or not self._is_on:
             return True
-        mine, theirs = _requests(job), _requests(failed)
+        mine, theirs = job.sorted_requests(), failed.sorted_requests()
         if not mine or not theirs:
             return False
         if len(theirs) > len(mine):
@@ -76,7 +75,7 @@ class _FailedJobs:
     def add(self, job: KaiJob) -> None:
         """A job failed."""
         known = self._smallest.get(job.signature)
-        if known is None or _is_smaller(_requests(job), _requests(known)):
+        if known is None or _is_smaller(job.sorted_requests(), known.sorted_requests()):
             self._smallest[job.signature] = job
 
 
@@ -84,13 +83,6 @@ def _is_smaller(mine: Sequence[Amount], theirs: Sequence[Amount]) -> bool:
     if not mine or not theirs or len(mine) > len(theirs):
         return False
     return all(is_within(a, b) for a, b in zip(mine, theirs, strict=False))
-
-
-def _requests(job: KaiJob) -> list[Amount]:
-    def compare(left: Amount, right: Amount) -> int:
-        return is_within(right, left) - is_within(left, right)
-
-    return sorted((task.request for task in job.pending()), key=cmp_to_key(compare))
 
 
 def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
@@ -109,7 +101,7 @@ def _victim_jobs(
 
 def _waiting(session: KaiSession, preemptible: bool = False) -> JobQueue:
     filters = JobFilters(ready=True, pending=True, preemptible=preemptible, may_evict=True)
-    return JobQueue(session, session.jobs.values(), filters)
+    return JobQueue(session, session.waiting, filters)
 
 
 def _exceeds_nodes(session: KaiSession, job: KaiJob) -> bool:
@@ -120,22 +112,28 @@ def consolidate(session: KaiSession) -> None:
     """Move preemptible jobs so that another one fits, where no pod loses its place."""
     if session.options.max_moved == 0:
         return
-    failed = _FailedJobs(session.options.skips_alike)
+    budget, failed = session.budget, _FailedJobs(session.options.skips_alike)
     queue = _waiting(session, preemptible=True)
     while queue:
         job = queue.pop()
-        if not failed.is_easier(job) or _exceeds_nodes(session, job):
+        if not failed.is_easier(job) or _exceeds_nodes(session, job) or budget.leaves_out(job):
             continue
         statement = None
+        budget.begin_search()
         if _has_cards_for(session, job):
             movable = _victim_jobs(session, job, lambda one: one.is_preemptible and one.active > 0)
             if session.options.max_moved > 0:
                 movable = movable[: session.options.max_moved + 1]
-            statement = KaiVictimSearch(session, movable, _all_have_places).solve(job)
-        if statement is None:
-            failed.add(job)
-        else:
+            statement = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True).solve(
+                job
+            )
+        if statement is not None:
             statement.commit()
+            continue
+        failed.add(job)
+        budget.found_nothing(job)
+        if budget.is_spent:
+            return
 
 
 def _has_cards_for(session: KaiSession, job: KaiJob) -> bool:
@@ -164,14 +162,16 @@ def _all_have_places(scenario: VictimScenario) -> bool:
 
 def reclaim(session: KaiSession) -> None:
     """Take resources back from other queues."""
+    budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()
         if not may_reclaim(session, job) or not failed[job.queue].is_easier(job):
             continue
-        if _exceeds_nodes(session, job):
+        if _exceeds_nodes(session, job) or budget.leaves_out(job):
             continue
+        budget.begin_search()
         check = ReclaimCheck(session)
         victims = [
             victim
@@ -187,21 +187,28 @@ def reclaim(session: KaiSession) -> None:
             )
 
         statement = KaiVictimSearch(session, victims, is_valid).solve(job)
-        if statement is None:
-            failed[job.queue].add(job)
-        else:
+        if statement is not None:
             statement.commit()
+            continue
+        failed[job.queue].add(job)
+        budget.found_nothing(job)
+        if budget.is_spent:
+            return
 
 
 def preempt(session: KaiSession) -> None:
     """Evict jobs of lower priority of the same queue."""
+    budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()
         if not failed[job.queue].is_easier(job) or _exceeds_nodes(session, job):
             continue
+        if budget.leaves_out(job):
+            continue
         statement = None
+        budget.begin_search()
         if not session.is_over_capacity(job, job.next_tasks(False), with_limits=False):
             victims = _victim_jobs(session, job, _is_preempted_by(session, job))
             statement = KaiVictimSearch(
@@ -209,10 +216,13 @@ def preempt(session: KaiSession) -> None:
                 victims,
                 lambda one: min_runtime.keeps_minimum(one, min_runtime.from_preemption),
             ).solve(job)
-        if statement is None:
-            failed[job.queue].add(job)
-        else:
+        if statement is not None:
             statement.commit()
+            continue
+        failed[job.queue].add(job)
+        budget.found_nothing(job)
+        if budget.is_spent:
+            return
 
 
 def _is_preempted_by(session: KaiSession, job: KaiJob) -> Callable[[KaiJob], bool]:
@@ -261,4 +271,5 @@ def run_actions(session: KaiSession) -> None:
         if name not in ACTIONS:
             known = ", ".join(ACTIONS)
             raise ValueError(f"actions: got {name!r}, expected one of {known}")
+        session.budget.begin_action(name)
         ACTIONS[name](session)
