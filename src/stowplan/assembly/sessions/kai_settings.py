@@ -14,7 +14,7 @@ from stowplan.objects.encoding import duration
 
 MOVED_MAX = 16
 """KAI's `--max-consolidation-preemptees`."""
-SIMULATED_MAX = 1000
+SIMULATED_MAX = 400
 """Evictions that an action of a session may simulate."""
 
 

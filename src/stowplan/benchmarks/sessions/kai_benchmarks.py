@@ -35,7 +35,7 @@ CROWDED_NODES, FRAGMENTED_NODES = 4000, 500
 N_QUEUES, N_DIVIDED, PER_PARENT = 20, 1000, 50
 SIZE, N_CHANGED = 20, 100
 CARDS = 8
-SESSIONS_MAX = 20
+SESSIONS_MAX = 40
 FREE = KaiQueueResource(UNLIMITED, UNLIMITED, 1.0)
 
 
@@ -85,9 +85,7 @@ def kai_crowded(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
     part = KaiQueueResources(
         KaiQueueResource(24_000.0 * n_nodes / N_QUEUES, UNLIMITED, 1.0), FREE, FREE
     )
-    benchmark.show(
-        [benchmark.queue(name, parent_queue="root", resources=part) for name in queues]
-    )
+    benchmark.show([benchmark.queue(name, parent_queue="root", resources=part) for name in queues])
     for number in range(25 * n_nodes // SIZE):
         nodes = [(number * SIZE + k) % n_nodes for k in range(SIZE)]
         # Each time round the nodes, others ask for other amounts.
@@ -101,9 +99,13 @@ def kai_crowded(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
     gc.freeze()
     found = {"first": benchmark.session(happened.Synced())}
     for _ in range(SESSIONS_MAX):
-        if not benchmark.settle():
+        # Why pods wait is told for so many jobs in a session.
+        if not benchmark.effects:
             break
+        benchmark.settle()
         benchmark.session()
+    gc.collect()
+    gc.freeze()
     changes = []
     for round_ in range(3):
         left = [benchmark.pods[f"r{round_}-{k}"] for k in range(SIZE)]

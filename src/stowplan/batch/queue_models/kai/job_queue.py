@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -37,6 +38,9 @@ class JobFilters(msgspec.Struct, frozen=True):
 
 ANY = JobFilters()
 NOTHING: Shares = (0.0, 0.0, 0.0)
+
+
+NextJob: TypeAlias = Callable[["_Branch"], tuple[Shares, Sequence[Shares]]]
 
 
 class SortedJobs:
@@ -78,17 +82,20 @@ class _Branch:
         self.branches: BinaryHeap[_Branch]
         self.parent: _Branch | None = None
         self.has_changed = False
-        self._key: tuple[tuple[int, Shares, int], QueueKey] | None = None
+        self.n_changes = 0
+        self._key: QueueKey | None = None
+        self._key_of = (-1, -1)
 
     def __len__(self) -> int:
         return len(self.branches) if self.jobs is None else len(self.jobs)
 
-    def key(self, tree: QueueTree, job: Shares, gone: Sequence[Shares]) -> QueueKey:
-        """Its place among others, see `queue_key`; counted anew when something has changed."""
-        of = tree.version, job, len(gone)
-        if self._key is None or self._key[0] != of or gone:
-            self._key = of, queue_key(self.queue, job, gone, tree.total)
-        return self._key[1]
+    def key(self, tree: QueueTree, next_job: NextJob) -> QueueKey:
+        """Its place among others, see `queue_key`; counted anew when something has changed.
+        next_job: of a branch, with its victims."""
+        of = tree.version, self.n_changes
+        if self._key is None or self._key_of != of:
+            self._key, self._key_of = queue_key(self.queue, *next_job(self), tree.total), of
+        return self._key
 
 
 def in_order(
@@ -102,6 +109,41 @@ def in_order(
     for own in leaves.values():
         own.sort(key=KaiJob.order)
     return leaves
+
+
+def without_repeats(
+    session: KaiSession, jobs: Iterable[KaiJob], matters: Callable[[KaiJob], bool]
+) -> list[KaiJob]:
+    """Jobs of a leaf queue in their order, of those that make no difference but by what they ask
+    for only the first of several that ask for the same, one after the other."""
+    found: list[KaiJob] = []
+    last: Shares | None = None
+    for job in jobs:
+        if matters(job):
+            last = None
+        else:
+            wanted = session.wanted(job)
+            if wanted == last:
+                continue
+            last = wanted
+        found.append(job)
+    return found
+
+
+def leaves_that_matter(
+    session: KaiSession, names: Collection[str], all_: Iterable[str]
+) -> set[str]:
+    """Of all leaf queues those that may change the order of jobs of some: what is below the same
+    child of their lowest common queue as one of them."""
+    tree = session.queues
+    paths = [[queue.name for queue in tree.path(name)] for name in names]
+    common = 0
+    for level in zip(*paths, strict=False):
+        if len({*level}) > 1:
+            break
+        common += 1
+    tops = {path[min(common, len(path) - 1)] for path in paths}
+    return {name for name in all_ if any(queue.name in tops for queue in tree.up(name))} | {*names}
 
 
 def _passes(session: KaiSession, job: KaiJob, filters: JobFilters) -> bool:
@@ -138,14 +180,13 @@ class JobQueue:
             if _passes(session, job, filters):
                 self.push(job)
 
-    def fill(self, leaves: Mapping[str, Sequence[KaiJob]], without: Collection[str] = ()) -> None:
+    def fill(self, leaves: Mapping[str, Sequence[KaiJob]]) -> None:
         """Put all jobs of leaf queues in, see `in_order`, whose order does not change while they
-        are here. without: uids of jobs that are left out."""
+        are here."""
         for name, jobs in leaves.items():
-            own = [job for job in jobs if job.uid not in without] if without else jobs
-            if own:
+            if jobs:
                 queue = self._session.queues.queues[name]
-                branch = _Branch(queue, SortedJobs(own, self._of_victims))
+                branch = _Branch(queue, SortedJobs(jobs, self._of_victims))
                 self._branches[name] = branch
                 self._link(branch)
                 self._mark(branch)
@@ -204,6 +245,7 @@ class JobQueue:
     def _mark(self, branch: _Branch | None) -> None:
         while branch is not None:
             branch.has_changed = True
+            branch.n_changes += 1
             branch = branch.parent
 
     def _prune(self, branch: _Branch | None) -> None:
@@ -226,7 +268,7 @@ class JobQueue:
         if len(right) == 0:
             return self._of_victims
         tree = self._session.queues
-        left_key, right_key = left.key(tree, *self._next(left)), right.key(tree, *self._next(right))
+        left_key, right_key = left.key(tree, self._next), right.key(tree, self._next)
         return comes_first(left.queue, right.queue, left_key, right_key) != self._of_victims
 
     def _next(self, branch: _Branch) -> tuple[Shares, list[Shares]]:

@@ -316,17 +316,13 @@ class KaiSession:
 
     def may_have_room(
         self,
-        tasks: Sequence[KaiTask],
+        job: KaiJob,
         freed_on: Sequence[KaiNode] = (),
         freed: Sequence[Sequence[float]] = (),
     ) -> bool:
-        """Whether there may be room for all of these pods once amounts are freed on some nodes.
-        False is certain."""
-        counts: dict[tuple[float, ...], int] = {}
-        for task in tasks:
-            if task.is_plain:
-                request = tuple(task.request)
-                counts[request] = counts.get(request, 0) + 1
+        """Whether there may be room for the next pods of a job once amounts are freed on some
+        nodes. False is certain."""
+        counts = job.next_plain_requests()
         for request, count in counts.items():
             room = self._room(request)
             if room >= count:

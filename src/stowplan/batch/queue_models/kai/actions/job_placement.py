@@ -26,7 +26,7 @@ class JobPlacement:
         session = self._session
         session.topology.start_job()
         tasks = job.next_tasks(not self._is_simulated)
-        if not tasks or session.is_over_capacity(job, tasks) or not session.may_have_room(tasks):
+        if not tasks or session.is_over_capacity(job, tasks) or not session.may_have_room(job):
             return False
         return self._place_group(job, job.root, tasks, nodes)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from stowplan.batch.queue_models.kai.actions import min_runtime
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
@@ -14,7 +15,12 @@ from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
 )
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.actions.victim_search import KaiVictimSearch
-from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue
+from stowplan.batch.queue_models.kai.job_queue import (
+    JobFilters,
+    JobQueue,
+    in_order,
+    without_repeats,
+)
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, is_within, mig_profile
@@ -28,7 +34,14 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
 
 def allocate(session: KaiSession) -> None:
     """Place pods on what is free, or let them wait for what is being released."""
-    queue = JobQueue(session, session.waiting, JobFilters(ready=True, pending=True))
+    queue = JobQueue(session)
+    leaves = in_order(session, session.waiting, JobFilters(ready=True, pending=True))
+
+    def may_start(job: KaiJob) -> bool:
+        return bool(job.next_tasks(True)) and session.may_have_room(job)
+
+    # What has no room now has none later on: places are only taken.
+    queue.fill({name: without_repeats(session, jobs, may_start) for name, jobs in leaves.items()})
     nodes = [*session.nodes.values()]
     while queue:
         job = queue.pop()
@@ -91,12 +104,10 @@ def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
 
 def _victim_jobs(
     session: KaiSession, job: KaiJob, is_victim: Callable[[KaiJob], bool]
-) -> list[KaiJob]:
-    return [
-        victim
-        for victim in session.jobs.values()
-        if victim.uid != job.uid and victim.is_alive and is_victim(victim)
-    ]
+) -> Iterator[KaiJob]:
+    for victim in session.jobs.values():
+        if victim.is_preemptible and victim.uid != job.uid and victim.active and is_victim(victim):
+            yield victim
 
 
 def _waiting(session: KaiSession, preemptible: bool = False) -> JobQueue:
@@ -121,12 +132,10 @@ def consolidate(session: KaiSession) -> None:
         statement = None
         budget.begin_search()
         if _has_cards_for(session, job):
-            movable = _victim_jobs(session, job, lambda one: one.is_preemptible and one.active > 0)
-            if session.options.max_moved > 0:
-                movable = movable[: session.options.max_moved + 1]
-            statement = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True).solve(
-                job
-            )
+            most = session.options.max_moved + 1 if session.options.max_moved > 0 else None
+            movable = islice(_victim_jobs(session, job, lambda _: True), most)
+            search = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True)
+            statement = search.solve(job)
         if statement is not None:
             statement.commit()
             continue
@@ -162,6 +171,9 @@ def _all_have_places(scenario: VictimScenario) -> bool:
 
 def reclaim(session: KaiSession) -> None:
     """Take resources back from other queues."""
+    # What reclaims for one job may let another one reclaim, but one has to begin.
+    if not any(may_reclaim(session, job) for job in session.waiting if _is_in_leaf(session, job)):
+        return
     budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
@@ -173,11 +185,14 @@ def reclaim(session: KaiSession) -> None:
             continue
         budget.begin_search()
         check = ReclaimCheck(session)
+        may_lose: dict[str, bool] = {}
         victims = [
             victim
             for victim in session.jobs.values()
             if victim.queue != job.queue
-            and may_be_reclaimed(session, job, victim)
+            and victim.is_preemptible
+            and victim.active
+            and may_be_reclaimed(session, job, victim.queue, may_lose)
             and not min_runtime.filters_out(session, job, victim, min_runtime.from_reclaim)
         ]
 
@@ -196,8 +211,19 @@ def reclaim(session: KaiSession) -> None:
             return
 
 
+def _is_in_leaf(session: KaiSession, job: KaiJob) -> bool:
+    queue = session.queues.queues.get(job.queue)
+    return queue is not None and not queue.children
+
+
 def preempt(session: KaiSession) -> None:
     """Evict jobs of lower priority of the same queue."""
+    lowest: dict[str, int] = {}
+    for job in session.jobs.values():
+        if job.is_preemptible and job.active:
+            lowest[job.queue] = min(job.priority, lowest.get(job.queue, job.priority))
+    if not any(job.priority > lowest.get(job.queue, job.priority) for job in session.waiting):
+        return
     budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
@@ -228,10 +254,8 @@ def preempt(session: KaiSession) -> None:
 def _is_preempted_by(session: KaiSession, job: KaiJob) -> Callable[[KaiJob], bool]:
     def is_victim(victim: KaiJob) -> bool:
         return (
-            victim.is_preemptible
+            victim.queue == job.queue
             and victim.priority < job.priority
-            and victim.queue == job.queue
-            and victim.active > 0
             and not min_runtime.filters_out(session, job, victim, min_runtime.from_preemption)
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 
-LONG_SEARCH = 200
+LONG_SEARCH = 100
 """Simulated evictions from which on a search that found nothing counts as long."""
 RESTS = 10
 """Sessions in which what such a search was for is left out afterwards."""

@@ -7,12 +7,18 @@ and the first that did not; victims that helped are kept. At last for the whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
-from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue, in_order
+from stowplan.batch.queue_models.kai.job_queue import (
+    JobFilters,
+    JobQueue,
+    in_order,
+    leaves_that_matter,
+    without_repeats,
+)
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement, evict_all
 from stowplan.batch.queue_models.kai.state.kai_amount import plus
@@ -32,7 +38,7 @@ class KaiVictimSearch:
     def __init__(
         self,
         session: KaiSession,
-        candidates: Sequence[KaiJob],
+        candidates: Iterable[KaiJob],
         is_valid: Callable[[VictimScenario], bool],
         keeps_all: bool = False,
     ) -> None:
@@ -40,7 +46,7 @@ class KaiVictimSearch:
         not."""
         self._session = session
         self._candidates = in_order(session, candidates, PRIVATE)
-        self._waiting: Mapping[str, Sequence[KaiJob]] = {}
+        self._waiting: Mapping[str, Sequence[KaiJob]] | None = None
         self._is_valid = is_valid
         self._keeps_all = keeps_all
         self._failed: set[tuple[str, ...]] = set()
@@ -54,7 +60,6 @@ class KaiVictimSearch:
         tasks = job.next_tasks(False)
         if not tasks or not self._candidates:
             return None
-        self._waiting = in_order(self._session, self._session.waiting, WAITING)
         self._feasible = feasible_nodes(self._session, job)
         for generator in GENERATORS:
             if generator not in self._session.options.plugins:
@@ -134,6 +139,8 @@ class KaiVictimSearch:
             return None
         statement = KaiStatement(session)
         session.budget.spend(len(victims))
+        if self._waiting is None:
+            self._waiting = in_order(session, session.waiting, WAITING)
         evict_all(statement, victims)
         added = {task.node for task in victims} - nodes.keys()
         for name in added:
@@ -166,10 +173,7 @@ class KaiVictimSearch:
         """Place the job and as many victims as still fit, in the order of queues."""
         session, own = self._session, scenario.job
         involved = {task.job: session.jobs[task.job] for task in victims}
-        queue = JobQueue(session)
-        queue.fill(self._waiting, {*involved, own.uid})
-        for job in (*involved.values(), own):
-            queue.push(job)
+        queue = self._order_of({**involved, own.uid: own})
         placement = JobPlacement(session, statement, is_simulated=True)
         is_placed = False
         ordered = [*nodes.values()]
@@ -189,6 +193,23 @@ class KaiVictimSearch:
                 return False
         return is_placed
 
+    def _order_of(self, jobs: Mapping[str, KaiJob]) -> JobQueue:
+        """Jobs among those that wait, as far as these change their order. jobs: by uid."""
+        session = self._session
+        by_leaf: dict[str, list[KaiJob]] = {}
+        for job in jobs.values():
+            by_leaf.setdefault(job.queue, []).append(job)
+        waiting = self._waiting or {}
+        leaves = {}
+        for name in leaves_that_matter(session, by_leaf, waiting):
+            own = [job for job in waiting.get(name, ()) if job.uid not in jobs]
+            own += by_leaf.get(name, ())
+            own.sort(key=KaiJob.order)
+            leaves[name] = without_repeats(session, own, lambda job: job.uid in jobs)
+        queue = JobQueue(session)
+        queue.fill(leaves)
+        return queue
+
 
 def _may_work(scenario: VictimScenario) -> bool:
     """Whether there may be room for the job that waits once the victims of a scenario are gone.
@@ -202,7 +223,7 @@ def _may_work(scenario: VictimScenario) -> bool:
         known = freed.get(task.node)
         freed[task.node] = list(task.accepted) if known is None else plus(known, task.accepted)
     places = [session.nodes[name] for name in freed]
-    return session.may_have_room(scenario.pending, places, [*freed.values()])
+    return session.may_have_room(scenario.job, places, [*freed.values()])
 
 
 def feasible_nodes(session: KaiSession, job: KaiJob) -> list[KaiNode]:

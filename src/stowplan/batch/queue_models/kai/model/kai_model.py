@@ -7,6 +7,7 @@ classes exist also where they are not installed. NodeResourceTopology objects ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -42,6 +43,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
+NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
 
@@ -80,6 +82,7 @@ class KaiModel:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
         self._next = 0
+        self._turn: set[str] = set()
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -185,7 +188,7 @@ class KaiModel:
         before, self._reported = self._reported, {}
         for job, text in self._texts_of(session, reasons):
             known = before.get(job.uid)
-            if known is not None and known[0] == text and job.uid not in changed:
+            if known is not None and job.uid not in changed and job.uid not in self._turn:
                 self._reported[job.uid] = known
                 continue
             pending = {task.uid: task.pod for task in job.pending()} if text else {}
@@ -203,8 +206,10 @@ class KaiModel:
     ) -> Iterator[PodReport]:
         if not pods:
             return
-        self._reported[key] = text, frozenset(pods)
-        same = known[1] if known is not None and known[0] == text else frozenset()
+        # Numbers of nodes, and what reclaim may take, change with every pod: they are no news.
+        gist = NUMBERS.sub("", text.partition(";")[0])
+        self._reported[key] = gist, frozenset(pods)
+        same = known[1] if known is not None and known[0] == gist else frozenset()
         yield from (PodReport(pod, text) for uid, pod in pods.items() if uid not in same)
 
     def _texts_of(self, session: KaiSession, reasons: KaiReasons) -> Iterator[tuple[KaiJob, str]]:
@@ -213,7 +218,7 @@ class KaiModel:
         waiting = [job for job in session.waiting if job.n_pending]
         first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
         self._next = first + LOOKED_AT_MAX
-        turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
+        turn = self._turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
         self._texts = {
             job.uid: reasons.message(job) if job.uid in turn else self._texts.get(job.uid, "")
             for job in waiting

@@ -125,7 +125,9 @@ class KaiReasons:
         counts: Counter[str] = Counter()
         left = ~session.fitting_rows(task)
         fitting = len(rows.nodes) - int(left.sum())
-        by_rules = rows.by_rules(task, lambda one, node: session.rules.fits_node(session, one, node))
+        by_rules = rows.by_rules(
+            task, lambda one, node: session.rules.fits_node(session, one, node)
+        )
         for text, holds in ((NOT_READY, ~rows.is_ready), (NOT_MATCHING, ~by_rules)):
             counts[text] += int((left & holds).sum())
             left &= ~holds

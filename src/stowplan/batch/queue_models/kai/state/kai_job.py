@@ -3,7 +3,8 @@ next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cmp_to_key
 
 import msgspec
@@ -69,6 +70,7 @@ class KaiJob:
         self.was_touched = False
         self._signature: str | None = None
         self._next: list[KaiTask] | None = None
+        self._plain: tuple[list[KaiTask] | None, Mapping[tuple[float, ...], int]] | None = None
         self._wanted: Amount | None = None
         self._shares: tuple[float, float, float] | None = None
         self._order: tuple[int, int, float, str] | None = None
@@ -210,6 +212,14 @@ class KaiJob:
             self._next = tasks or None
             return tasks
         return self._next
+
+    def next_plain_requests(self) -> Mapping[tuple[float, ...], int]:
+        """Requests of the pods that come next and ask for nothing but amounts, with their numbers;
+        only after `next_tasks`."""
+        if self._plain is None or self._plain[0] is not self._next:
+            counts = Counter(tuple(task.request) for task in self._next or () if task.is_plain)
+            self._plain = self._next, counts
+        return self._plain[1]
 
     def wanted(self, is_real: bool, card_memory: int | None) -> Amount:
         """What those pods ask for; shares in memory by the smallest card of the cluster."""

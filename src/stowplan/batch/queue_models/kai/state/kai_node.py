@@ -88,6 +88,7 @@ class KaiNode:
         self.row = -1
         self.changed_rows: set[int] = set()
         self.was_touched = False
+        self._free_cards: float | None = None
         self._n_users: dict[tuple[str, str, str], int] = {}
         self.is_ready = is_ready(node)
         count = node.labels.get("nvidia.com/gpu.count", "")
@@ -251,6 +252,7 @@ class KaiNode:
 
     def _note_change(self) -> None:
         self.was_touched = True
+        self._free_cards = None
         self.changed_rows.add(self.row)
 
     def update(self, task: KaiTask) -> bool:
@@ -412,7 +414,9 @@ class KaiNode:
 
     def free_cards(self) -> float:
         """Cards that are free or being released."""
-        return self.idle_cards()[0] + self.releasing_cards()[0]
+        if self._free_cards is None:
+            self._free_cards = self.idle_cards()[0] + self.releasing_cards()[0]
+        return self._free_cards
 
     def free_parts(self) -> float:
         """Free parts of shared cards, in cards."""

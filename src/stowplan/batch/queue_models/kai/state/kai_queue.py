@@ -48,7 +48,8 @@ class KaiQueue:
         self.quota = terms.quota
         self.limit = terms.limit
         self.children: list[str] = []
-        self.fair: list[float] = [0.0, 0.0, 0.0]
+        self._fair: list[float] = [0.0, 0.0, 0.0]
+        self._may_use: Shares | None = None
         self.allocated: list[float] = [0.0, 0.0, 0.0]
         self.fixed: list[float] = [0.0, 0.0, 0.0]
         self.request: list[float] = [0.0, 0.0, 0.0]
@@ -58,16 +59,28 @@ class KaiQueue:
         copied = KaiQueue(self.terms)
         copied.children = self.children
         copied.fair = self.fair
+        copied._may_use = self._may_use
         copied.allocated = list(self.allocated)
         copied.fixed = list(self.fixed)
         copied.request = self.request
         return copied
 
     @property
+    def fair(self) -> list[float]:
+        """Its fair share."""
+        return self._fair
+
+    @fair.setter
+    def fair(self, fair: list[float]) -> None:
+        self._fair, self._may_use = fair, None
+
+    @property
     def allocatable(self) -> Shares:
         """What it may use before others may take it back."""
-        a, b, c = (self._allocatable(i) for i in RANGE)
-        return a, b, c
+        if self._may_use is None:
+            a, b, c = (self._allocatable(i) for i in RANGE)
+            self._may_use = a, b, c
+        return self._may_use
 
     def _allocatable(self, i: int) -> float:
         if self.quota[i] == UNLIMITED:
@@ -78,8 +91,7 @@ class KaiQueue:
     def dominant_share(self, total: Sequence[float], uses: Sequence[float]) -> float:
         """The largest part that an amount is of what it may use."""
         share = 0.0
-        for i in RANGE:
-            may_use = self._allocatable(i)
+        for i, may_use in enumerate(self.allocatable):
             if may_use == UNLIMITED:
                 may_use = total[i]
             value = uses[i] / may_use if may_use else uses[i] * WITHOUT_SHARE_FACTOR
