@@ -11,7 +11,6 @@ import msgspec
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.objects.encoding import duration
 
-
 MOVED_MAX = 16
 """KAI's `--max-consolidation-preemptees`."""
 SIMULATED_MAX = 400

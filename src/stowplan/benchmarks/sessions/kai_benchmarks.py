@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from stowplan.batch.queue_models.kai.fair_share import (
     UNLIMITED,
     KaiQueueShares,
@@ -36,6 +38,7 @@ N_QUEUES, N_DIVIDED, PER_PARENT = 20, 1000, 50
 SIZE, N_CHANGED = 20, 100
 CARDS = 8
 SESSIONS_MAX = 40
+ROUNDS_MAX = 200
 FREE = KaiQueueResource(UNLIMITED, UNLIMITED, 1.0)
 
 
@@ -56,6 +59,13 @@ class KaiBenchmark(SessionBenchmark):
         return happened.ObjectAdded(
             KaiQueueObject(metadata=meta, spec=KaiQueueSpec(resources=resources, **spec))
         )
+
+    def settle(self) -> int:
+        """The same; pods that are evicted are gone."""
+        evicted = [effect.name for effect in self.effects if isinstance(effect, Evict)]
+        n_bound = super().settle()
+        self.show([happened.PodDeleted(self.pods.pop(name)) for name in evicted])
+        return n_bound
 
     def gang(
         self,
@@ -139,6 +149,58 @@ def kai_consolidation(n_nodes: int = FRAGMENTED_NODES) -> float:
     return took
 
 
+class KaiScaleShape(msgspec.Struct, frozen=True):
+    """Jobs on a cluster of nodes with 8 cards that are free, or all used by jobs of one card of a
+    queue without quota. n_bound: pods that start at last."""
+
+    n_jobs: int
+    size: int
+    cards: int
+    is_full: bool
+    n_bound: int
+
+
+def scale_shapes(n_nodes: int) -> dict[str, KaiScaleShape]:
+    """The shapes of KAI's own scale tests."""
+    cards, gang = CARDS * n_nodes, min(10, n_nodes)
+    n_gangs = max(n_nodes // 10, 1)
+    return {
+        "jobs of 1 card": KaiScaleShape(cards, 1, 1, False, cards),
+        "one job reclaims half": KaiScaleShape(1, n_nodes // 2, CARDS, True, n_nodes // 2),
+        "gangs reclaim all": KaiScaleShape(n_gangs, gang, CARDS, True, n_gangs * gang),
+        "jobs of 1 card reclaim all": KaiScaleShape(cards, 1, 1, True, cards),
+    }
+
+
+def kai_scale(shape: KaiScaleShape, n_nodes: int) -> tuple[float, float]:
+    """Seconds of all cycles until the pods of a shape have their nodes, and of the longest one."""
+    benchmark = KaiBenchmark(n_nodes, CARDS)
+    none, all_ = (KaiQueueResource(quota, UNLIMITED, 0.0) for quota in (0.0, UNLIMITED))
+    benchmark.show(
+        [
+            benchmark.queue("full", resources=KaiQueueResources(FREE, FREE, none)),
+            benchmark.queue("q", resources=KaiQueueResources(FREE, FREE, all_)),
+        ]
+    )
+    for number in range(CARDS * n_nodes if shape.is_full else 0):
+        one = benchmark.gang(f"r{number}", "full", 1, ("1", "1Gi", "1"), [number // CARDS])
+        benchmark.show(list(one))
+    asks = ("1", "1Gi", str(shape.cards))
+    for number in range(shape.n_jobs):
+        benchmark.show(list(benchmark.gang(f"g{number}", "q", shape.size, asks)))
+    gc.collect()
+    gc.freeze()
+    took, n_bound, events = [], 0, [happened.Synced()]
+    while n_bound < shape.n_bound and len(took) < ROUNDS_MAX:
+        took.append(benchmark.session(*events))
+        events = []
+        n_bound += benchmark.settle()
+    gc.unfreeze()
+    if n_bound < shape.n_bound:
+        raise RuntimeError(f"{n_bound} of {shape.n_bound} pods were bound")
+    return sum(took), max(took)
+
+
 def kai_division(n_queues: int = N_DIVIDED) -> float:
     """Seconds of a division of three resources among queues in two levels that want more than there
     is."""
@@ -162,6 +224,9 @@ def kai_seconds(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
     found = {f"kai {name}": round(took, 3) for name, took in crowded.items()}
     n_fragmented = max(n_nodes * FRAGMENTED_NODES // CROWDED_NODES, 2)
     moved = kai_consolidation(n_fragmented)
+    for name, shape in scale_shapes(n_fragmented).items():
+        took, longest = kai_scale(shape, n_fragmented)
+        found |= {f"kai {name}": round(took, 3), f"kai {name}, longest": round(longest, 3)}
     return found | {
         f"kai consolidation of {n_fragmented} nodes": round(moved, 3),
         f"kai division among {N_DIVIDED} queues": round(kai_division(), 4),

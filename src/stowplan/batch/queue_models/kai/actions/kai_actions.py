@@ -138,10 +138,10 @@ def consolidate(session: KaiSession) -> None:
             statement = search.solve(job)
         if statement is not None:
             statement.commit()
-            continue
-        failed.add(job)
-        budget.found_nothing(job)
-        if budget.is_spent:
+        else:
+            failed.add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
             return
 
 
@@ -204,10 +204,10 @@ def reclaim(session: KaiSession) -> None:
         statement = KaiVictimSearch(session, victims, is_valid).solve(job)
         if statement is not None:
             statement.commit()
-            continue
-        failed[job.queue].add(job)
-        budget.found_nothing(job)
-        if budget.is_spent:
+        else:
+            failed[job.queue].add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
             return
 
 
@@ -244,10 +244,10 @@ def preempt(session: KaiSession) -> None:
             ).solve(job)
         if statement is not None:
             statement.commit()
-            continue
-        failed[job.queue].add(job)
-        budget.found_nothing(job)
-        if budget.is_spent:
+        else:
+            failed[job.queue].add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
             return
 
 

@@ -157,6 +157,7 @@ class KaiVictimSearch:
         return None
 
     def _found(self, scenario: VictimScenario, victims: list[KaiTask]) -> None:
+        self._session.budget.makes_progress(len(victims))
         self._recorded_tasks = victims
         by_job: dict[str, list[KaiJob]] = {}
         for batch in scenario.batches_of(victims):
