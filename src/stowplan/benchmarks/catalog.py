@@ -36,10 +36,10 @@ COLD = "cold"
 """The first decisions of a new process without compiled kernels, not a workload."""
 
 SESSIONS, VOLCANO_SESSIONS = "sessions", "sessions-volcano"
-KUEUE_SESSIONS = "sessions-kueue"
+KUEUE_SESSIONS, KAI_SESSIONS = "sessions-kueue", "sessions-kai"
 """Session times: measured per session, not per pod."""
 
-NAMES = (*CASES, START, COLD, SESSIONS, VOLCANO_SESSIONS, KUEUE_SESSIONS)
+NAMES = (*CASES, START, COLD, SESSIONS, VOLCANO_SESSIONS, KUEUE_SESSIONS, KAI_SESSIONS)
 """Names in the default order."""
 
 

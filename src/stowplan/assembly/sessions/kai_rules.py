@@ -48,11 +48,16 @@ def _fits_pods(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
         return False
     return not any(
         _matches(term, other.pod, task.pod) and _is_near(term, place, node)
-        for place in session.nodes.values()
-        for other in place.tasks.values()
+        for place in _places_with_affinity(session)
+        for other in place.affine.values()
         if other.pod.spec.affinity is not None
         for term in _terms(other.pod.spec.affinity.pod_anti_affinity)
     )
+
+
+def _places_with_affinity(session: KaiSession) -> Iterable[KaiNode]:
+    session.rows.refresh()
+    return (session.rows.nodes[row] for row in sorted(session.rows.affine))
 
 
 def _terms(affinity: PodAffinity | None) -> tuple[PodAffinityTerm, ...]:

@@ -6,14 +6,31 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.objects.encoding import duration
+
+MOVED_MAX = 16
+"""KAI's `--max-consolidation-preemptees`."""
+SIMULATED_MAX = 400
+"""Evictions that an action of a session may simulate."""
+
+
+def live_kai_options(
+    actions: Iterable[str], plugins: Mapping[str, Mapping[str, Any]]
+) -> KaiOptions:
+    """Options as KAI's flags are by default."""
+    return msgspec.structs.replace(
+        kai_options(actions, plugins), max_moved=MOVED_MAX, simulated_max=SIMULATED_MAX
+    )
 
 
 def kai_options(
     actions: Iterable[str], plugins: Mapping[str, Mapping[str, Any]], *, skips_alike: bool = True
 ) -> KaiOptions:
-    """Options. plugins: name -> arguments, of those that are on. skips_alike: see KaiOptions."""
+    """Options without bounds for the search for victims. plugins: name -> arguments, of those that
+    are on. skips_alike: see KaiOptions."""
     runtimes = plugins.get("minruntime", {})
     proportion = plugins.get("proportion", {})
     return KaiOptions(

@@ -7,7 +7,7 @@ from typing import Any
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
-from stowplan.assembly.sessions.kai_settings import kai_options
+from stowplan.assembly.sessions.kai_settings import live_kai_options
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
 from stowplan.assembly.sessions.volcano_sessions import (
     VOLCANO_ACTIONS,
@@ -65,7 +65,7 @@ def _kai_settings(configuration: BatchConfiguration, compat: str) -> Any:
     problems = Problems()
     read = read_kai(model.tree, problems)
     assert not problems.found, "the configuration was checked when it was read"
-    return kai_options(read.actions, read.plugins)
+    return live_kai_options(read.actions, read.plugins)
 
 
 def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:

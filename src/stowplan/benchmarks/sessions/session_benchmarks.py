@@ -50,20 +50,29 @@ NODE = {"cpu": "24", "memory": "128Gi", "pods": "110"}
 
 
 class SessionBenchmark:
-    """A scheduler that runs sessions, and its pods."""
+    """A scheduler that runs sessions, and its pods.
+
+    group_annotation: that names their group. effects: of the sessions since the last `settle`.
+    """
+
+    group_annotation = "scheduling.k8s.io/group-name"
 
     def __init__(
-        self, n_nodes: int, configuration: str = CONFIGURATION, name: str = "kube-batch"
+        self,
+        n_nodes: int,
+        configuration: str = CONFIGURATION,
+        name: str = "kube-batch",
+        n_gpus: int = 0,
     ) -> None:
-        """name: schedulerName of the pods."""
+        """name: schedulerName of the pods. n_gpus: of a node."""
         self.scheduler_name = name
         files = [ConfigText(configuration, "bench")]
         self.scheduler: Scheduler = deciders_of(files).scheduler()
         self.pods: dict[str, Pod] = {}
         self.now = 0
-        self._specs: dict[tuple[str, str, str], PodSpec] = {}
-        self._effects: list[Effect] = []
-        self.show(happened.NodeAdded(_node(number)) for number in range(n_nodes))
+        self._specs: dict[tuple[tuple[str, ...], str], PodSpec] = {}
+        self.effects: list[Effect] = []
+        self.show(happened.NodeAdded(_node(number, n_gpus)) for number in range(n_nodes))
 
     def show(self, events: Iterator[Event] | Sequence[Event]) -> None:
         """Deliver events before the sync, a thousand per call."""
@@ -81,7 +90,7 @@ class SessionBenchmark:
         name: str,
         queue: str,
         size: int,
-        asks: tuple[str, str],
+        asks: tuple[str, ...],
         nodes: Sequence[int] = (),
         **spec_fields: Any,
     ) -> Iterator[Event]:
@@ -92,32 +101,44 @@ class SessionBenchmark:
         spec = PodGroupSpec(min_member=size, queue=queue, **spec_fields)
         status = PodGroupStatus(phase="Running" if nodes else "Pending")
         yield happened.ObjectAdded(PodGroup(metadata=meta, spec=spec, status=status))
+        yield from self.members(name, size, asks, nodes, moment)
+
+    def members(
+        self,
+        name: str,
+        size: int,
+        asks: tuple[str, ...],
+        nodes: Sequence[int],
+        moment: datetime.datetime,
+    ) -> Iterator[Event]:
+        """Events: the pods of a group are created."""
         for number in range(size):
             on = f"n{nodes[number]:05d}" if nodes else ""
             yield happened.PodAdded(self._pod(f"{name}-{number}", name, asks, on, moment))
 
     def _pod(
-        self, name: str, group: str, asks: tuple[str, str], on: str, moment: datetime.datetime
+        self, name: str, group: str, asks: tuple[str, ...], on: str, moment: datetime.datetime
     ) -> Pod:
         meta = ObjectMeta(
             name=name,
             namespace="ns",
             uid=name,
-            annotations={"scheduling.k8s.io/group-name": group},
+            annotations={self.group_annotation: group},
             labels={"job": group},
             creation_timestamp=moment,
         )
         status = PodStatus(phase="Running" if on else "Pending")
-        pod = self.pods[name] = Pod(metadata=meta, spec=self._spec(*asks, on), status=status)
+        pod = self.pods[name] = Pod(metadata=meta, spec=self._spec(asks, on), status=status)
         return pod
 
-    def _spec(self, cpu: str, memory: str, on: str) -> PodSpec:
-        found = self._specs.get((cpu, memory, on))
+    def _spec(self, asks: tuple[str, ...], on: str) -> PodSpec:
+        found = self._specs.get((asks, on))
         if found is None:
-            asked = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
+            amounts = dict(zip(("cpu", "memory", "nvidia.com/gpu"), asks, strict=False))
+            asked = ResourceRequirements(requests=amounts, limits=amounts)
             main = Container(name="c", resources=asked)
             found = PodSpec(containers=(main,), scheduler_name=self.scheduler_name, node_name=on)
-            self._specs[cpu, memory, on] = found
+            self._specs[asks, on] = found
         return found
 
     def session(self, *events: Event) -> float:
@@ -126,14 +147,14 @@ class SessionBenchmark:
         began = time.perf_counter()
         effects = self.scheduler.handle(events, self.now)
         took = time.perf_counter() - began
-        self._effects += effects
+        self.effects += effects
         return took
 
     def settle(self) -> int:
         """Apply the effects without a session; returns the number of bound pods."""
         events: list[Event] = []
         n_bound = 0
-        for effect in self._effects:
+        for effect in self.effects:
             match effect:
                 case Bind():
                     n_bound += 1
@@ -145,7 +166,7 @@ class SessionBenchmark:
                     condition = PodCondition("PodScheduled", "False", effect.reason, effect.message)
                     status = PodStatus(phase="Pending", conditions=(condition,))
                     events.append(self._changed(effect.name, status=status))
-        self._effects.clear()
+        self.effects.clear()
         self.show(events)
         return n_bound
 
@@ -235,8 +256,9 @@ def _asks(number: int) -> tuple[str, str]:
     return REQUESTS[number % len(REQUESTS)]
 
 
-def _node(number: int) -> Node:
+def _node(number: int, n_gpus: int) -> Node:
     name = f"n{number:05d}"
     labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{number % 3}"}
-    status = NodeStatus(allocatable=dict(NODE), capacity=dict(NODE))
+    offered = NODE | ({"nvidia.com/gpu": str(n_gpus)} if n_gpus else {})
+    status = NodeStatus(allocatable=dict(offered), capacity=dict(offered))
     return Node(metadata=ObjectMeta(name=name, labels=labels), status=status)

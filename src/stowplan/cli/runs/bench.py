@@ -17,6 +17,7 @@ from stowplan.benchmarks.benchmark_workload import WorkloadSizes
 from stowplan.benchmarks.catalog import (
     CASES,
     COLD,
+    KAI_SESSIONS,
     KUEUE_SESSIONS,
     NAMES,
     SESSIONS,
@@ -33,6 +34,7 @@ from stowplan.benchmarks.measurement import (
     peak_mb,
 )
 from stowplan.benchmarks.recording_cost import measure_recording
+from stowplan.benchmarks.sessions.kai_benchmarks import kai_seconds
 from stowplan.benchmarks.sessions.kueue_benchmarks import BASELINE, kueue_seconds
 from stowplan.benchmarks.sessions.session_benchmarks import CROWDED_NODES, session_seconds
 from stowplan.benchmarks.sessions.volcano_benchmarks import volcano_seconds
@@ -125,9 +127,9 @@ def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
         n_nodes = nodes or CROWDED_NODES
         seconds = session_seconds(n_nodes, repeat)
         return BenchmarkResult(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
-    if name == VOLCANO_SESSIONS:
+    if name in (VOLCANO_SESSIONS, KAI_SESSIONS):
         n_nodes = nodes or CROWDED_NODES
-        seconds = volcano_seconds(n_nodes)
+        seconds = volcano_seconds(n_nodes) if name == VOLCANO_SESSIONS else kai_seconds(n_nodes)
         return BenchmarkResult(name, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
     if name == KUEUE_SESSIONS:
         return _measure_kueue(nodes)
@@ -197,10 +199,12 @@ def list_cases() -> None:
     table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
     text = "first decisions of a new process, kernels not compiled"
     table.add_row(COLD, f"{START_NODES:,}", f"{COLD_PODS:,}", text)
-    text = "sessions on a crowded cluster, and for gangs on an empty one"
-    for name in (SESSIONS, VOLCANO_SESSIONS):
+    for name, text in (
+        (SESSIONS, "sessions on a crowded cluster, and for gangs on an empty one"),
+        (VOLCANO_SESSIONS, "the same by Volcano's queue model, with queues in three levels"),
+        (KAI_SESSIONS, "cycles of KAI's queue model, and the shapes of its scale tests"),
+    ):
         table.add_row(name, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
-        text = "the same by Volcano's queue model, with queues in three levels"
     text = "admission by Kueue: 15,000 workloads in 30 queues, 60,000 in 2,000"
     table.add_row(KUEUE_SESSIONS, "-", "-", text)
     stdout_console().print(table)

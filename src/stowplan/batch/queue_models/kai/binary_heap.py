@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class BinaryHeap(Generic[T]):
-    """Entries, the first one at `items[0]`. is_before: whether one comes before another."""
+    """Entries in `items`. is_before: whether one comes before another."""
 
     def __init__(self, is_before: Callable[[T, T], bool]) -> None:
         self.items: list[T] = []
@@ -21,6 +21,11 @@ class BinaryHeap(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @property
+    def first(self) -> T:
+        """The first entry."""
+        return self.items[0]
 
     def push(self, item: T) -> None:
         """Put an entry in."""

@@ -6,16 +6,24 @@ it.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from stowplan.batch.queue_models.kai.binary_heap import BinaryHeap
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
-from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue, Shares, comes_first
-from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiStatus
+from stowplan.batch.queue_models.kai.state.kai_queue import (
+    KaiQueue,
+    QueueKey,
+    QueueTree,
+    Shares,
+    comes_first,
+    queue_key,
+)
 
 
 class JobFilters(msgspec.Struct, frozen=True):
@@ -28,22 +36,129 @@ class JobFilters(msgspec.Struct, frozen=True):
     may_evict: bool = False
 
 
+ANY = JobFilters()
 NOTHING: Shares = (0.0, 0.0, 0.0)
+
+
+NextJob: TypeAlias = Callable[["_Branch"], tuple[Shares, Sequence[Shares]]]
+
+
+class SortedJobs:
+    """Jobs of a queue whose order does not change while they are here: the first, or of victims the
+    last in the order, comes out next."""
+
+    def __init__(self, jobs: Iterable[KaiJob], of_victims: bool) -> None:
+        """jobs: in their order."""
+        self._jobs = list(jobs)
+        self._at = 0
+        self._of_victims = of_victims
+
+    def __len__(self) -> int:
+        return len(self._jobs) - self._at
+
+    @property
+    def first(self) -> KaiJob:
+        """The next job."""
+        return self._jobs[-1 if self._of_victims else self._at]
+
+    def push(self, job: KaiJob) -> None:
+        """Put a job in."""
+        insort(self._jobs, job, self._at, key=KaiJob.order)
+
+    def pop(self) -> KaiJob:
+        """Take the next job out."""
+        if self._of_victims:
+            return self._jobs.pop()
+        self._at += 1
+        return self._jobs[self._at - 1]
 
 
 class _Branch:
     """A queue with its queues, or with its jobs if it is a leaf."""
 
-    def __init__(self, queue: KaiQueue, is_leaf: bool, jobs: JobQueue) -> None:
+    def __init__(self, queue: KaiQueue, jobs: BinaryHeap[KaiJob] | SortedJobs | None) -> None:
         self.queue = queue
-        self.is_leaf = is_leaf
-        self.branches = BinaryHeap[_Branch](jobs.is_queue_before)
-        self.jobs = BinaryHeap[KaiJob](jobs.is_job_before)
+        self.jobs = jobs
+        self.branches: BinaryHeap[_Branch]
         self.parent: _Branch | None = None
         self.has_changed = False
+        self.n_changes = 0
+        self._key: QueueKey | None = None
+        self._key_of = (-1, -1)
 
     def __len__(self) -> int:
-        return len(self.jobs) if self.is_leaf else len(self.branches)
+        return len(self.branches) if self.jobs is None else len(self.jobs)
+
+    def key(self, tree: QueueTree, next_job: NextJob) -> QueueKey:
+        """Its place among others, see `queue_key`; counted anew when something has changed.
+        next_job: of a branch, with its victims."""
+        of = tree.version, self.n_changes
+        if self._key is None or self._key_of != of:
+            self._key, self._key_of = queue_key(self.queue, *next_job(self), tree.total), of
+        return self._key
+
+
+def in_order(
+    session: KaiSession, jobs: Iterable[KaiJob], filters: JobFilters
+) -> Mapping[str, Sequence[KaiJob]]:
+    """Leaf queue -> its jobs that pass, in their order."""
+    leaves: dict[str, list[KaiJob]] = defaultdict(list)
+    for job in jobs:
+        if _passes(session, job, filters):
+            leaves[job.queue].append(job)
+    for own in leaves.values():
+        own.sort(key=KaiJob.order)
+    return leaves
+
+
+def without_repeats(
+    session: KaiSession, jobs: Iterable[KaiJob], matters: Callable[[KaiJob], bool]
+) -> list[KaiJob]:
+    """Jobs of a leaf queue in their order, of those that make no difference but by what they ask
+    for only the first of several that ask for the same, one after the other."""
+    found: list[KaiJob] = []
+    last: Shares | None = None
+    for job in jobs:
+        if matters(job):
+            last = None
+        else:
+            wanted = session.wanted(job)
+            if wanted == last:
+                continue
+            last = wanted
+        found.append(job)
+    return found
+
+
+def leaves_that_matter(
+    session: KaiSession, names: Collection[str], all_: Iterable[str]
+) -> set[str]:
+    """Of all leaf queues those that may change the order of jobs of some: what is below the same
+    child of their lowest common queue as one of them."""
+    tree = session.queues
+    paths = [[queue.name for queue in tree.path(name)] for name in names]
+    common = 0
+    for level in zip(*paths, strict=False):
+        if len({*level}) > 1:
+            break
+        common += 1
+    tops = {path[min(common, len(path) - 1)] for path in paths}
+    return {name for name in all_ if any(queue.name in tops for queue in tree.up(name))} | {*names}
+
+
+def _passes(session: KaiSession, job: KaiJob, filters: JobFilters) -> bool:
+    if filters.pending and not job.n_pending:
+        return False
+    if filters.ready and not job.root.is_ready:
+        return False
+    if filters.preemptible and not job.is_preemptible:
+        return False
+    if filters.active and not job.active:
+        return False
+    queue = session.queues.queues.get(job.queue)
+    if queue is None or queue.children:
+        return False
+    return not (filters.may_evict and job.is_delayed(session.now))
 
 
 class JobQueue:
@@ -52,8 +167,8 @@ class JobQueue:
     def __init__(
         self,
         session: KaiSession,
-        jobs: Iterable[KaiJob],
-        filters: JobFilters,
+        jobs: Iterable[KaiJob] = (),
+        filters: JobFilters = ANY,
         of_victims: bool = False,
     ) -> None:
         self._session = session
@@ -62,25 +177,22 @@ class JobQueue:
         self._branches: dict[str, _Branch] = {}
         self._gone: dict[str, list[Shares]] = defaultdict(list)
         for job in jobs:
-            if self._passes(job, filters):
+            if _passes(session, job, filters):
                 self.push(job)
+
+    def fill(self, leaves: Mapping[str, Sequence[KaiJob]]) -> None:
+        """Put all jobs of leaf queues in, see `in_order`, whose order does not change while they
+        are here."""
+        for name, jobs in leaves.items():
+            if jobs:
+                queue = self._session.queues.queues[name]
+                branch = _Branch(queue, SortedJobs(jobs, self._of_victims))
+                self._branches[name] = branch
+                self._link(branch)
+                self._mark(branch)
 
     def __len__(self) -> int:
         return len(self._roots)
-
-    def _passes(self, job: KaiJob, filters: JobFilters) -> bool:
-        if filters.ready and not job.root.is_ready:
-            return False
-        if filters.pending and not job.has_status(KaiStatus.PENDING):
-            return False
-        if filters.preemptible and not job.is_preemptible:
-            return False
-        if filters.active and not any(t.status & ACTIVE_STATUSES for t in job.tasks()):
-            return False
-        queue = self._session.queues.queues.get(job.queue)
-        if queue is None or queue.children:
-            return False
-        return not (filters.may_evict and job.is_delayed(self._session.now))
 
     def push(self, job: KaiJob) -> None:
         """Put a job in."""
@@ -88,7 +200,9 @@ class JobQueue:
         is_new = branch is None
         if branch is None:
             queue = self._session.queues.queues[job.queue]
-            branch = self._branches[job.queue] = _Branch(queue, True, self)
+            heap = BinaryHeap[KaiJob](self.is_job_before)
+            branch = self._branches[job.queue] = _Branch(queue, heap)
+        assert branch.jobs is not None, "jobs are in leaf queues"
         branch.jobs.push(job)
         if is_new:
             self._link(branch)
@@ -97,7 +211,7 @@ class JobQueue:
     def pop(self) -> KaiJob:
         """Take the next job out."""
         branch = self._first(self._roots)
-        while not branch.is_leaf:
+        while branch.jobs is None:
             branch = self._first(branch.branches)
         job = branch.jobs.pop()
         if self._of_victims:
@@ -111,7 +225,8 @@ class JobQueue:
             is_new = parent is None
             if parent is None:
                 queue = self._session.queues.queues[branch.queue.parent]
-                parent = self._branches[queue.name] = _Branch(queue, False, self)
+                parent = self._branches[queue.name] = _Branch(queue, None)
+                parent.branches = BinaryHeap[_Branch](self.is_queue_before)
             if branch.parent is None:
                 branch.parent = parent
                 parent.branches.push(branch)
@@ -130,6 +245,7 @@ class JobQueue:
     def _mark(self, branch: _Branch | None) -> None:
         while branch is not None:
             branch.has_changed = True
+            branch.n_changes += 1
             branch = branch.parent
 
     def _prune(self, branch: _Branch | None) -> None:
@@ -151,20 +267,16 @@ class JobQueue:
             return not self._of_victims
         if len(right) == 0:
             return self._of_victims
-        left_job, left_gone = self._next(left)
-        right_job, right_gone = self._next(right)
-        is_first = comes_first(
-            left.queue, right.queue, left_job, right_job, left_gone, right_gone,
-            self._session.queues.total,
-        )  # fmt: skip
-        return is_first != self._of_victims
+        tree = self._session.queues
+        left_key, right_key = left.key(tree, self._next), right.key(tree, self._next)
+        return comes_first(left.queue, right.queue, left_key, right_key) != self._of_victims
 
     def _next(self, branch: _Branch) -> tuple[Shares, list[Shares]]:
-        while not branch.is_leaf:
-            branch = branch.branches.items[0]
+        while branch.jobs is None:
+            branch = branch.branches.first
         if len(branch) == 0:
             return NOTHING, []
-        job = branch.jobs.items[0]
+        job = branch.jobs.first
         if not self._of_victims:
             return self._session.wanted(job), []
         return NOTHING, [*self._gone[branch.queue.name], job.index.shares(job.allocated)]

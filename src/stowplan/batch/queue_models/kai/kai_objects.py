@@ -121,14 +121,16 @@ def session_of(
     rules: KaiRules,
 ) -> KaiSession:
     """The session that objects give."""
-    index = _index(objects)
+    index = resource_index(objects.nodes, objects.pods)
     nodes = [
         KaiNode(node, index, _numa(objects.numa.get(node.name), index))
         for node in sorted(objects.nodes, key=lambda one: one.name)
     ]
     classes = [one.name for one in objects.device_classes]
     claims = SessionClaims(objects.claims, classes, objects.allocate)
-    tasks = [_task(pod, objects, index, claims) for pod in objects.pods]
+    tasks = [task_of(pod, objects.now, index, claims) for pod in objects.pods]
+    for task in tasks:
+        _set_state(task, objects.states.get(task.key))
     by_name = {node.name: node for node in nodes}
     for one in objects.slices:
         node = by_name.get(one.spec.node_name or "")
@@ -137,7 +139,8 @@ def session_of(
     for task in tasks:
         if task.node in by_name and task.status & USED_STATUSES:
             by_name[task.node].add(task)
-    jobs = [_job(group, objects, index) for group in objects.groups]
+    context = JobContext(objects.queues, objects.priority_classes, objects.topologies, index)
+    jobs = [job_of(group, context) for group in objects.groups]
     by_uid = {job.uid: job for job in jobs}
     for task in tasks:
         if task.job in by_uid:
@@ -151,13 +154,20 @@ def session_of(
         if task.node in by_name and by_name[task.node].is_ready:
             shares = index.shares(task.request)
             total = [a - b for a, b in zip(total, shares, strict=True)]
-    queues = QueueTree([_queue_terms(queue) for queue in objects.queues], total)
-    topologies = [
-        KaiTopologyLevels(one.name, tuple(level.node_label for level in one.spec.levels))
-        for one in objects.topologies
-    ]
-    topology = TopologyPlacement(topologies, nodes)
+    queues = QueueTree([queue_terms(queue) for queue in objects.queues], total)
+    topology = topologies_of(objects.topologies, nodes)
     return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules, claims)
+
+
+def topologies_of(
+    objects: Iterable[KaiTopologyObject], nodes: Sequence[KaiNode]
+) -> TopologyPlacement:
+    """The topologies of a session."""
+    levels = [
+        KaiTopologyLevels(one.name, tuple(level.node_label for level in one.spec.levels))
+        for one in objects
+    ]
+    return TopologyPlacement(levels, nodes)
 
 
 def _of_others(tasks: Iterable[KaiTask], names: Collection[str]) -> Iterable[KaiTask]:
@@ -192,19 +202,27 @@ def _zone_amount(amounts: Mapping[str, float], index: ResourceIndex) -> Amount:
     return amount
 
 
-def _index(objects: KaiObjects) -> ResourceIndex:
-    names = {name for node in objects.nodes for name in node.status.allocatable}
-    for pod in objects.pods:
-        for container in (*pod.spec.containers, *pod.spec.init_containers):
-            names |= container.resources.requests.keys()
-        names |= {name for name in pod.metadata.annotations if is_mig(name)}
+def resource_names(pod: Pod) -> set[str]:
+    """The resources that a pod names."""
+    names = {name for name in pod.metadata.annotations if is_mig(name)}
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        names |= container.resources.requests.keys()
+    return names
+
+
+def resource_index(nodes: Iterable[Node], pods: Iterable[Pod]) -> ResourceIndex:
+    """The resources that nodes and pods name."""
+    names = {name for node in nodes for name in node.status.allocatable}
+    for pod in pods:
+        names |= resource_names(pod)
     return ResourceIndex(names)
 
 
 # Pods.
 
 
-def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
+def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
+    """The pod of a session that a pod is."""
     request, cards = _requests(pod, index)
     annotations = pod.metadata.annotations
     kind, is_old_mig = WHOLE, False
@@ -230,17 +248,20 @@ def _task(pod: Pod, objects: KaiObjects, index: ResourceIndex, claims: SessionCl
     for name, instances in cards.mig.items():
         request[index.place[name]] = float(instances)
     job = annotations.get(KAI_GROUP_ANNOTATION, "")
-    task = KaiTask(pod, job, request, cards, kind, _status(pod, objects.now))
+    task = KaiTask(pod, job, request, cards, kind, _status(pod, now))
     task.is_old_mig = is_old_mig
     if pod.spec.resource_claims:
         claims.read_devices(task)
-    state = objects.states.get(task.key)
-    if state is not None:
-        task.status, task.node = state.status, state.node
-        task.is_old_mig |= state.is_old_mig
-        if state.groups is not None:
-            task.groups = state.groups
     return task
+
+
+def _set_state(task: KaiTask, state: KaiPodState | None) -> None:
+    if state is None:
+        return
+    task.status, task.node = int(state.status), state.node
+    task.is_old_mig |= state.is_old_mig
+    if state.groups is not None:
+        task.groups = state.groups
 
 
 def _number(text: str | None) -> float:
@@ -306,13 +327,34 @@ def _status(pod: Pod, now: float) -> int:
 # Groups and queues.
 
 
-def _job(group: KaiPodGroupObject, objects: KaiObjects, index: ResourceIndex) -> KaiJob:
+class JobContext:
+    """What the jobs of groups depend on beside them."""
+
+    def __init__(
+        self,
+        queues: Iterable[KaiQueueObject],
+        classes: Sequence[PriorityClass],
+        topologies: Sequence[KaiTopologyObject],
+        index: ResourceIndex,
+    ) -> None:
+        self.queues = frozenset(queue.name for queue in queues)
+        self.classes = {one.name: one.value for one in classes}
+        defaults = (one.value for one in classes if one.global_default)
+        self.default_priority = next(defaults, DEFAULT_PRIORITY)
+        self.aliases = {
+            (one.name, level.alias): level.node_label
+            for one in topologies
+            for level in one.spec.levels
+            if level.alias
+        }
+        self.index = index
+
+
+def job_of(group: KaiPodGroupObject, context: JobContext) -> KaiJob:
+    """The job of a group, without pods."""
     spec, meta = group.spec, group.metadata
-    classes = {one.name: one.value for one in objects.priority_classes}
-    default = next(
-        (c.value for c in objects.priority_classes if c.global_default), DEFAULT_PRIORITY
-    )
-    has_queue = any(queue.name == spec.queue for queue in objects.queues)
+    classes, default = context.classes, context.default_priority
+    has_queue = spec.queue in context.queues
     priority = classes.get(spec.priority_class_name, default) if has_queue else 0
     is_preemptible = (
         spec.preemptibility == "preemptible"
@@ -334,19 +376,14 @@ def _job(group: KaiPodGroupObject, objects: KaiObjects, index: ResourceIndex) ->
         preemption_delay=_duration(spec.preemption_delay),
         grace=_duration(spec.staleness_grace_period),
     )
-    aliases = {
-        (one.name, level.alias): level.node_label
-        for one in objects.topologies
-        for level in one.spec.levels
-        if level.alias
-    }
+    aliases = context.aliases
     root = sub_group_tree(
         [_resolved_group(one, aliases) for one in spec.sub_groups],
         spec.min_member,
         spec.min_sub_group,
         _resolved(constraint, aliases) if constraint.topology else None,
     )
-    return KaiJob(terms, root, index)
+    return KaiJob(terms, root, context.index)
 
 
 def _resolved_group(group: KaiSubGroup, aliases: Mapping[tuple[str, str], str]) -> KaiSubGroup:
@@ -391,7 +428,8 @@ def _duration(text: str | None) -> float | None:
         return None
 
 
-def _queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:
+def queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:
+    """What a queue's object says."""
     spec = queue.spec
     resources = spec.resources or KaiQueueResources()
     return KaiQueueTerms(

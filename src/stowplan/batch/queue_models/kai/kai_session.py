@@ -3,13 +3,21 @@ nodes and the checks before placement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
+from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
 from stowplan.batch.queue_models.kai.session_claims import SessionClaims
-from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, PODS, ResourceIndex
+from stowplan.batch.queue_models.kai.state.kai_amount import (
+    CARDS,
+    PODS,
+    ResourceIndex,
+    plus,
+)
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import QueueTree, Shares
@@ -17,6 +25,14 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     ALLOCATED_STATUSES,
     KaiStatus,
     KaiTask,
+)
+from stowplan.batch.queue_models.kai.state.node_rows import (
+    Column,
+    Mask,
+    NodeRows,
+    Rows,
+    best_first,
+    card_or_cpu,
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
@@ -37,7 +53,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     """Configuration. actions: in the order in which they run. plugins: that are on. placement:
     pack or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. Runtimes and grace
     in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
-    with the constraints of one that found no victims is tried only if it asks for less."""
+    with the constraints of one that found no victims is tried only if it asks for less.
+    simulated_max: evictions that an action may simulate, 0 for any number."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -50,6 +67,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     max_moved: int = -1
     grace: float = 60.0
     skips_alike: bool = True
+    simulated_max: int = 0
 
 
 class KaiRules(msgspec.Struct, frozen=True):
@@ -60,10 +78,28 @@ class KaiRules(msgspec.Struct, frozen=True):
     fits_node: Callable[[KaiSession, KaiTask, KaiNode], bool]
 
 
+class KeptCluster(msgspec.Struct, frozen=True):
+    """What sessions of one cluster keep: the columns of its nodes, and its jobs. The amounts of the
+    queues are counted already."""
+
+    rows: NodeRows
+    jobs: dict[str, KaiJob]
+
+
+def _times(request: Sequence[float], free: Sequence[float]) -> float:
+    """How many pods with a request there is room for."""
+    if not all(asked <= left for asked, left in zip(request, free, strict=True)):
+        return 0.0
+    found = (left // asked for asked, left in zip(request, free, strict=True) if asked > 0)
+    return min(found, default=math.inf)
+
+
 class KaiSession:
     """The snapshot and what happened on it. binds: pod -> node. evicts: keys of pods.
 
-    rules: whether a pod may go to a node apart from amounts; the assembly provides them."""
+    rules: whether a pod may go to a node apart from amounts; the assembly provides them. rows:
+    its nodes as columns. waiting: jobs with pods that waited when it was opened. budget: what
+    searches for victims may simulate."""
 
     def __init__(
         self,
@@ -75,10 +111,13 @@ class KaiSession:
         now: float,
         rules: KaiRules,
         claims: SessionClaims,
+        kept: KeptCluster | None = None,
     ) -> None:
+        """nodes: by name. kept: what an earlier session has counted of them."""
         self.options = options
         self.nodes = {node.name: node for node in nodes}
-        self.jobs = {job.uid: job for job in jobs}
+        self.rows = NodeRows([*self.nodes.values()]) if kept is None else kept.rows
+        self.jobs = {job.uid: job for job in jobs} if kept is None else kept.jobs
         self.queues = queues
         self.topology = topology
         self.now = now
@@ -86,12 +125,14 @@ class KaiSession:
         self.claims = claims
         self.binds: dict[str, str] = {}
         self.evicts: list[str] = []
+        self.budget = SearchBudget()
         self.opened_cards = 0
+        self._rooms: dict[tuple[float, ...], tuple[int, float]] = {}
         memories = [node.memory for node in self.nodes.values() if node.memory > 100]
         self.least_memory = min(memories, default=None)
         self.most_memory = max(memories, default=None)
-        amounts = [node.allocatable for node in self.nodes.values()]
-        self.most = [max(column) for column in zip(*amounts, strict=True)]
+        offered = self.rows.offered
+        self.most: list[float] = offered.max(axis=1).tolist() if self.nodes else []
         zoned = [node.numa for node in self.nodes.values() if node.numa is not None]
         self.most_zones = max((len(topology.zones) for topology in zoned), default=0)
         self.zone_devices = {
@@ -100,8 +141,11 @@ class KaiSession:
             if topology.policy != NumaPolicy.NONE
             for place in topology.devices()
         }
-        for job in self.jobs.values():
-            self._account(job)
+        if kept is None:
+            for job in self.jobs.values():
+                self._account(job)
+        self.waiting = [job for job in self.jobs.values() if job.n_pending]
+        for job in self.waiting:
             job.make_signature()
         if zoned:
             self._open_zones()
@@ -141,7 +185,7 @@ class KaiSession:
 
     def wanted(self, job: KaiJob) -> Shares:
         """What the next pods of a job ask for, in a simulation."""
-        return job.index.shares(job.wanted(False, self.least_memory))
+        return job.wanted_shares(self.least_memory)
 
     def is_over_capacity(
         self, job: KaiJob, tasks: Sequence[KaiTask], with_limits: bool = True
@@ -255,60 +299,144 @@ class KaiSession:
         # A new shared card is held by a pod of its own.
         return not is_new or free >= 2
 
-    def ordered_nodes(self, nodes: Sequence[KaiNode], task: KaiTask) -> list[KaiNode]:
-        """Nodes from the best score down, equal ones by name; without those that have none."""
-        low, high = self._free_range(nodes, task)
-        scored = []
-        for node in nodes:
-            score = self._score(task, node, low, high)
-            if score is not None:
-                scored.append((-score, node.name, node))
-        return [node for _, _, node in sorted(scored, key=lambda entry: entry[:2])]
+    def places(self, nodes: Sequence[KaiNode], task: KaiTask) -> Iterator[KaiNode]:
+        """Nodes that a pod may go to, now or once what is being released is gone, from the best
+        score down, equal ones by name."""
+        rows = self.rows.rows_of(nodes)
+        is_known = self.is_known_by_row(task)
+        fitting = self.fitting_rows(task)
+        chosen = np.flatnonzero(fitting) if rows is None else rows[fitting[rows]]
+        if not len(chosen):
+            return
+        scores, chosen = self._scores(task, chosen, self.rows.free_range(card_or_cpu(task), rows))
+        for row in best_first(scores, chosen):
+            node = self.rows.nodes[row]
+            if is_known or self.fits(task, node):
+                yield node
 
-    def _free_range(self, nodes: Sequence[KaiNode], task: KaiTask) -> tuple[float, float]:
-        place = CARDS if task.needs_card else CPU
-        free = [
-            node.idle[place] + node.releasing[place] for node in nodes if node.allocatable[place]
-        ]
-        return min(free, default=0.0), max(0.0, max(free, default=0.0))
+    def may_have_room(
+        self,
+        job: KaiJob,
+        freed_on: Sequence[KaiNode] = (),
+        freed: Sequence[Sequence[float]] = (),
+    ) -> bool:
+        """Whether there may be room for the next pods of a job once amounts are freed on some
+        nodes. False is certain."""
+        counts = job.next_plain_requests()
+        for request, count in counts.items():
+            room = self._room(request)
+            if room >= count:
+                continue
+            for node, amount in zip(freed_on, freed, strict=True):
+                later = plus(node.idle, node.releasing)
+                room += _times(request, plus(later, amount)) - _times(request, later)
+            if room < count:
+                return False
+        return True
 
-    def _score(self, task: KaiTask, node: KaiNode, low: float, high: float) -> float | None:
-        on = self.options.plugins
-        score = 0.0
-        if "nodeavailability" in on and node.fits_idle(task):
-            score += AVAILABLE_SCORE
-        if "gpusharingorder" in on and any(
-            node.fits_group(task.cards, group) for group in node.used_memory
-        ):
-            score += SHARED_CARD_SCORE
-        if "resourcetype" in on and not task.needs_card and node.is_without_cards:
-            score += KIND_SCORE
-        if "nominatednode" in on and task.pod.status.nominated_node_name == node.name:
-            score += NOMINATED_SCORE
+    def _room(self, request: tuple[float, ...]) -> float:
+        self.rows.refresh()
+        known = self._rooms.get(request)
+        if known is None or known[0] != self.rows.version:
+            known = self.rows.version, self.rows.room_for([*request])
+            self._rooms[request] = known
+        return known[1]
+
+    def is_known_by_row(self, task: KaiTask) -> bool:
+        """Whether the columns alone tell where a pod fits."""
+        return (
+            task.is_plain
+            and not self.rows.affine
+            and not self.most_zones
+            and "predicates" in self.options.plugins
+        )
+
+    def fitting_rows(self, task: KaiTask) -> Mask:
+        """Nodes that a pod may go to, by row; if the columns do not tell all, those where it may
+        have room."""
+        fitting = self.rows.fits(task, self.rows.later)
+        if self.is_known_by_row(task):
+            fitting &= self._plain_fit(task)
+        return fitting
+
+    def _plain_fit(self, task: KaiTask) -> Mask:
+        job = self.jobs[task.job]
+        shares = task.request[0], task.request[1], float(task.cards.count)
+        fitting = self.rows.is_ready & self.rows.by_rules(task, self._fits_node)
+        if task.needs_card:
+            fitting &= self.rows.takes_whole_cards
+        if self.queues.is_over(job.queue, shares, job.is_preemptible):
+            fitting[:] = False
+        return fitting
+
+    def _fits_node(self, task: KaiTask, node: KaiNode) -> bool:
+        return self.rules.fits_node(self, task, node)
+
+    def _scores(
+        self, task: KaiTask, rows: Rows, free_range: tuple[float, float]
+    ) -> tuple[Column, Rows]:
+        """Scores of rows, without those that have none."""
+        on, nodes = self.options.plugins, self.rows.nodes
+        scores = np.zeros(len(rows))
+        if "nodeavailability" in on:
+            scores[self._fits_idle(task, rows)] += AVAILABLE_SCORE
+        if "gpusharingorder" in on and self.rows.shared:
+            for i in self._places_in(rows, self.rows.shared):
+                node = nodes[rows[i]]
+                if any(node.fits_group(task.cards, group) for group in node.used_memory):
+                    scores[i] += SHARED_CARD_SCORE
+        if "resourcetype" in on and not task.needs_card:
+            scores[self.rows.is_without_cards[rows]] += KIND_SCORE
+        nominated = self.nodes.get(task.pod.status.nominated_node_name)
+        if "nominatednode" in on and nominated is not None:
+            scores[rows == nominated.row] += NOMINATED_SCORE
         if "nodeplacement" in on:
-            score += self._placement_score(task, node, low, high)
+            scores += self._placement_scores(task, rows, *free_range)
         if self.most_zones:
-            score += self._zone_score(task, node)
-        if "topology" in on:
-            by_topology = self.topology.score(self.jobs[task.job], task, node)
-            if by_topology is None:
-                return None
-            score += by_topology
-        return score
+            scores += [self._zone_score(task, nodes[row]) for row in rows]
+        if "topology" in on and self.topology.has_scores:
+            job = self.jobs[task.job]
+            given = [self.topology.score(job, task, nodes[row]) for row in rows]
+            scores += [one or 0.0 for one in given]
+            has_score = np.array([one is not None for one in given], dtype=np.bool_)
+            return scores[has_score], rows[has_score]
+        return scores, rows
 
-    def _placement_score(self, task: KaiTask, node: KaiNode, low: float, high: float) -> float:
-        place = CARDS if task.needs_card else CPU
-        free = node.idle[place] + node.releasing[place]
-        overall = node.allocatable[place]
+    def _fits_idle(self, task: KaiTask, rows: Rows) -> Mask:
+        """Which of these rows a pod fits on now."""
+        if task.is_plain:
+            return self.rows.fits(task, self.rows.idle)[rows]
+        answers = (self.rows.nodes[row].fits_idle(task) for row in rows)
+        return np.fromiter(answers, dtype=np.bool_, count=len(rows))
+
+    def _places_in(self, rows: Rows, wanted: Iterable[int]) -> list[int]:
+        """Places in rows of those that are wanted."""
+        found = np.isin(rows, np.fromiter(wanted, dtype=np.intp))
+        places: list[int] = np.flatnonzero(found).tolist()
+        return places
+
+    def _placement_scores(self, task: KaiTask, rows: Rows, low: float, high: float) -> Column:
+        place = card_or_cpu(task)
+        free, overall = self.rows.later[place][rows], self.rows.offered[place][rows]
         if self.options.placement.get("gpu" if task.needs_card else "cpu") == SPREAD:
-            if place == CARDS and node.card_count is not None:
-                overall = float(node.card_count)
-            return free / overall if overall else 0.0
-        if overall == 0 or high == 0:
-            return 0.0
+            if place == CARDS:
+                counts = [self.rows.nodes[row].card_count for row in rows]
+                overall = np.array(
+                    [
+                        given if count is None else count
+                        for count, given in zip(counts, overall.tolist(), strict=True)
+                    ],
+                    dtype=np.float64,
+                )
+            return np.divide(free, overall, out=np.zeros(len(rows)), where=overall != 0)
+        if high == 0:
+            return np.zeros(len(rows))
         if low == high:
-            return PACK_SCORE
-        return PACK_SCORE * (1 - (free - low) / (high - low))
+            scores = np.full(len(rows), PACK_SCORE)
+        else:
+            scores = PACK_SCORE * (1 - (free - low) / (high - low))
+        scores[overall == 0] = 0.0
+        return scores
 
     # Shared cards.
 

@@ -41,6 +41,9 @@ class KaiStatement:
     def __init__(self, session: KaiSession) -> None:
         self._session = session
         self._changes: list[_Change] = []
+        # The first change that undoes another, by its place; the places of evictions, by pod.
+        self._undone: dict[int, int] = {}
+        self._evictions: dict[str, list[int]] = {}
 
     def checkpoint(self) -> int:
         """The present length, for `rollback`."""
@@ -50,7 +53,21 @@ class KaiStatement:
         """Undo all changes since a checkpoint."""
         for i in range(len(self._changes) - 1, checkpoint - 1, -1):
             self._undo(i)
+        for i in range(checkpoint, len(self._changes)):
+            change = self._changes[i]
+            if change.kind == UNDO and self._undone.get(change.undoes) == i:
+                del self._undone[change.undoes]
+            elif change.kind == EVICT and change.task is not None:
+                self._evictions[change.task.uid].remove(i)
         del self._changes[checkpoint:]
+
+    def _append(self, change: _Change) -> None:
+        place = len(self._changes)
+        self._changes.append(change)
+        if change.kind == UNDO:
+            self._undone.setdefault(change.undoes, place)
+        elif change.kind == EVICT and change.task is not None:
+            self._evictions.setdefault(change.task.uid, []).append(place)
 
     def discard(self) -> None:
         """Undo all changes."""
@@ -77,7 +94,7 @@ class KaiStatement:
                 node.add(task)
             session.on_placed(task)
 
-        self._changes.append(_Change(EVICT, task, reverse, lambda: self.evict(task)))
+        self._append(_Change(EVICT, task, reverse, lambda: self.evict(task)))
         task.is_virtual = True
 
     def pipeline(self, task: KaiTask, node_name: str, moves: bool) -> bool:
@@ -123,7 +140,7 @@ class KaiStatement:
         def redo() -> None:
             self.pipeline(task, node_name, True)
 
-        self._changes.append(_Change(PIPELINE, task, reverse, redo))
+        self._append(_Change(PIPELINE, task, reverse, redo))
         task.is_virtual = True
         return True
 
@@ -140,9 +157,7 @@ class KaiStatement:
         def redo() -> None:
             self.allocate(task, node_name)
 
-        self._changes.append(
-            _Change(ALLOCATE, task, lambda: self._unallocate(task, was_virtual), redo)
-        )
+        self._append(_Change(ALLOCATE, task, lambda: self._unallocate(task, was_virtual), redo))
         task.is_virtual = True
         return True
 
@@ -168,6 +183,9 @@ class KaiStatement:
             for change in self._changes
             if change.kind != ALLOCATE or change.task is None or change.task.job != job.uid
         ]
+        changes, self._changes, self._undone, self._evictions = self._changes, [], {}, {}
+        for change in changes:
+            self._append(change)
 
     def commit(self) -> None:
         """Make the changes final."""
@@ -184,12 +202,10 @@ class KaiStatement:
                 session.binds[task.key] = task.node
                 session.jobs[task.job].update(task, KaiStatus.BINDING)
                 task.is_virtual = False
-        self._changes = []
+        self._changes, self._undone, self._evictions = [], {}, {}
 
     def _undo_eviction(self, task: KaiTask) -> bool:
-        for i, change in enumerate(self._changes):
-            if change.kind != EVICT or change.task is None or change.task.uid != task.uid:
-                continue
+        for i in self._evictions.get(task.uid, ()):
             if self._holds(i):
                 self._undo(i)
                 return True
@@ -204,13 +220,11 @@ class KaiStatement:
         def redo() -> None:
             self._undo(place)
 
-        self._changes.append(_Change(UNDO, None, change.redo, redo, place))
+        self._append(_Change(UNDO, None, change.redo, redo, place))
 
     def _holds(self, place: int) -> bool:
-        for i, change in enumerate(self._changes):
-            if change.kind == UNDO and change.undoes == place:
-                return not self._holds(i)
-        return True
+        undone = self._undone.get(place)
+        return undone is None or not self._holds(undone)
 
 
 def evict_all(statement: KaiStatement, tasks: Sequence[KaiTask]) -> None:

@@ -155,6 +155,11 @@ class TopologyPlacement:
         self._trees = {one.name: _Tree(one, nodes) for one in topologies}
         self._scores: dict[str, Mapping[str, float]] = {}
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether nodes have scores for the job that is being placed."""
+        return bool(self._scores)
+
     def start_job(self) -> None:
         """Forget the scores of the last job."""
         self._scores = {}

@@ -26,7 +26,7 @@ class JobPlacement:
         session = self._session
         session.topology.start_job()
         tasks = job.next_tasks(not self._is_simulated)
-        if not tasks or session.is_over_capacity(job, tasks):
+        if not tasks or session.is_over_capacity(job, tasks) or not session.may_have_room(job):
             return False
         return self._place_group(job, job.root, tasks, nodes)
 
@@ -82,10 +82,7 @@ class JobPlacement:
         session = self._session
         if not session.may_start(task):
             return False
-        return any(
-            session.fits(task, node) and self._place_on(task, node)
-            for node in session.ordered_nodes(nodes, task)
-        )
+        return any(self._place_on(task, node) for node in session.places(nodes, task))
 
     def _place_on(self, task: KaiTask, node: KaiNode) -> bool:
         self._session.choose_zones(task, node)

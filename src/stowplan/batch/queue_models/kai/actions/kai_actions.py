@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import cmp_to_key
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from stowplan.batch.queue_models.kai.actions import min_runtime
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
@@ -15,7 +15,12 @@ from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
 )
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.actions.victim_search import KaiVictimSearch
-from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue
+from stowplan.batch.queue_models.kai.job_queue import (
+    JobFilters,
+    JobQueue,
+    in_order,
+    without_repeats,
+)
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, is_within, mig_profile
@@ -29,8 +34,15 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
 
 def allocate(session: KaiSession) -> None:
     """Place pods on what is free, or let them wait for what is being released."""
-    queue = JobQueue(session, session.jobs.values(), JobFilters(ready=True, pending=True))
-    nodes = sorted(session.nodes.values(), key=lambda node: node.name)
+    queue = JobQueue(session)
+    leaves = in_order(session, session.waiting, JobFilters(ready=True, pending=True))
+
+    def may_start(job: KaiJob) -> bool:
+        return bool(job.next_tasks(True)) and session.may_have_room(job)
+
+    # What has no room now has none later on: places are only taken.
+    queue.fill({name: without_repeats(session, jobs, may_start) for name, jobs in leaves.items()})
+    nodes = [*session.nodes.values()]
     while queue:
         job = queue.pop()
         was_started = any(task.status & ALLOCATED_STATUSES for task in job.tasks())
@@ -61,7 +73,7 @@ class _FailedJobs:
         failed = self._smallest.get(job.signature)
         if failed is None or not self._is_on:
             return True
-        mine, theirs = _requests(job), _requests(failed)
+        mine, theirs = job.sorted_requests(), failed.sorted_requests()
         if not mine or not theirs:
             return False
         if len(theirs) > len(mine):
@@ -76,7 +88,7 @@ class _FailedJobs:
     def add(self, job: KaiJob) -> None:
         """A job failed."""
         known = self._smallest.get(job.signature)
-        if known is None or _is_smaller(_requests(job), _requests(known)):
+        if known is None or _is_smaller(job.sorted_requests(), known.sorted_requests()):
             self._smallest[job.signature] = job
 
 
@@ -86,30 +98,21 @@ def _is_smaller(mine: Sequence[Amount], theirs: Sequence[Amount]) -> bool:
     return all(is_within(a, b) for a, b in zip(mine, theirs, strict=False))
 
 
-def _requests(job: KaiJob) -> list[Amount]:
-    def compare(left: Amount, right: Amount) -> int:
-        return is_within(right, left) - is_within(left, right)
-
-    return sorted((task.request for task in job.pending()), key=cmp_to_key(compare))
-
-
 def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
     return defaultdict(lambda: _FailedJobs(session.options.skips_alike))
 
 
 def _victim_jobs(
     session: KaiSession, job: KaiJob, is_victim: Callable[[KaiJob], bool]
-) -> list[KaiJob]:
-    return [
-        victim
-        for victim in session.jobs.values()
-        if victim.uid != job.uid and victim.is_alive and is_victim(victim)
-    ]
+) -> Iterator[KaiJob]:
+    for victim in session.jobs.values():
+        if victim.is_preemptible and victim.uid != job.uid and victim.active and is_victim(victim):
+            yield victim
 
 
 def _waiting(session: KaiSession, preemptible: bool = False) -> JobQueue:
     filters = JobFilters(ready=True, pending=True, preemptible=preemptible, may_evict=True)
-    return JobQueue(session, session.jobs.values(), filters)
+    return JobQueue(session, session.waiting, filters)
 
 
 def _exceeds_nodes(session: KaiSession, job: KaiJob) -> bool:
@@ -120,22 +123,26 @@ def consolidate(session: KaiSession) -> None:
     """Move preemptible jobs so that another one fits, where no pod loses its place."""
     if session.options.max_moved == 0:
         return
-    failed = _FailedJobs(session.options.skips_alike)
+    budget, failed = session.budget, _FailedJobs(session.options.skips_alike)
     queue = _waiting(session, preemptible=True)
     while queue:
         job = queue.pop()
-        if not failed.is_easier(job) or _exceeds_nodes(session, job):
+        if not failed.is_easier(job) or _exceeds_nodes(session, job) or budget.leaves_out(job):
             continue
         statement = None
+        budget.begin_search()
         if _has_cards_for(session, job):
-            movable = _victim_jobs(session, job, lambda one: one.is_preemptible and one.active > 0)
-            if session.options.max_moved > 0:
-                movable = movable[: session.options.max_moved + 1]
-            statement = KaiVictimSearch(session, movable, _all_have_places).solve(job)
-        if statement is None:
-            failed.add(job)
-        else:
+            most = session.options.max_moved + 1 if session.options.max_moved > 0 else None
+            movable = islice(_victim_jobs(session, job, lambda _: True), most)
+            search = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True)
+            statement = search.solve(job)
+        if statement is not None:
             statement.commit()
+        else:
+            failed.add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
+            return
 
 
 def _has_cards_for(session: KaiSession, job: KaiJob) -> bool:
@@ -164,20 +171,28 @@ def _all_have_places(scenario: VictimScenario) -> bool:
 
 def reclaim(session: KaiSession) -> None:
     """Take resources back from other queues."""
+    # What reclaims for one job may let another one reclaim, but one has to begin.
+    if not any(may_reclaim(session, job) for job in session.waiting if _is_in_leaf(session, job)):
+        return
+    budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()
         if not may_reclaim(session, job) or not failed[job.queue].is_easier(job):
             continue
-        if _exceeds_nodes(session, job):
+        if _exceeds_nodes(session, job) or budget.leaves_out(job):
             continue
+        budget.begin_search()
         check = ReclaimCheck(session)
+        may_lose: dict[str, bool] = {}
         victims = [
             victim
             for victim in session.jobs.values()
             if victim.queue != job.queue
-            and may_be_reclaimed(session, job, victim)
+            and victim.is_preemptible
+            and victim.active
+            and may_be_reclaimed(session, job, victim.queue, may_lose)
             and not min_runtime.filters_out(session, job, victim, min_runtime.from_reclaim)
         ]
 
@@ -187,21 +202,39 @@ def reclaim(session: KaiSession) -> None:
             )
 
         statement = KaiVictimSearch(session, victims, is_valid).solve(job)
-        if statement is None:
-            failed[job.queue].add(job)
-        else:
+        if statement is not None:
             statement.commit()
+        else:
+            failed[job.queue].add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
+            return
+
+
+def _is_in_leaf(session: KaiSession, job: KaiJob) -> bool:
+    queue = session.queues.queues.get(job.queue)
+    return queue is not None and not queue.children
 
 
 def preempt(session: KaiSession) -> None:
     """Evict jobs of lower priority of the same queue."""
+    lowest: dict[str, int] = {}
+    for job in session.jobs.values():
+        if job.is_preemptible and job.active:
+            lowest[job.queue] = min(job.priority, lowest.get(job.queue, job.priority))
+    if not any(job.priority > lowest.get(job.queue, job.priority) for job in session.waiting):
+        return
+    budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
     queue = _waiting(session)
     while queue:
         job = queue.pop()
         if not failed[job.queue].is_easier(job) or _exceeds_nodes(session, job):
             continue
+        if budget.leaves_out(job):
+            continue
         statement = None
+        budget.begin_search()
         if not session.is_over_capacity(job, job.next_tasks(False), with_limits=False):
             victims = _victim_jobs(session, job, _is_preempted_by(session, job))
             statement = KaiVictimSearch(
@@ -209,19 +242,20 @@ def preempt(session: KaiSession) -> None:
                 victims,
                 lambda one: min_runtime.keeps_minimum(one, min_runtime.from_preemption),
             ).solve(job)
-        if statement is None:
-            failed[job.queue].add(job)
-        else:
+        if statement is not None:
             statement.commit()
+        else:
+            failed[job.queue].add(job)
+            budget.found_nothing(job)
+        if budget.is_action_spent:
+            return
 
 
 def _is_preempted_by(session: KaiSession, job: KaiJob) -> Callable[[KaiJob], bool]:
     def is_victim(victim: KaiJob) -> bool:
         return (
-            victim.is_preemptible
+            victim.queue == job.queue
             and victim.priority < job.priority
-            and victim.queue == job.queue
-            and victim.active > 0
             and not min_runtime.filters_out(session, job, victim, min_runtime.from_preemption)
         )
 
@@ -261,4 +295,5 @@ def run_actions(session: KaiSession) -> None:
         if name not in ACTIONS:
             known = ", ".join(ACTIONS)
             raise ValueError(f"actions: got {name!r}, expected one of {known}")
+        session.budget.begin_action(name)
         ACTIONS[name](session)

@@ -31,11 +31,19 @@ def may_reclaim(session: KaiSession, job: KaiJob) -> bool:
     return job.is_preemptible or all_within(fixed, queue.quota)
 
 
-def may_be_reclaimed(session: KaiSession, job: KaiJob, victim: KaiJob) -> bool:
-    """Whether some strategy may take resources from a job's queue."""
-    if victim.queue not in session.queues.queues:
+def may_be_reclaimed(
+    session: KaiSession, job: KaiJob, victims: str, known: dict[str, bool]
+) -> bool:
+    """Whether some strategy may take resources from a queue for a job. known: answers for it."""
+    if victims not in known:
+        known[victims] = _may_be_reclaimed(session, job, victims)
+    return known[victims]
+
+
+def _may_be_reclaimed(session: KaiSession, job: KaiJob, victims: str) -> bool:
+    if victims not in session.queues.queues:
         return True
-    mine, other = _below_common(session, session.queues.queues, job.queue, victim.queue)
+    mine, other = _below_common(session, session.queues.queues, job.queue, victims)
     wanted = session.wanted(job)
     if not mine.fits_quota(wanted):
         return not all_within(other.allocated, other.allocatable)

@@ -43,6 +43,9 @@ class FreeCardsFilter:
         self._top: list[str] = []
         self._seen: set[str] = set()
         self._recorded: set[str] = set()
+        self._is_needed = any(task.cards.quota for task in scenario.pending)
+        if not self._is_needed:
+            return
         wanted, least = len(scenario.pending), -1.0
         for node in scenario.session.nodes.values():
             self._free[node.name] = node.free_cards()
@@ -53,6 +56,8 @@ class FreeCardsFilter:
 
     def passes(self, scenario: VictimScenario) -> bool:
         """Whether every pod that waits may find its cards on a node."""
+        if not self._is_needed:
+            return True
         self._update(scenario)
         wanted = sorted((task.cards.quota for task in scenario.pending), reverse=True)
         return matches(wanted, self._top, lambda name: self._free[name])
@@ -108,7 +113,7 @@ class DomainCardsFilter:
         self._nodes = scenario.session.nodes
         self._seen: set[str] = set()
         self._free: dict[tuple[str, str], float] = defaultdict(float)
-        for node in self._nodes.values():
+        for node in self._nodes.values() if self._wanted else ():
             self._add(node, node.free_cards())
 
     def _add(self, node: KaiNode, cards: float) -> None:
@@ -119,6 +124,8 @@ class DomainCardsFilter:
 
     def passes(self, scenario: VictimScenario) -> bool:
         """Whether every sub-group may find its cards in a domain."""
+        if not self._wanted:
+            return True
         for task in (*scenario.recorded_tasks, *scenario.tried):
             if task.node and task.uid not in self._seen:
                 self._seen.add(task.uid)
@@ -149,6 +156,8 @@ class NodeRulesFilter:
 
     def passes(self, scenario: VictimScenario) -> bool:
         """Whether each of them has a node that is feasible or has a victim."""
+        if not self._picky:
+            return True
         for task in (*scenario.tried, *scenario.recorded_tasks):
             if task.node:
                 self._names.add(task.node)

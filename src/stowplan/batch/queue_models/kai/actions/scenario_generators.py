@@ -138,18 +138,19 @@ def _batches(
 ) -> tuple[list[tuple[KaiJob, list[KaiTask]]], dict[str, list[int]]]:
     """Victims as they came together, and which of those have a pod on a node."""
     batches: list[tuple[KaiJob, list[KaiTask]]] = []
-    places: dict[str, list[int]] = {}
+    known: dict[int, int] = {}
+    places: dict[str, dict[int, None]] = {}
     for task in base.tried:
         job = base.batch_of(task)
         if job is None:
             continue
-        place = next((i for i, (known, _) in enumerate(batches) if known is job), len(batches))
+        place = known.setdefault(id(job), len(batches))
         if place == len(batches):
             batches.append((job, []))
         batches[place][1].append(task)
-        if task.node and place not in places.setdefault(task.node, []):
-            places[task.node].append(place)
-    return batches, places
+        if task.node:
+            places.setdefault(task.node, {})[place] = None
+    return batches, {name: [*own] for name, own in places.items()}
 
 
 def _fewest(capacities: list[float], wanted: float) -> int:

@@ -7,20 +7,28 @@ and the first that did not; victims that helped are kept. At last for the whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
-from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue
+from stowplan.batch.queue_models.kai.job_queue import (
+    JobFilters,
+    JobQueue,
+    in_order,
+    leaves_that_matter,
+    without_repeats,
+)
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement, evict_all
+from stowplan.batch.queue_models.kai.state.kai_amount import plus
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiStatus, KaiTask
 from stowplan.batch.queue_models.kai.state.pod_sets import shrink_minimums
 
 PRIVATE = JobFilters(preemptible=True, active=True)
+WAITING = JobFilters(pending=True)
 
 
 class KaiVictimSearch:
@@ -30,14 +38,17 @@ class KaiVictimSearch:
     def __init__(
         self,
         session: KaiSession,
-        candidates: Sequence[KaiJob],
+        candidates: Iterable[KaiJob],
         is_valid: Callable[[VictimScenario], bool],
-        filters: JobFilters = PRIVATE,
+        keeps_all: bool = False,
     ) -> None:
+        """keeps_all: victims must all find other places; scenarios end with the first that does
+        not."""
         self._session = session
-        self._candidates = candidates
+        self._candidates = in_order(session, candidates, PRIVATE)
+        self._waiting: Mapping[str, Sequence[KaiJob]] | None = None
         self._is_valid = is_valid
-        self._filters = filters
+        self._keeps_all = keeps_all
         self._failed: set[tuple[str, ...]] = set()
         self._recorded: list[KaiJob] = []
         self._recorded_tasks: list[KaiTask] = []
@@ -47,7 +58,7 @@ class KaiVictimSearch:
         """Changes that give a job its place; None if there are none."""
         used = job.used
         tasks = job.next_tasks(False)
-        if not tasks:
+        if not tasks or not self._candidates:
             return None
         self._feasible = feasible_nodes(self._session, job)
         for generator in GENERATORS:
@@ -101,9 +112,14 @@ class KaiVictimSearch:
         pending = part.next_tasks(False)
         if not pending:
             return None
-        victims = JobQueue(session, self._candidates, self._filters, of_victims=True)
+        victims = JobQueue(session, of_victims=True)
+        victims.fill(self._candidates)
         base = VictimScenario(session, part, pending, self._recorded)
         for scenario in GENERATORS[generator](base, victims, nodes):
+            if session.budget.is_spent:
+                return None
+            if not _may_work(scenario):
+                continue
             fingerprint = scenario.fingerprint()
             if fingerprint in self._failed:
                 continue
@@ -122,6 +138,9 @@ class KaiVictimSearch:
         if not victims:
             return None
         statement = KaiStatement(session)
+        session.budget.spend(len(victims))
+        if self._waiting is None:
+            self._waiting = in_order(session, session.waiting, WAITING)
         evict_all(statement, victims)
         added = {task.node for task in victims} - nodes.keys()
         for name in added:
@@ -138,6 +157,7 @@ class KaiVictimSearch:
         return None
 
     def _found(self, scenario: VictimScenario, victims: list[KaiTask]) -> None:
+        self._session.budget.makes_progress(len(victims))
         self._recorded_tasks = victims
         by_job: dict[str, list[KaiJob]] = {}
         for batch in scenario.batches_of(victims):
@@ -153,16 +173,16 @@ class KaiVictimSearch:
     ) -> bool:
         """Place the job and as many victims as still fit, in the order of queues."""
         session, own = self._session, scenario.job
-        jobs = {job.uid: job for job in session.jobs.values() if job.has_status(KaiStatus.PENDING)}
         involved = {task.job: session.jobs[task.job] for task in victims}
-        jobs |= involved
-        jobs[own.uid] = own
-        queue = JobQueue(session, jobs.values(), JobFilters())
+        queue = self._order_of({**involved, own.uid: own})
         placement = JobPlacement(session, statement, is_simulated=True)
         is_placed = False
-        ordered = sorted(nodes.values(), key=lambda node: node.name)
-        while queue:
+        ordered = [*nodes.values()]
+        # Jobs that come after the last of these make no difference.
+        left = {*involved, own.uid}
+        while left:
             job = queue.pop()
+            left.discard(job.uid)
             if job.uid == own.uid or job.uid in involved:
                 # What it asks for is kept as it was before it got its place.
                 session.wanted(job)
@@ -170,9 +190,41 @@ class KaiVictimSearch:
                 if not placement.place(job, ordered):
                     return False
                 is_placed = True
-            elif job.uid in involved:
-                placement.place(job, ordered)
+            elif job.uid in involved and not placement.place(job, ordered) and self._keeps_all:
+                return False
         return is_placed
+
+    def _order_of(self, jobs: Mapping[str, KaiJob]) -> JobQueue:
+        """Jobs among those that wait, as far as these change their order. jobs: by uid."""
+        session = self._session
+        by_leaf: dict[str, list[KaiJob]] = {}
+        for job in jobs.values():
+            by_leaf.setdefault(job.queue, []).append(job)
+        waiting = self._waiting or {}
+        leaves = {}
+        for name in leaves_that_matter(session, by_leaf, waiting):
+            own = [job for job in waiting.get(name, ()) if job.uid not in jobs]
+            own += by_leaf.get(name, ())
+            own.sort(key=KaiJob.order)
+            leaves[name] = without_repeats(session, own, lambda job: job.uid in jobs)
+        queue = JobQueue(session)
+        queue.fill(leaves)
+        return queue
+
+
+def _may_work(scenario: VictimScenario) -> bool:
+    """Whether there may be room for the job that waits once the victims of a scenario are gone.
+    False is certain."""
+    session = scenario.session
+    victims = [*scenario.recorded_tasks, *scenario.tried]
+    freed: dict[str, list[float]] = {}
+    for task in victims:
+        if not task.is_plain:
+            return True
+        known = freed.get(task.node)
+        freed[task.node] = list(task.accepted) if known is None else plus(known, task.accepted)
+    places = [session.nodes[name] for name in freed]
+    return session.may_have_room(scenario.job, places, [*freed.values()])
 
 
 def feasible_nodes(session: KaiSession, job: KaiJob) -> list[KaiNode]:

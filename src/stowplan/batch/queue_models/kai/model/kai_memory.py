@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
 from stowplan.objects.pod import Pod
@@ -48,31 +49,53 @@ class KaiMemory:
                 notes[name] = datetime.datetime.fromtimestamp(times[key], datetime.UTC).isoformat()
         return replace(group, metadata=replace(meta, name=key, annotations=notes))
 
-    def note(self, session: KaiSession) -> None:
-        """Remember what a session has decided."""
+    def note(self, session: KaiSession, jobs: Iterable[KaiJob]) -> list[str]:
+        """Remember what a session has decided; keys of groups of which other times are remembered
+        now. jobs: those that may have changed."""
         self._n_sessions += 1
         known = {card for cards in self._cards.values() for card in cards}
-        self._cards = {
-            task.uid: tuple(self._name(card, known) for card in task.groups)
-            for job in session.jobs.values()
-            for task in job.tasks()
-            if task.is_shared and task.node and task.status != KaiStatus.PIPELINED
-        }
-        self._started = {
-            uid: job.last_start
-            for uid, job in session.jobs.items()
-            if job.last_start is not None and job.used
-        }
-        self._stale = {
-            uid: self._stale.get(uid, session.now)
-            for uid, job in session.jobs.items()
-            if job.is_stale
-        }
+        changed = []
+        for job in jobs:
+            for task in job.tasks():
+                self._cards.pop(task.uid, None)
+                if task.is_shared and task.node and task.status != KaiStatus.PIPELINED:
+                    cards = tuple(self._name(card, known) for card in task.groups)
+                    self._cards[task.uid] = cards
+            started = job.last_start if job.used else None
+            since = self._stale.get(job.uid, session.now) if job.is_stale else None
+            if _set(self._started, job.uid, started) | _set(self._stale, job.uid, since):
+                changed.append(job.uid)
+        for key in [*self._started.keys() | self._stale.keys()] if self._has_gone(session) else ():
+            if key not in session.jobs:
+                self._started.pop(key, None)
+                self._stale.pop(key, None)
+        return changed
+
+    def _has_gone(self, session: KaiSession) -> bool:
+        return not (self._started.keys() | self._stale.keys()) <= session.jobs.keys()
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._cards.pop(uid, None)
 
     def _name(self, card: str, known: Collection[str]) -> str:
         """A name that no later session gives."""
         is_new = card.startswith("card-") and card not in known
         return f"{card}-{self._n_sessions}" if is_new else card
+
+
+def _set(times: dict[str, float], key: str, moment: float | None) -> bool:
+    """Set a time, or remove it; whether that makes a difference."""
+    if moment is not None:
+        # As an annotation has it.
+        moment = datetime.datetime.fromtimestamp(moment, datetime.UTC).timestamp()
+    if times.get(key) == moment:
+        return False
+    if moment is None:
+        del times[key]
+    else:
+        times[key] = moment
+    return True
 
 
 def _alone(pod: Pod) -> Iterable[str]:

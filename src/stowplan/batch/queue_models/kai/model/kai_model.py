@@ -1,7 +1,5 @@
 """KaiModel: KAI-Scheduler's sessions as a queue model of the scheduler.
 
-Every session reads the whole cluster.
-
 Differs: KAI writes the times of groups, the cards of shares and conditions to PodGroups and pods;
 here they are remembered (`kai_memory`), and only conditions of pods are written. KAI's priority
 classes exist also where they are not installed. NodeResourceTopology objects are not read.
@@ -9,21 +7,18 @@ classes exist also where they are not installed. NodeResourceTopology objects ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
-from stowplan.batch.queue_models.kai.kai_objects import (
-    KaiObjects,
-    session_of,
-)
+from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
-from stowplan.batch.queue_models.kai.model.pod_grouper import grouped, grouped_name
+from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
@@ -40,27 +35,17 @@ from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.kai.kai_kinds import (
-    KAI_GROUP_ANNOTATION,
     KaiPodGroupObject,
     KaiQueueObject,
     KaiTopologyObject,
 )
-from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
-PRIORITY_CLASSES: Mapping[str, int] = {
-    "train": 50,
-    "build-preemptible": 75,
-    "build": 100,
-    "inference": 125,
-}
-"""KAI's own priority classes."""
-
+NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
-
-T = TypeVar("T", bound=Object)
 
 
 class KaiParts(msgspec.Struct, frozen=True):
@@ -88,12 +73,16 @@ class KaiModel:
         self, options: KaiOptions, parts: KaiParts, scheduler_names: tuple[str, ...]
     ) -> None:
         self._options = options
+        self._budget = SearchBudget(options.simulated_max)
         self._parts = parts
-        self._names = scheduler_names
         self._memory = KaiMemory()
-        self._reported: dict[str, str] = {}
+        self._state = KaiState(scheduler_names, self._memory, parts.rules, parts.devices)
+        # By job: why it waits, with the pods for which that was reported; pods that it lacks.
         self._texts: dict[str, str] = {}
+        self._reported: dict[str, tuple[str, frozenset[str]]] = {}
+        self._missing: dict[str, int] = {}
         self._next = 0
+        self._turn: set[str] = set()
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -103,30 +92,33 @@ class KaiModel:
         if not isinstance(settings, KaiOptions):
             raise ContractError("settings of the queue model kai must be KaiOptions")
         self._options = settings
+        self._budget = SearchBudget(settings.simulated_max)
 
     def decide(self, cluster: ModelCluster, metrics: Metrics) -> ModelDecisions:
         """Run a session."""
-        opened = self._open(cluster)
-        session = opened.session
-        placed = {t.uid: t.node for job in session.jobs.values() for t in job.tasks() if t.node}
+        session = self._state.open(cluster, self._options)
+        session.budget = self._budget
+        self._budget.begin_session()
         causes: dict[str, str] = {}
         for name in self._options.actions:
             began, n_before = metrics.stopwatch(), len(session.evicts)
+            session.budget.begin_action(name)
             ACTIONS[name](session)
             causes.update(dict.fromkeys(session.evicts[n_before:], name))
             took = (metrics.stopwatch() - began) * 1e6
             metrics.observe(ACTION_LATENCY, took, (("action", name),))
+        changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
-        decisions = self._decisions(opened, reasons, causes, placed)
-        self._memory.note(session)
+        decisions = self._decisions(session, changed, reasons, causes)
+        self._state.outdated(self._memory.note(session, changed))
         if self._keeps_reports:
-            self._last = report_of(opened, reasons, self._asked)
+            self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions
 
     def look(self, cluster: ModelCluster) -> ModelReport:
         """Jobs and queues as a session finds them."""
-        opened = self._open(cluster)
-        return report_of(opened, KaiReasons(opened.session), self._asked)
+        session = self._state.open(cluster, self._options)
+        return report_of(self._opened(session), KaiReasons(session), self._asked)
 
     def inspect(self, pod: str = "") -> None:
         """Keep a report of each session from now on. pod: uid of one that is asked about."""
@@ -138,120 +130,98 @@ class KaiModel:
 
     # The session.
 
-    def _open(self, cluster: ModelCluster) -> OpenKaiSession:
-        classes = _classes(_all(cluster, PriorityClass))
-        names = {one.name for one in classes}
-        groups = {one.key: one for one in _all(cluster, KaiPodGroupObject)}
-        own: dict[str, Pod] = {}
-        orphans: dict[str, list[Pod]] = {}
-        pods = []
-        for pod in cluster.pods.values():
-            is_ours = pod.spec.scheduler_name in self._names
-            if not is_ours and not pod.node_name:
-                continue
-            stated = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, "")
-            key = f"{pod.namespace}/{stated or grouped_name(pod)}" if is_ours else ""
-            if stated and is_ours and key not in groups:
-                orphans.setdefault(key, []).append(pod)
-            elif is_ours and key not in groups:
-                groups[key] = grouped(pod, names)
-            if is_ours and not stated:
-                own.setdefault(key, pod)
-            pods.append(self._memory.pod(pod, key))
-        table = cluster.snapshot.nodes
-        slices, devices = _all(cluster, ResourceSlice), _all(cluster, DeviceClass)
-        objects = KaiObjects(
-            cluster.now / 1e9,
-            [table.nodes[row] for row in table.order.tolist()],
-            pods,
-            [self._memory.group(one) for one in groups.values()],
-            _all(cluster, KaiQueueObject),
-            classes,
-            _all(cluster, KaiTopologyObject),
-            claims=_all(cluster, ResourceClaim),
-            slices=slices,
-            device_classes=devices,
-            allocate=self._parts.devices(slices, devices),
-            scheduler_names=self._names,
-        )
-        session = session_of(objects, self._options, self._parts.rules)
-        return OpenKaiSession(session, own, orphans)
+    def _opened(self, session: KaiSession) -> OpenKaiSession:
+        return OpenKaiSession(session, dict(self._state.own), dict(self._state.orphans))
 
     def _decisions(
         self,
-        opened: OpenKaiSession,
+        session: KaiSession,
+        changed: Sequence[KaiJob],
         reasons: KaiReasons,
         causes: Mapping[str, str],
-        placed: Mapping[str, str],
     ) -> ModelDecisions:
-        session = opened.session
         bound: dict[str, str] = {}
         gangs: dict[str, str] = {}
-        unready: list[tuple[str, int]] = []
         victims: list[ModelVictim] = []
-        found: dict[str, tuple[Pod, str]] = {}
-        for job in session.jobs.values():
+        for job in changed:
             tasks = job.tasks()
-            new = [t for t in tasks if t.status == KaiStatus.BINDING and t.uid not in placed]
+            new = [t for t in tasks if t.status == KaiStatus.BINDING and not self._had_node(t)]
             bound.update((task.uid, task.node) for task in new)
             missing = reasons.missing(job)
             if new and job.active - len(new) < reasons.minimum(job):
                 gangs.update((task.uid, job.uid) for task in new)
-            elif missing > 0:
-                unready.append((job.uid, missing))
+            self._missing.pop(job.uid, None)
+            if missing > 0:
+                self._missing[job.uid] = missing
             victims += (
                 ModelVictim(task.uid, causes[task.key])
-                for task in _evicted(tasks, placed)
-                if task.key in causes
+                for task in tasks
+                if self._is_evicted(task) and task.key in causes
             )
-        for job, text in self._texts_of(session, reasons):
-            found.update((t.uid, (t.pod, text)) for t in job.pending() if text)
-        for key, pods in opened.orphans.items():
-            text = reasons.no_group(key)
-            found.update((pod.uid, (pod, text)) for pod in pods if not pod.node_name)
-        reports = [
-            PodReport(pod, text)
-            for uid, (pod, text) in found.items()
-            if self._reported.get(uid) != text
+        started = {*gangs.values()}
+        unready = [
+            (key, missing)
+            for key, missing in self._missing.items()
+            if key in session.jobs and key not in started
         ]
-        self._reported = {uid: text for uid, (_, text) in found.items()}
+        reports = [*self._reports(session, reasons, {job.uid for job in changed})]
         return ModelDecisions(bound, victims, {}, gangs, (), reports, unready)
+
+    def _had_node(self, task: KaiTask) -> bool:
+        before = self._state.task(task.uid)
+        return before is not None and bool(before.node)
+
+    def _is_evicted(self, task: KaiTask) -> bool:
+        """Whether a pod was on a node and is not to stay there."""
+        return (
+            task.status in (KaiStatus.RELEASING, KaiStatus.PIPELINED)
+            and self._had_node(task)
+            and task.pod.metadata.deletion_timestamp is None
+        )
+
+    # Why pods wait.
+
+    def _reports(
+        self, session: KaiSession, reasons: KaiReasons, changed: Collection[str]
+    ) -> Iterator[PodReport]:
+        """What has changed of why pods wait."""
+        before, self._reported = self._reported, {}
+        for job, text in self._texts_of(session, reasons):
+            known = before.get(job.uid)
+            if known is not None and job.uid not in changed and job.uid not in self._turn:
+                self._reported[job.uid] = known
+                continue
+            pending = {task.uid: task.pod for task in job.pending()} if text else {}
+            yield from self._report(job.uid, text, pending, known)
+        for key, pods in self._state.orphans.items():
+            waiting = {pod.uid: pod for pod in pods if not pod.node_name}
+            yield from self._report(key, reasons.no_group(key), waiting, before.get(key))
+
+    def _report(
+        self,
+        key: str,
+        text: str,
+        pods: Mapping[str, Pod],
+        known: tuple[str, frozenset[str]] | None,
+    ) -> Iterator[PodReport]:
+        if not pods:
+            return
+        # Numbers of nodes, and what reclaim may take, change with every pod: they are no news.
+        gist = NUMBERS.sub("", text.partition(";")[0])
+        self._reported[key] = gist, frozenset(pods)
+        same = known[1] if known is not None and known[0] == gist else frozenset()
+        yield from (PodReport(pod, text) for uid, pod in pods.items() if uid not in same)
 
     def _texts_of(self, session: KaiSession, reasons: KaiReasons) -> Iterator[tuple[KaiJob, str]]:
         """Why jobs wait. To look at all nodes for each takes long where many wait: so many of them
         are looked at, in turn, and the others have the text that they had."""
-        waiting = [job for job in session.jobs.values() if job.pending()]
+        waiting = [job for job in session.waiting if job.n_pending]
         first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
         self._next = first + LOOKED_AT_MAX
-        turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
+        turn = self._turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
         self._texts = {
             job.uid: reasons.message(job) if job.uid in turn else self._texts.get(job.uid, "")
             for job in waiting
         }
         for job in waiting:
             yield job, self._texts[job.uid]
-
-
-def _evicted(tasks: Iterable[KaiTask], placed: Mapping[str, str]) -> Iterator[KaiTask]:
-    """Pods that were on a node and are not to stay there."""
-    for task in tasks:
-        if task.uid in placed and (
-            task.status in (KaiStatus.RELEASING, KaiStatus.PIPELINED)
-            and task.pod.metadata.deletion_timestamp is None
-        ):
-            yield task
-
-
-def _all(cluster: ModelCluster, kind: type[T]) -> Sequence[T]:
-    return [one for one in cluster.objects.get(kind, {}).values() if isinstance(one, kind)]
-
-
-def _classes(given: Sequence[PriorityClass]) -> Sequence[PriorityClass]:
-    """Priority classes with KAI's own."""
-    names = {one.name for one in given}
-    own = [
-        PriorityClass(metadata=ObjectMeta(name=name), value=number)
-        for name, number in PRIORITY_CLASSES.items()
-        if name not in names
-    ]
-    return [*given, *own]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import may_reclaim
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
@@ -22,6 +24,10 @@ QUEUE_NOT_LEAF = "QueueNotLeaf"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
 DOES_NOT_FIT = "Unschedulable"
+NOT_READY = "node(s) not ready or unschedulable"
+NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
+OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
+NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 
 
@@ -31,6 +37,7 @@ class KaiReasons:
     def __init__(self, session: KaiSession) -> None:
         self._session = session
         self._known: dict[str, tuple[str, str]] = {}
+        self._by_class: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
 
     def of(self, job: KaiJob) -> tuple[str, str]:
         """A reason in one word, and in a sentence; "" for a job that has all its pods placed."""
@@ -91,16 +98,50 @@ class KaiReasons:
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
         task = (job.next_tasks(False) or pending)[0]
-        counts = Counter(
-            reason for node in session.nodes.values() for reason in self.of_node(task, node)
-        )
-        fitting = sum(not self.of_node(task, node) for node in session.nodes.values())
+        counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
             found = sorted(counts.items())
             text += ": " + ", ".join(f"{number} {reason}" for reason, number in found)
         notes = self.evictions(job)
         return DOES_NOT_FIT, "; ".join((text, *notes))
+
+    def _counts(self, task: KaiTask) -> tuple[Counter[str], int]:
+        """Reason -> nodes that do not fit a pod for it; and how many fit it."""
+        session = self._session
+        # Where the columns tell all, pods of one queue that ask for the same have the same answer.
+        if not session.is_known_by_row(task):
+            of_nodes = [self.of_node(task, node) for node in session.nodes.values()]
+            return Counter(one for own in of_nodes for one in own), sum(not own for own in of_nodes)
+        job = session.jobs[task.job]
+        key = job.queue, job.is_preemptible, tuple(task.request), task.constraints
+        if key not in self._by_class:
+            self._by_class[key] = self._count_rows(task, job)
+        return self._by_class[key]
+
+    def _count_rows(self, task: KaiTask, job: KaiJob) -> tuple[Counter[str], int]:
+        """The same by columns; the reasons are those of `of_node`."""
+        session, rows = self._session, self._session.rows
+        counts: Counter[str] = Counter()
+        left = ~session.fitting_rows(task)
+        fitting = len(rows.nodes) - int(left.sum())
+        by_rules = rows.by_rules(
+            task, lambda one, node: session.rules.fits_node(session, one, node)
+        )
+        for text, holds in ((NOT_READY, ~rows.is_ready), (NOT_MATCHING, ~by_rules)):
+            counts[text] += int((left & holds).sum())
+            left &= ~holds
+        shares = task.request[CPU], task.request[MEMORY], float(task.cards.count)
+        if session.queues.is_over(job.queue, shares, job.is_preemptible):
+            counts[OVER_BOUNDS] += int(left.sum())
+            return +counts, fitting
+        is_short = np.zeros(len(left), dtype=np.bool_)
+        for i, name in enumerate(session.index.names):
+            lacks = left & (rows.later[i] < task.request[i])
+            counts[_insufficient(i, name)] += int(lacks.sum())
+            is_short |= lacks
+        counts[NOT_OTHERWISE] += int((left & ~is_short).sum())
+        return +counts, fitting
 
     def evictions(self, job: KaiJob) -> tuple[str, ...]:
         """Why reclaim takes nothing from other queues for a job; nothing where it may."""
@@ -121,19 +162,23 @@ class KaiReasons:
         if session.fits(task, node):
             return ()
         if not node.is_ready:
-            return ("node(s) not ready or unschedulable",)
+            return (NOT_READY,)
         if not session.rules.fits_node(session, task, node):
-            return ("node(s) didn't match node selector, affinity or taints",)
+            return (NOT_MATCHING,)
         job = session.jobs[task.job]
         if session.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
-            return ("node(s) would bring a queue above its limit or quota",)
+            return (OVER_BOUNDS,)
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
         short = tuple(
-            f"Insufficient {RESOURCE_NAMES[i] if i < len(RESOURCE_NAMES) else name}"
+            _insufficient(i, name)
             for i, name in enumerate(node.index.names)
             if task.request[i] > free[i]
         )
-        return short or ("node(s) didn't fit the pod's cards, claims or affinity to pods",)
+        return short or (NOT_OTHERWISE,)
+
+
+def _insufficient(i: int, name: str) -> str:
+    return f"Insufficient {RESOURCE_NAMES[i] if i < len(RESOURCE_NAMES) else name}"
 
 
 def _least(member: Member) -> int:

@@ -3,7 +3,9 @@ next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cmp_to_key
 
 import msgspec
 
@@ -11,6 +13,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     Amount,
     ResourceIndex,
+    is_within,
     minus,
     plus,
 )
@@ -49,7 +52,8 @@ class KaiGroupTerms(msgspec.Struct, frozen=True):
 
 
 class KaiJob:
-    """A pod group. allocated: what its pods with a node ask for."""
+    """A pod group. allocated: what its pods with a node ask for. was_touched: a pod got another
+    status since the job was made."""
 
     def __init__(self, terms: KaiGroupTerms, root: SubGroupSet, index: ResourceIndex) -> None:
         self.terms = terms
@@ -63,9 +67,14 @@ class KaiJob:
         self.sets = by_name(root)
         self.index = index
         self.allocated: Amount = index.empty()
-        self.signature = ""
+        self.was_touched = False
+        self._signature: str | None = None
         self._next: list[KaiTask] | None = None
+        self._plain: tuple[list[KaiTask] | None, Mapping[tuple[float, ...], int]] | None = None
         self._wanted: Amount | None = None
+        self._shares: tuple[float, float, float] | None = None
+        self._order: tuple[int, int, float, str] | None = None
+        self._requests: list[Amount] | None = None
 
     # Pods.
 
@@ -75,7 +84,7 @@ class KaiJob:
         if pods is None:
             return
         pods.assign(task)
-        self._next = self._wanted = None
+        self._next = self._wanted = self._shares = self._order = self._requests = None
         if task.status & ALLOCATED_STATUSES:
             self.allocated = plus(self.allocated, task.request)
 
@@ -84,7 +93,8 @@ class KaiJob:
         pods = self.sets[task.sub_group]
         if pods.tasks[task.uid].status & ALLOCATED_STATUSES:
             self.allocated = minus(self.allocated, task.request)
-        task.status = status
+        task.status = int(status)
+        self.was_touched = True
         self.add(task)
 
     def tasks(self) -> list[KaiTask]:
@@ -104,6 +114,11 @@ class KaiJob:
         return any(status in pods.statuses.values() for pods in self.sets.values())
 
     # State.
+
+    @property
+    def n_pending(self) -> int:
+        """Pods that wait."""
+        return sum(pods.pending for pods in self.sets.values())
 
     @property
     def active(self) -> int:
@@ -157,18 +172,29 @@ class KaiJob:
     def order(self) -> tuple[int, int, float, str]:
         """Jobs of a queue: priority, then those below their minimum before those at it before
         those above, then age and uid."""
-        exact = True
-        state = 1
+        if self._order is None:
+            self._order = (-self.priority, self._fill(), self.terms.created, self.uid)
+        return self._order
+
+    def _fill(self) -> int:
+        is_exact = True
         for pods in self.sets.values():
             if pods.active < pods.minimum:
-                return -self.priority, 0, self.terms.created, self.uid
-            exact &= pods.active == pods.minimum
-        state = 1 if exact else 2
-        return -self.priority, state, self.terms.created, self.uid
+                return 0
+            is_exact &= pods.active == pods.minimum
+        return 1 if is_exact else 2
+
+    @property
+    def signature(self) -> str:
+        """What the placement of its pods depends on apart from amounts, as the session opened."""
+        if self._signature is None:
+            self.make_signature()
+        return self._signature or ""
 
     def make_signature(self) -> None:
-        """Set what the placement of its pods depends on apart from amounts."""
-        self.signature = repr(sorted(pods.signature() for pods in self.sets.values()))
+        """Keep the signature that it has now, unless one is kept already."""
+        if self._signature is None:
+            self._signature = repr(sorted(pods.signature() for pods in self.sets.values()))
 
     def pending(self) -> list[KaiTask]:
         """Pods that wait."""
@@ -187,6 +213,14 @@ class KaiJob:
             return tasks
         return self._next
 
+    def next_plain_requests(self) -> Mapping[tuple[float, ...], int]:
+        """Requests of the pods that come next and ask for nothing but amounts, with their numbers;
+        only after `next_tasks`."""
+        if self._plain is None or self._plain[0] is not self._next:
+            counts = Counter(tuple(task.request) for task in self._next or () if task.is_plain)
+            self._plain = self._next, counts
+        return self._plain[1]
+
     def wanted(self, is_real: bool, card_memory: int | None) -> Amount:
         """What those pods ask for; shares in memory by the smallest card of the cluster."""
         if self._wanted is None:
@@ -198,6 +232,21 @@ class KaiJob:
             self._wanted = total
         return self._wanted
 
+    def wanted_shares(self, card_memory: int | None) -> tuple[float, float, float]:
+        """What queues count for those pods, in a simulation."""
+        if self._wanted is None or self._shares is None:
+            self._shares = self.index.shares(self.wanted(False, card_memory))
+        return self._shares
+
+    def sorted_requests(self) -> list[Amount]:
+        """What its pods that wait ask for, smallest first; those of which neither is smaller stay
+        in the order of the pods."""
+        if self._requests is None:
+            self._requests = sorted(
+                (task.request for task in self.pending()), key=cmp_to_key(_compare)
+            )
+        return self._requests
+
     def next_victims(self) -> tuple[list[KaiTask], bool]:
         """Pods to evict next, and whether others stay: what is above the minimum, one at a time,
         then all."""
@@ -205,6 +254,12 @@ class KaiJob:
             task for pods in self.sets.values() for task in _evictable(pods)
         ]
         return tasks, len(tasks) < self.active
+
+
+def _compare(left: Amount, right: Amount) -> int:
+    if left == right:
+        return 0
+    return is_within(right, left) - is_within(left, right)
 
 
 def _from_group(group: SubGroupSet, is_real: bool) -> list[KaiTask]:

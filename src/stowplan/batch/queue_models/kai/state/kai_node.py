@@ -62,8 +62,10 @@ def is_ready(node: Node) -> bool:
 
 class KaiNode:
     """A node. allocatable, idle, used, releasing: amounts. tasks: copies of the pods on it, as
-    they were when they were put there. memory: MiB of each card. numa: its zones, where a report of
-    them is there and the plugin is on."""
+    they were when they were put there. affine: those that have affinity to pods. memory: MiB of
+    each card. numa: its zones, where a report of them is there and the plugin is on. row,
+    changed_rows: where `NodeRows` learns of changes. was_touched: pods were put on it or taken off
+    since it was counted."""
 
     def __init__(self, node: Node, index: ResourceIndex, numa: NumaTopology | None = None) -> None:
         self.node = node
@@ -82,6 +84,11 @@ class KaiNode:
         self.allocated_memory: dict[str, int] = {}
         self.releasing_groups: set[str] = set()
         self.has_claimed_cards = False
+        self.affine: dict[str, KaiTask] = {}
+        self.row = -1
+        self.changed_rows: set[int] = set()
+        self.was_touched = False
+        self._free_cards: float | None = None
         self._n_users: dict[tuple[str, str, str], int] = {}
         self.is_ready = is_ready(node)
         count = node.labels.get("nvidia.com/gpu.count", "")
@@ -185,6 +192,11 @@ class KaiNode:
         """A node for pods without cards."""
         return not self.is_mig and self.allocatable[CARDS] <= 0 and not self.has_claimed_cards
 
+    @property
+    def takes_whole_cards(self) -> bool:
+        """Whether pods that ask for whole cards may go here."""
+        return not self.is_mig or self.node.labels.get("nvidia.com/mig.strategy") != "mixed"
+
     def takes_kind(self, task: KaiTask) -> bool:
         """Whether the node has the kind of card that a pod asks for."""
         if task.is_old_mig:
@@ -207,7 +219,7 @@ class KaiNode:
     def add(self, task: KaiTask, may_move: bool = False) -> bool:
         """Put a pod on the node; False if it is here already. may_move: a share that goes to
         another card of the node."""
-        self._accept(task)
+        self.accept(task)
         if task.has_share and may_move:
             self.tasks.pop(task.key, None)
         elif task.key in self.tasks:
@@ -219,6 +231,10 @@ class KaiNode:
         if task.has_share:
             for group in task.groups:
                 self._add_share(task, group)
+        affinity = task.pod.spec.affinity
+        if affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity):
+            self.affine[task.key] = self.tasks[task.key]
+        self._note_change()
         return True
 
     def remove(self, task: KaiTask) -> bool:
@@ -230,13 +246,21 @@ class KaiNode:
         if placed.has_share:
             for group in placed.groups:
                 self._remove_share(placed, group)
+        self.affine.pop(task.key, None)
+        self._note_change()
         return True
+
+    def _note_change(self) -> None:
+        self.was_touched = True
+        self._free_cards = None
+        self.changed_rows.add(self.row)
 
     def update(self, task: KaiTask) -> bool:
         """Count a pod by its present status."""
         return self.remove(task) and self.add(task)
 
-    def _accept(self, task: KaiTask) -> None:
+    def accept(self, task: KaiTask) -> None:
+        """Note what a pod has here, if its status is that of one on a node."""
         if not task.status & USED_STATUSES:
             return
         cards = task.cards
@@ -263,6 +287,7 @@ class KaiNode:
         self.allocatable[CARDS] += count
         self.idle[CARDS] += count
         self.has_claimed_cards = True
+        self._note_change()
 
     def _count(self, task: KaiTask, sign: int) -> None:
         accepted_amount = list(task.accepted)
@@ -389,7 +414,9 @@ class KaiNode:
 
     def free_cards(self) -> float:
         """Cards that are free or being released."""
-        return self.idle_cards()[0] + self.releasing_cards()[0]
+        if self._free_cards is None:
+            self._free_cards = self.idle_cards()[0] + self.releasing_cards()[0]
+        return self._free_cards
 
     def free_parts(self) -> float:
         """Free parts of shared cards, in cards."""

@@ -48,7 +48,8 @@ class KaiQueue:
         self.quota = terms.quota
         self.limit = terms.limit
         self.children: list[str] = []
-        self.fair: list[float] = [0.0, 0.0, 0.0]
+        self._fair: list[float] = [0.0, 0.0, 0.0]
+        self._may_use: Shares | None = None
         self.allocated: list[float] = [0.0, 0.0, 0.0]
         self.fixed: list[float] = [0.0, 0.0, 0.0]
         self.request: list[float] = [0.0, 0.0, 0.0]
@@ -58,16 +59,28 @@ class KaiQueue:
         copied = KaiQueue(self.terms)
         copied.children = self.children
         copied.fair = self.fair
+        copied._may_use = self._may_use
         copied.allocated = list(self.allocated)
         copied.fixed = list(self.fixed)
         copied.request = self.request
         return copied
 
     @property
+    def fair(self) -> list[float]:
+        """Its fair share."""
+        return self._fair
+
+    @fair.setter
+    def fair(self, fair: list[float]) -> None:
+        self._fair, self._may_use = fair, None
+
+    @property
     def allocatable(self) -> Shares:
         """What it may use before others may take it back."""
-        a, b, c = (self._allocatable(i) for i in RANGE)
-        return a, b, c
+        if self._may_use is None:
+            a, b, c = (self._allocatable(i) for i in RANGE)
+            self._may_use = a, b, c
+        return self._may_use
 
     def _allocatable(self, i: int) -> float:
         if self.quota[i] == UNLIMITED:
@@ -78,8 +91,7 @@ class KaiQueue:
     def dominant_share(self, total: Sequence[float], uses: Sequence[float]) -> float:
         """The largest part that an amount is of what it may use."""
         share = 0.0
-        for i in RANGE:
-            may_use = self._allocatable(i)
+        for i, may_use in enumerate(self.allocatable):
             if may_use == UNLIMITED:
                 may_use = total[i]
             value = uses[i] / may_use if may_use else uses[i] * WITHOUT_SHARE_FACTOR
@@ -104,11 +116,13 @@ def all_within(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
 
 
 class QueueTree:
-    """The queues of a session, by name. total: what they divide."""
+    """The queues of a session, by name. total: what they divide. version: grows whenever what they
+    use changes."""
 
     def __init__(self, terms: Sequence[KaiQueueTerms], total: Sequence[float]) -> None:
         """Queues without their parents, or above themselves, are left out, with all below them."""
         self.total = tuple(total)
+        self.version = 0
         known = {one.name: one for one in terms}
         self.queues = {one.name: KaiQueue(one) for one in terms if _has_top(one.name, known)}
         for queue in self.queues.values():
@@ -128,6 +142,7 @@ class QueueTree:
 
     def allocate(self, name: str, shares: Shares, is_preemptible: bool, sign: int = 1) -> None:
         """Account for a pod that got a place, or with sign -1 lost one."""
+        self.version += 1
         for queue in self.up(name):
             for i in RANGE:
                 queue.allocated[i] += sign * shares[i]
@@ -191,19 +206,12 @@ def _shares(queue: KaiQueue) -> KaiQueueShares:
     return KaiQueueShares(queue.name, queue.parent, terms.priority, terms.created, shares)
 
 
-def comes_first(
-    left: KaiQueue,
-    right: KaiQueue,
-    left_job: Shares,
-    right_job: Shares,
-    left_gone: Sequence[Shares],
-    right_gone: Sequence[Shares],
-    total: Sequence[float],
-) -> bool:
-    """Whether a queue comes before another one. jobs: what the next job of each asks for. gone:
-    what each victim of them has."""
-    left_key = _order(left, left_job, left_gone, total)
-    right_key = _order(right, right_job, right_gone, total)
+QueueKey: TypeAlias = tuple[bool, bool, int, bool, float, float]
+"""Of two queues, the one with the smaller key comes first."""
+
+
+def comes_first(left: KaiQueue, right: KaiQueue, left_key: QueueKey, right_key: QueueKey) -> bool:
+    """Whether a queue comes before another one. keys: see `queue_key`."""
     if left_key != right_key:
         return left_key < right_key
     mine, other = left.allocatable, right.allocatable
@@ -213,9 +221,10 @@ def comes_first(
     return left.terms.created < right.terms.created
 
 
-def _order(
+def queue_key(
     queue: KaiQueue, job: Shares, gone: Sequence[Shares], total: Sequence[float]
-) -> tuple[bool, bool, int, bool, float, float]:
+) -> QueueKey:
+    """The order of a queue. job: what its next job asks for. gone: what each of its victims has."""
     may_use = queue.allocatable
     uses = [queue.allocated[i] + job[i] for i in RANGE]
     # One after the other, so that sums of parts of cards round as in the original.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from enum import IntFlag
 
@@ -51,12 +50,11 @@ class KaiTask:
     """A pod. uid: unique. job: name of its group. sub_group: name of its pod set. request, cards:
     what it asks for; accepted, accepted_cards: what it has on its node. kind: WHOLE, SHARE,
     MEMORY_SHARE or MIG. groups: the shared cards that it is on. is_virtual: the status is of a
-    simulation. constraints: what its placement depends on apart from amounts. numa: what it has of
-    the NUMA zones of its node. devices: what its claims have, by their name in the pod; never
-    changed in place."""
+    simulation. numa: what it has of the NUMA zones of its node. devices: what its claims have, by
+    their name in the pod. Amounts and devices are never changed in place."""
 
     __slots__ = (
-        "accepted", "accepted_cards", "cards", "constraints", "created", "devices", "groups",
+        "_constraints", "accepted", "accepted_cards", "cards", "created", "devices", "groups",
         "is_old_mig", "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod",
         "received", "request", "status", "sub_group", "uid",
     )  # fmt: skip
@@ -82,7 +80,8 @@ class KaiTask:
         self.accepted: Amount = [0.0] * len(request)
         self.accepted_cards = KaiCards()
         self.received = meta.annotations.get("received-resource-type", "")
-        self.status = status
+        # A number: operations on flags are slow.
+        self.status = int(status)
         self.node = pod.spec.node_name
         self.groups: tuple[str, ...] = card_groups(meta.labels)
         self.numa: Placement = ()
@@ -93,11 +92,56 @@ class KaiTask:
         stamp = created.timestamp() if created else float("-inf")
         self.created = stamp
         self.order = (*_role_order(meta.labels), stamp, self.uid)
-        self.constraints = _constraints(pod)
+        self._constraints: str | None = None
 
     def clone(self) -> KaiTask:
         """A copy with its own status and place."""
-        return copy.copy(self)
+        copied = KaiTask.__new__(KaiTask)
+        # Written out: this runs for every pod that a simulation touches.
+        copied.pod = self.pod
+        copied.uid = self.uid
+        copied.key = self.key
+        copied.job = self.job
+        copied.sub_group = self.sub_group
+        copied.request = self.request
+        copied.cards = self.cards
+        copied.kind = self.kind
+        copied.accepted = self.accepted
+        copied.accepted_cards = self.accepted_cards
+        copied.received = self.received
+        copied.status = self.status
+        copied.node = self.node
+        copied.groups = self.groups
+        copied.numa = self.numa
+        copied.devices = self.devices
+        copied.is_virtual = self.is_virtual
+        copied.is_old_mig = self.is_old_mig
+        copied.created = self.created
+        copied.order = self.order
+        copied._constraints = self._constraints
+        return copied
+
+    @property
+    def constraints(self) -> str:
+        """What its placement depends on apart from amounts."""
+        if self._constraints is None:
+            self._constraints = _constraints(self.pod)
+        return self._constraints
+
+    @property
+    def is_plain(self) -> bool:
+        """Asks for whole amounts of a node alone: no part of a card, no claims, no other pods."""
+        affinity = self.pod.spec.affinity
+        return (
+            self.kind == WHOLE
+            and not self.is_old_mig
+            and not self.devices
+            and not self.pod.spec.resource_claims
+            and (
+                affinity is None
+                or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
+            )
+        )
 
     @property
     def is_shared(self) -> bool:

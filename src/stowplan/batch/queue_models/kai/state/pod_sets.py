@@ -18,7 +18,8 @@ from stowplan.objects.kai.kai_kinds import KaiSubGroup, KaiTopologyConstraint
 
 class KaiPodSet:
     """Pods of which `minimum` are needed together. tasks: by uid. statuses: as they were when a
-    pod was last assigned."""
+    pod was last assigned. active, used, pending, alive: how many of them are so; alive: without
+    those that are gated."""
 
     def __init__(
         self, name: str, minimum: int, constraint: KaiTopologyConstraint | None = None
@@ -31,6 +32,8 @@ class KaiPodSet:
         self.statuses: dict[str, int] = {}
         self.active = 0
         self.used = 0
+        self.pending = 0
+        self.alive = 0
 
     def assign(self, task: KaiTask) -> None:
         """Take a pod in, or count it by its new status."""
@@ -38,10 +41,14 @@ class KaiPodSet:
         if old is not None:
             self.active -= bool(old & ACTIVE_STATUSES)
             self.used -= bool(old & USED_STATUSES)
+            self.pending -= old == KaiStatus.PENDING
+            self.alive -= bool(old & READY_STATUSES)
             del self.tasks[task.uid]
         status = int(task.status)
         self.active += bool(status & ACTIVE_STATUSES)
         self.used += bool(status & USED_STATUSES)
+        self.pending += status == KaiStatus.PENDING
+        self.alive += bool(status & READY_STATUSES)
         self.statuses[task.uid] = status
         self.tasks[task.uid] = task
 
@@ -58,10 +65,7 @@ class KaiPodSet:
     @property
     def is_ready(self) -> bool:
         """Enough pods run or may run."""
-        alive = sum(
-            1 for s in self.statuses.values() if s & ALIVE_STATUSES and s != KaiStatus.GATED
-        )
-        return alive >= self.minimum
+        return self.alive >= self.minimum
 
     @property
     def is_gang_satisfied(self) -> bool:
@@ -154,6 +158,9 @@ class SubGroupSet:
             copied.add(group.clone())
         return copied
 
+
+READY_STATUSES = ALIVE_STATUSES & ~int(KaiStatus.GATED)
+"""Runs, or may run at once."""
 
 Member: TypeAlias = KaiPodSet | SubGroupSet
 

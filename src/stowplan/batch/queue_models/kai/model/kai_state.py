@@ -1,0 +1,415 @@
+"""KaiState: the cluster as sessions read it, kept from one session to the next.
+
+Only what has changed since, and what a session has left changed, is made anew; a test compares
+it with one that is made anew as a whole. Clusters with resource claims or devices for them are
+made anew for each session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from stowplan.batch.queue_models.kai.kai_objects import (
+    JobContext,
+    KaiObjects,
+    job_of,
+    resource_index,
+    resource_names,
+    session_of,
+    task_of,
+    topologies_of,
+)
+from stowplan.batch.queue_models.kai.kai_session import (
+    KaiOptions,
+    KaiRules,
+    KaiSession,
+    KeptCluster,
+)
+from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
+from stowplan.batch.queue_models.kai.model.pod_grouper import grouped, grouped_name
+from stowplan.batch.queue_models.kai.model.queue_sums import QueueSums
+from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims
+from stowplan.batch.queue_models.kai.state.kai_amount import ResourceIndex
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_task import USED_STATUSES, KaiTask
+from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
+from stowplan.batch.queue_models.queue_model import ModelCluster
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
+    KaiPodGroupObject,
+    KaiQueueObject,
+    KaiTopologyObject,
+)
+from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.workload import PriorityClass
+
+PRIORITY_CLASSES: Mapping[str, int] = {
+    "train": 50,
+    "build-preemptible": 75,
+    "build": 100,
+    "inference": 125,
+}
+"""KAI's own priority classes."""
+
+T = TypeVar("T", bound=Object)
+NO_CLAIMS = SessionClaims((), (), lambda *_: None)
+
+
+class KaiState:
+    """The pods, nodes and jobs of a cluster. own: job -> a pod of it, for jobs whose group is made
+    for pods that name none. orphans: group that does not exist -> its pods. remade: keys of the
+    jobs that are new or made anew since the last session."""
+
+    def __init__(
+        self,
+        scheduler_names: tuple[str, ...],
+        memory: KaiMemory,
+        rules: KaiRules,
+        devices: Callable[[Iterable[ResourceSlice], Iterable[DeviceClass]], Allocate],
+    ) -> None:
+        self._names = scheduler_names
+        self._memory = memory
+        self._rules = rules
+        self._devices = devices
+        self.own: dict[str, Pod] = {}
+        self.orphans: dict[str, list[Pod]] = {}
+        self.remade: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._index = ResourceIndex(())
+        self._fixed: tuple[object, ...] | None = None
+        self._context: JobContext
+        self._class_names: frozenset[str] = frozenset()
+        # Pods as they were when they were last read: what sessions do is done to copies.
+        self._tasks: dict[str, KaiTask] = {}
+        self._pods: dict[str, Pod] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        self._on: dict[str, dict[str, KaiTask]] = {}
+        self._foreign: dict[str, KaiTask] = {}
+        self._terminating: set[str] = set()
+        self._nodes: dict[str, KaiNode] = {}
+        self._given: Mapping[str, Node] = {}
+        self._rows = NodeRows(())
+        self._jobs: dict[str, KaiJob] = {}
+        self._sums = QueueSums()
+        self.own.clear()
+        self.orphans.clear()
+        # What is to be made anew.
+        self._old_jobs: dict[str, None] = {}
+        self._old_nodes: dict[str, None] = {}
+
+    def task(self, uid: str) -> KaiTask | None:
+        """A pod as it was when the session opened."""
+        return self._tasks.get(uid)
+
+    # Sessions.
+
+    def open(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
+        """The session of a cluster."""
+        self.remade.clear()
+        if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
+            return self._open_anew(cluster, options)
+        nodes = _nodes(cluster)
+        self._follow(cluster, nodes)
+        self._follow_nodes(nodes)
+        self._make_nodes()
+        self._make_jobs(cluster)
+        queues = self._sums.tree(_all(cluster, KaiQueueObject), self._total())
+        topology = topologies_of(_all(cluster, KaiTopologyObject), self._rows.nodes)
+        kept = KeptCluster(self._rows, self._jobs)
+        return KaiSession(
+            options, self._rows.nodes, (), queues, topology, cluster.now / 1e9, self._rules,
+            NO_CLAIMS, kept,
+        )  # fmt: skip
+
+    def settle(self, session: KaiSession) -> Iterable[KaiJob]:
+        """A session has ended: what it left changed is made anew for the next one. Returns jobs
+        with what it changed, and those that were made anew before it."""
+        found = []
+        for job in session.jobs.values():
+            if job.was_touched:
+                found.append(job)
+                if self._is_as_read(job):
+                    job.was_touched = False
+                else:
+                    self._old_jobs[job.uid] = None
+            elif job.uid in self.remade:
+                found.append(job)
+        for node in session.nodes.values():
+            if node.was_touched and not self._is_node_as_read(node):
+                self._old_nodes[node.name] = None
+            node.was_touched = False
+        return found
+
+    def outdated(self, keys: Iterable[str]) -> None:
+        """What is remembered of groups has changed."""
+        self._old_jobs.update(dict.fromkeys(keys))
+
+    def _is_as_read(self, job: KaiJob) -> bool:
+        return all(
+            (read := self._tasks.get(task.uid)) is not None
+            and task.status == read.status
+            and task.node == read.node
+            and task.groups == read.groups
+            for task in job.tasks()
+        )
+
+    def _is_node_as_read(self, node: KaiNode) -> bool:
+        read = self._on.get(node.name, {})
+        if node.used_memory or len(node.tasks) != len(read):
+            return False
+        statuses = {task.uid: task.status for task in node.tasks.values()}
+        return all(statuses.get(uid) == task.status for uid, task in read.items())
+
+    def _open_anew(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
+        self._forget()
+        self._class_names = frozenset(one.name for one in classes_of(cluster))
+        pods = []
+        for uid, pod in cluster.pods.items():
+            key = self._key(pod)
+            if key is not None:
+                self._pods[uid] = pod
+                pods.append(self._memory.pod(pod, key))
+                if key:
+                    self._members.setdefault(key, {})[uid] = None
+        groups = {one.key: one for one in _all(cluster, KaiPodGroupObject)}
+        for key in self._members:
+            group = self._group(key, groups.get(key))
+            if group is not None:
+                groups[key] = group
+        self.remade.update(groups)
+        slices, devices = _all(cluster, ResourceSlice), _all(cluster, DeviceClass)
+        objects = KaiObjects(
+            cluster.now / 1e9,
+            _nodes(cluster),
+            pods,
+            [self._memory.group(one) for one in groups.values()],
+            _all(cluster, KaiQueueObject),
+            classes_of(cluster),
+            _all(cluster, KaiTopologyObject),
+            claims=_all(cluster, ResourceClaim),
+            slices=slices,
+            device_classes=devices,
+            allocate=self._devices(slices, devices),
+            scheduler_names=self._names,
+        )
+        session = session_of(objects, options, self._rules)
+        for job in session.jobs.values():
+            self._tasks.update((task.uid, task.clone()) for task in job.tasks())
+        return session
+
+    # What has changed.
+
+    def _follow(self, cluster: ModelCluster, nodes: Sequence[Node]) -> None:
+        fixed = _fixed(cluster)
+        is_new = fixed != self._fixed
+        if not is_new:
+            names = (
+                resource_names(pod)
+                for uid in cluster.changed_pods
+                if (pod := cluster.pods.get(uid)) is not None
+            )
+            is_new = any(not all(self._index.has(name) for name in own) for own in names)
+        if not is_new:
+            changed = (n for n in nodes if self._is_changed(n))
+            is_new = any(
+                not self._index.has(name) for n in changed for name in n.status.allocatable
+            )
+        if is_new:
+            self._read_anew(cluster, nodes)
+            self._fixed = fixed
+            return
+        for uid in (*cluster.changed_pods, *self._terminating.copy()):
+            self._read(uid, cluster)
+        for kind, key in cluster.changed_objects:
+            if kind is KaiPodGroupObject:
+                self._old_jobs[key] = None
+
+    def _is_changed(self, node: Node) -> bool:
+        known = self._nodes.get(node.name)
+        return known is None or known.node is not node
+
+    def _read_anew(self, cluster: ModelCluster, nodes: Sequence[Node]) -> None:
+        self._forget()
+        classes = classes_of(cluster)
+        self._index = resource_index(nodes, cluster.pods.values())
+        self._context = JobContext(
+            _all(cluster, KaiQueueObject), classes, _all(cluster, KaiTopologyObject), self._index
+        )
+        self._class_names = frozenset(one.name for one in classes)
+        for uid in cluster.pods:
+            self._read(uid, cluster)
+        groups = cluster.objects.get(KaiPodGroupObject, {})
+        # Groups come in their own order, before those that are made for pods.
+        self._old_jobs = dict.fromkeys((*groups, *self._old_jobs))
+
+    def _key(self, pod: Pod) -> str | None:
+        """Key of its group, "" for pods of other schedulers on nodes; None for others of them."""
+        if pod.spec.scheduler_name not in self._names:
+            return "" if pod.node_name else None
+        return f"{pod.namespace}/{_stated(pod) or grouped_name(pod)}"
+
+    def _read(self, uid: str, cluster: ModelCluster) -> None:
+        """Read a pod that was added, changed or deleted."""
+        pod = cluster.pods.get(uid)
+        key = None if pod is None else self._key(pod)
+        self._drop(uid, key)
+        if pod is None or key is None:
+            self._memory.forget(uid)
+            return
+        task = task_of(self._memory.pod(pod, key), cluster.now / 1e9, self._index, NO_CLAIMS)
+        self._tasks[uid], self._pods[uid] = task, pod
+        if pod.metadata.deletion_timestamp is not None:
+            self._terminating.add(uid)
+        if key:
+            self._members.setdefault(key, {})[uid] = None
+            self._old_jobs[key] = None
+        if task.node and task.status & USED_STATUSES:
+            self._on.setdefault(task.node, {})[uid] = task
+            self._old_nodes[task.node] = None
+            if not key:
+                self._foreign[uid] = task
+
+    def _drop(self, uid: str, key: str | None) -> None:
+        """Forget a pod. key: of the group that it has now, whose place in it stays."""
+        known = self._tasks.pop(uid, None)
+        if known is None:
+            return
+        if known.job:
+            self._old_jobs[known.job] = None
+            if key != known.job:
+                self._members.get(known.job, {}).pop(uid, None)
+        if self._on.get(known.node, {}).pop(uid, None) is not None:
+            self._old_nodes[known.node] = None
+        for held in (self._pods, self._foreign):
+            held.pop(uid, None)
+        self._terminating.discard(uid)
+
+    def _follow_nodes(self, nodes: Sequence[Node]) -> None:
+        by_name = {node.name: node for node in nodes}
+        if by_name.keys() != self._nodes.keys():
+            kept = {
+                name: known
+                for name in sorted(by_name)
+                if (known := self._nodes.get(name)) is not None
+            }
+            self._old_nodes.update((name, None) for name in by_name if name not in kept)
+            self._nodes = {
+                name: kept.get(name) or KaiNode(by_name[name], self._index)
+                for name in sorted(by_name)
+            }
+            self._rows = NodeRows([*self._nodes.values()])
+        self._old_nodes.update((n.name, None) for n in nodes if self._is_changed(n))
+        self._given = by_name
+
+    # What is made anew.
+
+    def _make_nodes(self) -> None:
+        for name in self._old_nodes:
+            old, given = self._nodes.get(name), self._given.get(name)
+            if old is None or given is None:
+                continue
+            node = KaiNode(given, self._index)
+            for task in self._on.get(name, {}).values():
+                had = task.accepted
+                node.add(task)
+                if had != task.accepted and task.job:
+                    self._old_jobs[task.job] = None
+            node.was_touched = False
+            self._nodes[name] = node
+            has_same_rules = given is old.node or (
+                given.labels == old.node.labels and given.taints == old.node.taints
+            )
+            self._rows.replace(old.row, node, has_same_rules)
+        self._old_nodes.clear()
+
+    def _make_jobs(self, cluster: ModelCluster) -> None:
+        groups = {
+            key: one
+            for key, one in cluster.objects.get(KaiPodGroupObject, {}).items()
+            if key in self._old_jobs and isinstance(one, KaiPodGroupObject)
+        }
+        memories = [node.memory for node in self._nodes.values() if node.memory > 100]
+        least = min(memories, default=None)
+        for key in self._old_jobs:
+            self.remade.add(key)
+            if not self._members.get(key):
+                self._members.pop(key, None)
+            group = self._group(key, groups.get(key))
+            if group is None:
+                self._jobs.pop(key, None)
+                self._sums.drop(key)
+                continue
+            job = job_of(self._memory.group(group), self._context)
+            for uid in self._members.get(key, ()):
+                job.add(self._tasks[uid].clone())
+            self._jobs[key] = job
+            self._sums.set(job, least)
+        self._old_jobs.clear()
+
+    def _group(self, key: str, group: KaiPodGroupObject | None) -> KaiPodGroupObject | None:
+        """A group that exists, or else the one that is made for its pods."""
+        self.own.pop(key, None)
+        self.orphans.pop(key, None)
+        pods = [self._pods[uid] for uid in self._members.get(key, ())]
+        unstated = next((pod for pod in pods if not _stated(pod)), None)
+        if unstated is not None:
+            self.own[key] = unstated
+        if group is not None:
+            return group
+        if unstated is not None:
+            return grouped(unstated, self._class_names)
+        if pods:
+            self.orphans[key] = pods
+        return None
+
+    def _total(self) -> list[float]:
+        """What queues divide: what ready nodes offer, without what pods of others have there."""
+        rows = self._rows
+        offered = rows.offered[:, rows.is_ready].sum(axis=1).tolist()
+        total = [*self._index.shares(offered)] if offered else [0.0, 0.0, 0.0]
+        for task in self._foreign.values():
+            node = self._nodes.get(task.node)
+            if node is not None and node.is_ready:
+                shares = self._index.shares(task.request)
+                total = [a - b for a, b in zip(total, shares, strict=True)]
+        return total
+
+
+def classes_of(cluster: ModelCluster) -> Sequence[PriorityClass]:
+    """Priority classes with KAI's own."""
+    given = _all(cluster, PriorityClass)
+    names = {one.name for one in given}
+    own = [
+        PriorityClass(metadata=ObjectMeta(name=name), value=number)
+        for name, number in PRIORITY_CLASSES.items()
+        if name not in names
+    ]
+    return [*given, *own]
+
+
+def _stated(pod: Pod) -> str:
+    return pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, "")
+
+
+def _nodes(cluster: ModelCluster) -> list[Node]:
+    table = cluster.snapshot.nodes
+    return [table.nodes[row] for row in table.order.tolist()]
+
+
+def _all(cluster: ModelCluster, kind: type[T]) -> Sequence[T]:
+    return [one for one in cluster.objects.get(kind, {}).values() if isinstance(one, kind)]
+
+
+def _fixed(cluster: ModelCluster) -> tuple[object, ...]:
+    """What everything is made anew for."""
+    classes = [(one.name, one.value, one.global_default) for one in _all(cluster, PriorityClass)]
+    topologies = [(one.name, one.spec) for one in _all(cluster, KaiTopologyObject)]
+    return sorted(cluster.objects.get(KaiQueueObject, {})), classes, topologies

@@ -1,0 +1,163 @@
+"""The nodes of a session as columns, so that one look tells on which nodes a pod may fit.
+
+Rows are in the order of names. What changes on a node is read again before the next look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, Amount
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_task import MIG, WHOLE, KaiTask
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Column: TypeAlias = npt.NDArray[np.float64]
+
+
+class NodeRows:
+    """Amounts of nodes by resource and row. idle: what is free. later: with what is being released.
+    shared: rows with shared cards. affine: rows with pods that have affinity to pods. version:
+    grows with every change."""
+
+    def __init__(self, nodes: Sequence[KaiNode]) -> None:
+        """nodes: in the order of their names."""
+        self.nodes = list(nodes)
+        count = len(nodes)
+        size = len(nodes[0].idle) if nodes else 0
+        self._idle = np.zeros((size, count))
+        self._later = np.zeros((size, count))
+        self.offered = np.zeros((size, count))
+        self.is_ready = np.zeros(count, dtype=np.bool_)
+        self.takes_whole_cards = np.zeros(count, dtype=np.bool_)
+        self.is_without_cards = np.zeros(count, dtype=np.bool_)
+        self.shared: set[int] = set()
+        self.affine: set[int] = set()
+        self.version = 0
+        self._changed: set[int] = set()
+        self._by_rules: dict[str, Mask] = {}
+        self._last: tuple[Sequence[KaiNode], Rows | None] | None = None
+        for row, node in enumerate(nodes):
+            self._take(row, node)
+
+    def _take(self, row: int, node: KaiNode) -> None:
+        node.row, node.changed_rows = row, self._changed
+        self.offered[:, row] = node.allocatable
+        self.is_ready[row] = node.is_ready
+        self.takes_whole_cards[row] = node.takes_whole_cards
+        self.is_without_cards[row] = node.is_without_cards
+        self._changed.add(row)
+
+    def replace(self, row: int, node: KaiNode, has_same_rules: bool) -> None:
+        """A node was made anew. has_same_rules: with the labels and taints that it had."""
+        self.nodes[row] = node
+        self._take(row, node)
+        if not has_same_rules:
+            self._by_rules.clear()
+
+    def refresh(self) -> None:
+        """Read what has changed."""
+        if not self._changed:
+            return
+        for row in self._changed:
+            node = self.nodes[row]
+            self._idle[:, row] = node.idle
+            self._later[:, row] = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
+            (self.shared.add if node.used_memory else self.shared.discard)(row)
+            (self.affine.add if node.affine else self.affine.discard)(row)
+        self._changed.clear()
+        self.version += 1
+
+    @property
+    def idle(self) -> npt.NDArray[np.float64]:
+        """What is free."""
+        self.refresh()
+        return self._idle
+
+    @property
+    def later(self) -> npt.NDArray[np.float64]:
+        """What is free or being released."""
+        self.refresh()
+        return self._later
+
+    def rows_of(self, nodes: Sequence[KaiNode]) -> Rows | None:
+        """Rows of some nodes, in the order of names; None: of all."""
+        if self._last is None or self._last[0] is not nodes:
+            rows = None
+            if len(nodes) < len(self.nodes):
+                rows = np.array(sorted(node.row for node in nodes), dtype=np.intp)
+            self._last = nodes, rows
+        return self._last[1]
+
+    # Fit.
+
+    def fits(self, task: KaiTask, free: npt.NDArray[np.float64]) -> Mask:
+        """Nodes with room for a pod, by row. For one that `may_have_more_room` on some nodes, nodes
+        that may have it."""
+        has_cards = task.kind in (WHOLE, MIG) and not task.devices
+        fitting: Mask = np.ones(len(self.nodes), dtype=np.bool_)
+        for place, asked in enumerate(task.request if self.nodes else ()):
+            if place != CARDS or has_cards:
+                fitting &= free[place] >= asked
+        return fitting
+
+    def by_rules(self, task: KaiTask, fits_node: Callable[[KaiTask, KaiNode], bool]) -> Mask:
+        """Nodes that node selectors, affinity and taints leave a pod; they are asked once."""
+        known = self._by_rules.get(task.constraints)
+        if known is None:
+            answers = (fits_node(task, node) for node in self.nodes)
+            known = np.fromiter(answers, dtype=np.bool_, count=len(self.nodes))
+            self._by_rules[task.constraints] = known
+        return known
+
+    def room_for(self, request: Amount) -> float:
+        """How many pods with a request fit on all nodes together, at most, none waiting for cards
+        that it shares."""
+        if not self.nodes:
+            return 0.0
+        later = self.later
+        count: Column | None = None
+        fitting = np.ones(later.shape[1], dtype=np.bool_)
+        for place, asked in enumerate(request):
+            if asked > 0:
+                times = np.floor(later[place] / asked)
+                count = times if count is None else np.minimum(count, times)
+            else:
+                fitting &= later[place] >= asked
+        if count is None:
+            return float("inf") if fitting.any() else 0.0
+        return float(np.maximum(count[fitting], 0.0).sum())
+
+    def free_range(self, place: int, rows: Rows | None) -> tuple[float, float]:
+        """The least and the most of cards or cpu that nodes which have any have free or being
+        released; 0 without such nodes, and never less than 0 for the most."""
+        later, offered = self.later[place], self.offered[place]
+        if rows is not None:
+            later, offered = later[rows], offered[rows]
+        free = later[offered != 0]
+        if not len(free):
+            return 0.0, 0.0
+        return float(free.min()), max(0.0, float(free.max()))
+
+
+def card_or_cpu(task: KaiTask) -> int:
+    """The resource by which a pod's nodes are packed."""
+    return CARDS if task.needs_card else CPU
+
+
+def best_first(scores: Column, rows: Rows) -> Iterator[int]:
+    """Rows from the best score down, equal ones in their order."""
+    if not len(rows):
+        return
+    left = scores.copy()
+    for _ in range(min(len(rows), 4)):
+        best = int(left.argmax())
+        yield int(rows[best])
+        left[best] = -np.inf
+    order = np.argsort(-scores, kind="stable")
+    yield from rows[order[4:]].tolist()
