@@ -52,7 +52,9 @@ def member_bound(context: SchedulerContext, pod: Pod) -> None:
     unless one is to be attempted anyway; it takes the others along."""
     groups = context.pod_groups
     state = None if groups is None or context.has_defects else groups.of(pod)
-    for uid in () if state is None else state.unscheduled:
+    if state is None:
+        return
+    for uid in state.unscheduled:
         one = state.pods[uid]
         place = context.queue.place_of(one.key)
         if place is SubQueue.UNSCHEDULABLE:
