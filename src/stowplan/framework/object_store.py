@@ -66,13 +66,14 @@ class ObjectStore:
         self._journals: dict[type[Object], dict[str, None]] = {}
         self.version = 0
         self._versions: dict[type[Object], int] = {}
+        self._revisions: dict[type[Object], int] = {}
         for value in objects:
             self.put(value)
 
     def put(self, value: Object) -> None:
         """Add or replace an object as the watch shows it."""
         kind, key = type(value), key_of(value)
-        self.version += 1
+        self._note(kind)
         if self._observed and self._outlasts(kind, key, value):
             self._observed[kind, key] = value
             return
@@ -102,7 +103,7 @@ class ObjectStore:
         del self._kinds[kind][key]
         if self._observed:
             self._forget((kind, key))
-        self.version += 1
+        self._note(kind)
         self._changed(kind, key)
 
     def assume(self, value: Object, ends: Callable[[Any], bool] | None = None) -> None:
@@ -121,7 +122,7 @@ class ObjectStore:
             if ends is not None:
                 self._ends[kind, key] = ends
             objects[key] = value
-            self.version += 1
+            self._note(kind)
             self._changed(kind, key)
 
     def assume_new(self, value: Object, ends: Callable[[Any], bool]) -> None:
@@ -134,7 +135,7 @@ class ObjectStore:
         self._observed[where], self._ends[where] = NOT_OBSERVED, ends
         self._created.add(where)
         objects[where[1]] = value
-        self.version += 1
+        self._note(where[0])
         self._changed(*where)
 
     def restore(self, value: Object) -> None:
@@ -155,8 +156,16 @@ class ObjectStore:
                 del self._kinds[where[0]][where[1]]
             else:
                 self._kinds[where[0]][where[1]] = observed
-            self.version += 1
+            self._note(where[0])
             self._changed(*where)
+
+    def _note(self, kind: type[Object]) -> None:
+        self.version += 1
+        self._revisions[kind] = self._revisions.get(kind, 0) + 1
+
+    def revision_of(self, kind: type[Object]) -> int:
+        """Revision token; changes with every change to objects of this kind."""
+        return self._revisions.get(kind, 0)
 
     def _changed(self, kind: type[Object], key: str) -> None:
         self._versions[kind] = self._versions.get(kind, 0) + 1

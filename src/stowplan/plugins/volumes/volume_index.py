@@ -64,9 +64,8 @@ class VolumeIndex:
     def __init__(self, object_store: ObjectStore) -> None:
         # Weak, because the index lives as long as its object store.
         self._object_store = ref(object_store)
-        self._version = -1
         self._objects: dict[type[Object], Sequence[Object]] = {}
-        self._seen: set[type[Object]] = set()
+        self._seen: dict[type[Object], int] = {}
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
         self._migrated: dict[str, Bools] = {}
         # By name of a volume: the version that was read, and what `bound_claims` makes of it.
@@ -78,11 +77,9 @@ class VolumeIndex:
         """Every object of a kind, in order of arrival; the same list until one has changed."""
         object_store = self._object_store()
         assert object_store is not None, "an index is used by readers of its world"
-        if self._version != object_store.version:
-            self._version = object_store.version
-            self._seen.clear()
-        if kind not in self._seen:
-            self._seen.add(kind)
+        revision = object_store.revision_of(kind)
+        if self._seen.get(kind) != revision:
+            self._seen[kind] = revision
             objects = list(object_store.all(kind))
             # Objects are frozen, so most are compared by identity alone.
             if self._objects.get(kind) != objects:

@@ -1,15 +1,26 @@
 """Which existing volumes a claim can be bound to, and the changes of binding to both.
 
+A claim takes the smallest free volume that is accessible from the node. Claims of one class, size
+and modes ask for the same volumes; these are sorted once, and a volume that is claimed leaves them.
+
 Source: Kubernetes v1.36, component-helpers storage/volume (pv_helpers.go).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, insort
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
+from weakref import WeakKeyDictionary
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
+from stowplan.columns.array_types import Bools, Ints
+from stowplan.framework import NodeTable, ObjectStore
+from stowplan.objects.node import Node
+from stowplan.objects.quantity import QuantityError
 from stowplan.objects.selectors import SelectorError, label_selector_matches
 from stowplan.objects.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from stowplan.plugins.volumes.volume_claims import (
@@ -17,9 +28,22 @@ from stowplan.plugins.volumes.volume_claims import (
     SELECTED_NODE_ANNOTATION,
     requested_size,
     size_nanos,
+    storage_class_of,
+)
+from stowplan.plugins.volumes.volume_topology import (
+    AccessibleTopology,
+    single_in_requirement,
+    topology_admits,
+    topology_column,
+    volume_topology,
 )
 
 FILESYSTEM = "Filesystem"
+KINDS_MAX = 64
+"""Kinds of claims whose volumes are kept; the least recently used is dropped first."""
+
+Place = tuple[int, int, str]
+"""Size, order of arrival, and name of a volume: the first is taken."""
 
 
 class VolumeCandidates(msgspec.Struct, frozen=True):
@@ -136,3 +160,174 @@ def claim_with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> Pe
     """The claim after a node is selected, for which its driver then provisions."""
     annotations = claim.metadata.annotations | {SELECTED_NODE_ANNOTATION: node_name}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+
+
+class VolumesOfKind:
+    """The free volumes for claims of one kind."""
+
+    def __init__(self, claim: PersistentVolumeClaim) -> None:
+        """claim: one of the kind, without a selector. Raises QuantityError."""
+        self._claim = claim
+        self._wanted = size_nanos(requested_size(claim))
+        self._places: dict[str, tuple[Place, AccessibleTopology]] = {}
+        # By label and its value, for volumes that need one of some values of one label.
+        self._pinned: dict[str, dict[str, list[Place]]] = {}
+        self._others: list[Place] = []
+        self._malformed: set[str] = set()
+        # Per row the number of volumes that it can reach, for a table and its shape.
+        self._counts: Ints = np.zeros(0, dtype=np.int64)
+        self._counted: tuple[NodeTable | None, int] = None, -1
+
+    def update(self, name: str, order: int, volume: PersistentVolume | None) -> None:
+        """A volume is another, or gone (None)."""
+        self._drop(name)
+        self._malformed.discard(name)
+        if volume is None or volume.spec.claim_ref is not None:
+            return
+        claim = self._claim
+        if storage_class_of(volume) != storage_class_of(claim):
+            return
+        try:
+            is_offered = volume_satisfies_claim(volume, claim, self._wanted) and (
+                is_volume_available(volume, claim)
+            )
+        except QuantityError:
+            self._malformed.add(name)
+            return
+        if is_offered:
+            place = size_nanos(volume.spec.capacity.get("storage")), order, name
+            reach = volume_topology(volume)
+            self._places[name] = place, reach
+            for places in self._lists(reach):
+                insort(places, place)
+            self._count(reach, 1)
+
+    @property
+    def is_well_formed(self) -> bool:
+        """False where a volume of the class has a size that cannot be read."""
+        return not self._malformed
+
+    def _drop(self, name: str) -> None:
+        place, reach = self._places.pop(name, (None, None))
+        if place is not None:
+            for places in self._lists(reach):
+                del places[bisect_left(places, place)]
+            self._count(reach, -1)
+
+    def _lists(self, reach: AccessibleTopology) -> Iterator[list[Place]]:
+        """Where volumes of this topology stand."""
+        pin = single_in_requirement(reach)
+        if pin is None:
+            yield self._others
+            return
+        by_value = self._pinned.setdefault(pin.key, {})
+        for value in dict.fromkeys(pin.values):
+            yield by_value.setdefault(value, [])
+
+    def smallest(self, node: Node) -> str:
+        """The name of the volume that a claim takes on a node, "" for none."""
+        labels, found = node.labels, []
+        for key, by_value in self._pinned.items():
+            places = by_value.get(labels[key]) if key in labels else None
+            if places:
+                found.append(places[0])
+        for place in self._others:
+            if topology_admits(self._places[place[2]][1], labels):
+                found.append(place)
+                break
+        return min(found)[2] if found else ""
+
+    def reached(self, nodes: NodeTable) -> Bools:
+        """bool (n_nodes,): the rows that can reach a volume."""
+        if self._counted[0] is not nodes or self._counted[1] != nodes.shape:
+            self._counted = nodes, nodes.shape
+            self._counts = np.zeros(nodes.n_nodes, dtype=np.int64)
+            for key, by_value in self._pinned.items():
+                column = nodes.labels.column(key)
+                table = np.zeros(len(column.vocabulary) + 1, dtype=np.int64)
+                for value, places in by_value.items():
+                    item = column.vocabulary.find(value)
+                    if item >= 0:
+                        table[item] = len(places)
+                self._counts += table[column.codes[: nodes.n_nodes]]
+            for reach, n in Counter(self._places[name][1] for _, _, name in self._others).items():
+                self._counts += n * topology_column(reach, nodes, nodes.all_rows)
+        reached: Bools = self._counts > 0
+        return reached
+
+    def _count(self, reach: AccessibleTopology, sign: int) -> None:
+        nodes, shape = self._counted
+        if nodes is not None and shape == nodes.shape:
+            self._counts += sign * topology_column(reach, nodes, nodes.all_rows)
+
+
+class FreeVolumes:
+    """The free volumes of an object store, by kind of claim."""
+
+    @classmethod
+    def of(cls, object_store: ObjectStore) -> FreeVolumes:
+        """Those of an object store, as they are now."""
+        found = _FREE_VOLUMES.get(object_store)
+        if found is None:
+            found = _FREE_VOLUMES[object_store] = cls()
+        found._follow(object_store)
+        return found
+
+    def __init__(self) -> None:
+        # By name: the order of arrival, and the volume when it last changed for plugins.
+        self._volumes: dict[str, tuple[int, PersistentVolume]] = {}
+        self._n_arrived = 0
+        self._naming: Counter[tuple[str, str]] = Counter()
+        self._kinds: OrderedDict[Hashable, VolumesOfKind] = OrderedDict()
+
+    def for_claim(self, claim: PersistentVolumeClaim) -> VolumesOfKind | None:
+        """The volumes for a claim; None where a volume names it, where it selects volumes by
+        their labels, or where one of them has no readable size. Raises QuantityError."""
+        spec, name = claim.spec, storage_class_of(claim)
+        if spec.selector is not None or self._naming[name, claim.key]:
+            return None
+        key = (
+            name,
+            size_nanos(requested_size(claim)),
+            spec.volume_mode,
+            spec.volume_attributes_class_name,
+            spec.access_modes,
+        )
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = VolumesOfKind(claim)
+            for volume_name, (order, volume) in self._volumes.items():
+                found.update(volume_name, order, volume)
+            if len(self._kinds) > KINDS_MAX:
+                self._kinds.popitem(last=False)
+        self._kinds.move_to_end(key)
+        return found if found.is_well_formed else None
+
+    def _follow(self, object_store: ObjectStore) -> None:
+        for name in object_store.take_changed(PersistentVolume):
+            before = self._volumes.get(name)
+            volume = object_store.find(PersistentVolume, name)
+            if before is not None:
+                self._name(before[1], -1)
+            if volume is None:
+                self._volumes.pop(name, None)
+                order = 0
+            else:
+                is_known = before is not None and before[1].metadata.uid == volume.metadata.uid
+                self._n_arrived += not is_known
+                order = before[0] if before is not None and is_known else self._n_arrived
+                self._volumes[name] = order, volume
+                self._name(volume, 1)
+            for kind in self._kinds.values():
+                kind.update(name, order, volume)
+
+    def _name(self, volume: PersistentVolume, sign: int) -> None:
+        claim = volume.spec.claim_ref
+        if claim is not None:
+            key = storage_class_of(volume), f"{claim.namespace}/{claim.name}"
+            self._naming[key] += sign
+            if not self._naming[key]:
+                del self._naming[key]
+
+
+_FREE_VOLUMES: WeakKeyDictionary[ObjectStore, FreeVolumes] = WeakKeyDictionary()

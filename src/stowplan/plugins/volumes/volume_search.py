@@ -42,13 +42,19 @@ from stowplan.plugins.volumes.volume_claims import (
     volume_limit,
 )
 from stowplan.plugins.volumes.volume_index import VolumeIndex, migrated_plugins
-from stowplan.plugins.volumes.volume_matching import VolumeCandidates, find_volume_candidates
+from stowplan.plugins.volumes.volume_matching import (
+    FreeVolumes,
+    VolumeCandidates,
+    VolumesOfKind,
+    find_volume_candidates,
+)
 from stowplan.plugins.volumes.volume_topology import (
     NO_NODES,
     NO_RANK,
     AccessibleTopology,
     TopologyRanking,
     capacity_topology,
+    single_in_requirement,
     storage_class_topology,
     topology_admits,
     topology_column,
@@ -145,10 +151,31 @@ class ProvisioningOptions:
 
         Differs: the original takes any of them, in the order of a Go map. Only scores see which.
         """
-        for capacity, reach in zip(self.capacities or (), self.capacity_reaches, strict=True):
-            if topology_admits(reach, node.labels):
-                return capacity
-        return None
+        capacities, labels = self.capacities or (), node.labels
+        by_label, others = self._capacities_by_label
+        found = [
+            places[labels[key]] for key, places in by_label.items() if labels.get(key) in places
+        ]
+        for place in others:
+            if topology_admits(self.capacity_reaches[place], labels):
+                found.append(place)
+                break
+        return capacities[min(found)] if found else None
+
+    @cached_property
+    def _capacities_by_label(self) -> tuple[dict[str, dict[str, int]], list[int]]:
+        """The first capacity by label and value; and the others, in order."""
+        by_label: dict[str, dict[str, int]] = {}
+        others: list[int] = []
+        for place, reach in enumerate(self.capacity_reaches):
+            pin = single_in_requirement(reach)
+            if pin is None:
+                others.append(place)
+            else:
+                places = by_label.setdefault(pin.key, {})
+                for one in pin.values:
+                    places.setdefault(one, place)
+        return by_label, others
 
 
 class VolumeSearch:
@@ -172,7 +199,13 @@ class VolumeSearch:
         to_match = (c for c in delayed if SELECTED_NODE_ANNOTATION not in c.metadata.annotations)
         # Unproved: with more than twelve claims the original's sort may swap those of equal size.
         self._to_match = tuple(sorted(to_match, key=lambda c: size_nanos(requested_size(c))))
-        self._candidates = tuple(self._candidates_of(claim) for claim in self._to_match)
+        self._kept: VolumesOfKind | None = None
+        if len(self._to_match) == 1:
+            self._kept = FreeVolumes.of(object_store).for_claim(self._to_match[0])
+        # Volumes for one claim are kept; several claims choose in turn.
+        self._candidates = tuple(
+            self._candidates_of(claim) for claim in self._to_match if self._kept is None
+        )
         self._supplies = {claim.key: self._supply(claim) for claim in self.delayed}
         self.faults: list[str] = []
 
@@ -269,6 +302,9 @@ class VolumeSearch:
 
     def _matches(self, node: Node) -> list[PersistentVolume | None]:
         """The existing volume for each claim to match, None where there is none."""
+        if self._kept is not None:
+            name = self._kept.smallest(node)
+            return [self._object_store.find(PersistentVolume, name) if name else None]
         matches: list[PersistentVolume | None] = []
         taken: set[str] = set()
         for found in self._candidates:
@@ -298,7 +334,10 @@ class VolumeSearch:
         if fault:
             codes[live] = self._fault_code(fault)
             return codes
-        unmatched = [choice == UNMATCHED for choice in self._choices(nodes, rows)]
+        if self._kept is not None:
+            unmatched = [~self._kept.reached(nodes)[rows]]
+        else:
+            unmatched = [choice == UNMATCHED for choice in self._choices(nodes, rows)]
         needs = [(claim, live) for claim in self._selected]
         needs += zip(self._to_match, (live & u for u in unmatched), strict=True)
         for claim, needed in needs:

@@ -122,7 +122,7 @@ class TopologyRanking:
         self._pinned: dict[str, dict[str, list[int]]] = {}
         self._others: dict[AccessibleTopology, list[int]] = {}
         for rank, reach in enumerate(reaches):
-            pin = _single_in_requirement(reach)
+            pin = single_in_requirement(reach)
             if pin is None:
                 self._others.setdefault(reach, []).append(rank)
                 continue
@@ -150,7 +150,7 @@ class TopologyRanking:
         return np.sort(np.concatenate(found, axis=1), axis=1)[:, :n_ranks]
 
 
-def _single_in_requirement(reach: AccessibleTopology) -> SelectorRequirement | None:
+def single_in_requirement(reach: AccessibleTopology) -> SelectorRequirement | None:
     """The only requirement of a topology that is a label with one of some values."""
     if reach is None or len(reach) != 1 or len(reach[0]) != 1:
         return None
