@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from stowplan.cycle.change import PodChanges
 from stowplan.forecast.explain import explain_changes
 from stowplan.insight.changes import claim_problems, device_edits
-from stowplan.insight.changes.claim_problems import ClaimProblems, NodeDevices
+from stowplan.insight.changes.claim_problems import ClaimProblems, NodeDeviceEdits
 from stowplan.plugins.devices.claim_search import ClaimSearch
 from tests.insight.claim_manifests import (
     CLASS,
@@ -264,7 +264,7 @@ def all_taints_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counters_are_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counters stay as they are."""
-    monkeypatch.setattr(NodeDevices, "_raise_counters", lambda *given: iter(()))
+    monkeypatch.setattr(NodeDeviceEdits, "_raise_counters", lambda *given: iter(()))
 
 
 def nodes_answer_alike(monkeypatch: pytest.MonkeyPatch) -> None:
