@@ -50,6 +50,26 @@ CASES: dict[str, tuple[list[Tree], dict[str, tuple[int, str]]]] = {
             "device-taint": (20, "remove taint old=yes:NoSchedule from device g0 of node n1"),
         },
     ),
+    # Devices are numbered by what selectors read of them: the changed ones as those of the cluster.
+    "a taint, beside a node with other devices": (
+        [
+            node("n1"), *slices("n1", card("g0", model="A100")),
+            node("n2"), *slices("n2", card("g0", taints=[TAINT])),
+            claim(request(selectors=selected_by(f'device.attributes["{DRIVER}"].model == "H100"'))),
+        ],
+        {
+            "device-toleration": (
+                10,
+                "add a toleration for device taint old=yes:NoSchedule to request r of claim c",
+            ),
+            "device-selector": (
+                20,
+                f'drop the selector device.attributes["{DRIVER}"].model == "H100" of request r of '
+                "claim c",
+            ),
+            "device-taint": (20, "remove taint old=yes:NoSchedule from device g0 of node n2"),
+        },
+    ),
     "a selector": (
         [node("n1"), *slices("n1", card("g0")), claim(request(selectors=selected_by("true", BIG)))],
         {"device-selector": (20, f"drop the selector {BIG} of request r of claim c")},
