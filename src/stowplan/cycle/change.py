@@ -35,8 +35,8 @@ class ChangedObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 class Change(msgspec.Struct, frozen=True, rename="camel"):
     """A change after which the pod can be scheduled.
 
-    kind: request, toleration, affinity, spread, free, add-node, taint, label, uncordon, queue, gang
-    or combined. cost: points, see docs/changes.md; smaller is better.
+    kind: request, toleration, affinity, spread, free, add-node, taint, label, uncordon, queue,
+    gang, combined, or one of claims and devices, see docs/changes.md. cost: points, see docs/changes.md; smaller is better.
     """
 
     kind: str

@@ -36,7 +36,6 @@ from stowplan.plugins.devices.pools.device_pools import (
     PoolId,
 )
 
-DYNAMIC_RESOURCES = "DynamicResources"
 OTHERS_MAX = 64
 """Slices of pools that a node reaches beside others, where its own devices are changed."""
 NODES_MAX = 200
@@ -53,10 +52,10 @@ HARD = ("NoSchedule", "NoExecute")
 class ClaimProblems:
     """Edits for the claims of one attempt. not_searched: what was left out, in words."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, search: object) -> None:
+        """search: what the state of the attempt has of its claims."""
         self._attempt = attempt
         self._nodes = attempt.snapshot.nodes
-        search = attempt.state.find(DYNAMIC_RESOURCES)
         # Claims for extended resources differ from node to node.
         is_known = isinstance(search, ClaimSearch) and search.extended is None
         self._search = search if is_known else None
@@ -92,7 +91,7 @@ class ClaimProblems:
             pass
         elif self._n_nodes < NODES_MAX and len(others) <= OTHERS_MAX:
             self._n_nodes += 1
-            found = [*found, *NodeDevices(self._search, node, own, others).edits()]
+            found = [*found, *NodeDeviceEdits(self._search, node, own, others).edits()]
         else:
             is_cut = True
         self._n_left_out += is_cut
@@ -295,7 +294,7 @@ class CounterNeed(NamedTuple):
     most: int
 
 
-class NodeDevices:
+class NodeDeviceEdits:
     """Edits of the devices that only one node reaches."""
 
     def __init__(

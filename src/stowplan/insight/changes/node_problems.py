@@ -92,7 +92,7 @@ class NodeProblems:
         terms = affinity_edits.required_terms(self.pod.spec)
         self._asks_labels = bool(self.pod.spec.node_selector or terms)
         self._short: dict[Status, list[tuple[Problem, str]]] = {}
-        self.claim_problems = ClaimProblems(attempt)
+        self.claim_problems = ClaimProblems(attempt, attempt.state.find(DEVICES))
 
     def cases(self, row: int, *, pairs: bool) -> list[NodeCase]:
         """The cases of one node. pairs: include remedies of two edits."""

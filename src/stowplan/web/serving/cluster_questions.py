@@ -36,6 +36,7 @@ from stowplan.framework import (
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.changes.search import find_changes
+from stowplan.insight.group_members import know_cluster
 from stowplan.insight.what_if.requested_changes import RequestedChange, requests_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
@@ -168,6 +169,7 @@ class ClusterQuestions:
         waiting = (one for one in objects.pods if one.status.nominated_node_name)
         nominated = Nominations(one for one in waiting if not one.node_name)
         snapshot = Snapshot(table, ObjectStore(objects.others), nominated)
+        know_cluster(framework, objects.pods, snapshot.object_store)
         row = table.row_of_pod(pod.uid)
         try:
             with Overlay(table) as overlay:

@@ -89,9 +89,7 @@ class ClusterDevices:
         store = self._object_store()
         with_rules = store is not None and DeviceTaintRule in self._of_slices
         rules = store.all(DeviceTaintRule) if with_rules and store is not None else ()
-        index = SliceIndex()
-        index.update(TaintedSlices().of(slices, rules))
-        return index.pools(node)
+        return self.slices.index_of(TaintedSlices().of(slices, rules)).pools(node)
 
     def special_claims_of(self, pod: Pod, store: ObjectStore) -> Iterator[ResourceClaim]:
         """Claims that may have been created for the extended resources of a pod."""

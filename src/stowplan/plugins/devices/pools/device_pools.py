@@ -187,6 +187,13 @@ class SliceIndex:
         self._gathered: dict[str, tuple[Node, PoolList]] = {}
         self._pools_of: dict[tuple[int, ...], PoolList] = {}
 
+    def index_of(self, slices: Iterable[ResourceSlice]) -> SliceIndex:
+        """An index of other slices, in which equal devices have the same shapes."""
+        other = SliceIndex()
+        other._shapes = self._shapes
+        other.update(slices)
+        return other
+
     def update(self, slices: Iterable[ResourceSlice]) -> None:
         """Follow the slices of the cluster."""
         before = self._prepared
