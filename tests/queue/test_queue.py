@@ -341,7 +341,7 @@ def test_a_bound_pod_is_looked_at_only_where_it_may_help_across_nodes() -> None:
     for made, plugin in waiting.values():
         h.queue.add(made, 0)
         h.fail(h.pop(), 0, plugin)
-    found = h.queue._across_nodes(pod("bound", on="n1", labels={"app": "db"}))
+    found = h.queue._helped_by(pod("bound", on="n1", labels={"app": "db"}))
     assert [entry.pod.name for entry in found] == ["spread", "near"]
 
 

@@ -6,10 +6,12 @@ backend/queue/scheduling_queue.go getUnschedulablePodsWithCrossTopologyTerm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stowplan.columns.pods.podterms import terms_of
+from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.queue.pod_record import PodRecord
 
 
@@ -22,6 +24,15 @@ def is_helped_across_nodes(
         return True
     wanted = terms_of(entry.pod).required_affinity
     return any(weighted.term.matches(pod, namespace_labels) for weighted in wanted)
+
+
+def helped_across_nodes(
+    entries: Iterable[PodRecord], pod: Pod, objects: ObjectStore, plugins: frozenset[str]
+) -> list[PodRecord]:
+    """The entries that a bound pod may help on any node. objects: have the namespaces."""
+    namespace = objects.find(Namespace, pod.namespace)
+    labels = {} if namespace is None else namespace.labels
+    return [one for one in entries if is_helped_across_nodes(one, pod, labels, plugins)]
 
 
 def is_updated(old: Pod, new: Pod) -> bool:

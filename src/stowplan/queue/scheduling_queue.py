@@ -46,14 +46,13 @@ from stowplan.framework.clusterevents import (
 from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.runtime.framework import Framework
 from stowplan.objects.pod import Pod
-from stowplan.objects.workload import Namespace
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.queue.nominator import Nominator, PodLister
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.queue.pod_record import NO_PLUGINS, PodRecord, PodState
-from stowplan.queue.pod_updates import is_helped_across_nodes, is_updated
+from stowplan.queue.pod_updates import helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
@@ -385,14 +384,14 @@ class SchedulingQueue:
         Entry point of releases without hints; `move` with ASSIGNED_POD_ADD covers more.
         """
         if not self._uses_hints or self.hints.concern(ASSIGNED_POD_ADD):
-            self._move(self._across_nodes(pod), ASSIGNED_POD_ADD, None, pod, now)
+            self._move(self._helped_by(pod), ASSIGNED_POD_ADD, None, pod, now)
 
     def assigned_pod_updated(self, old: Pod, new: Pod, event: ClusterEvent, now: int) -> None:
         """A bound pod was updated; as above, but a scale-down is moved for every pod."""
         if event_matches(_SCALE_DOWN, event):
             self.move(event, old, new, now)
         elif not self._uses_hints or self.hints.concern(event):
-            self._move(self._across_nodes(new), event, old, new, now)
+            self._move(self._helped_by(new), event, old, new, now)
 
     def activate(self, pods: Iterable[Pod], now: int) -> None:
         """Move pods to the active queue without backoff, on request of a plugin.
@@ -544,21 +543,14 @@ class SchedulingQueue:
                 return
 
     def _requeue(
-        self,
-        entry: PodRecord,
-        queueing_strategy: QueueingStrategy,
-        now: int,
-        *,
-        is_open: bool = False,
+        self, entry: PodRecord, strategy: QueueingStrategy, now: int, *, is_open: bool = False
     ) -> SubQueue:
         """Put an entry that is in no sub-queue into the one that the strategy calls for. is_open:
         the gate that kept it out was just found open."""
-        if queueing_strategy is QueueingStrategy.SKIP:
+        if strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(entry)
             return SubQueue.UNSCHEDULABLE
-        if queueing_strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_waiting(
-            entry, now
-        ):
+        if strategy is QueueingStrategy.AFTER_BACKOFF and self.backoff.is_waiting(entry, now):
             return self._back_off(entry, is_open=is_open)
         is_active = self._activate(entry, now, is_open=is_open)
         return SubQueue.ACTIVE if is_active else SubQueue.GATED
@@ -601,12 +593,6 @@ class SchedulingQueue:
         self._counts[_TO_ACTIVE] += 1
         return True
 
-    def _across_nodes(self, pod: Pod) -> list[PodRecord]:
-        """The unschedulable entries that a bound pod may help on any node."""
-        namespace = self._object_store.find(Namespace, pod.namespace)
-        labels = {} if namespace is None else namespace.labels
-        return [
-            entry
-            for entry in self.unschedulable_pods
-            if is_helped_across_nodes(entry, pod, labels, self.hints.cross_node_plugins)
-        ]
+    def _helped_by(self, pod: Pod) -> list[PodRecord]:
+        plugins = self.hints.cross_node_plugins
+        return helped_across_nodes(self.unschedulable_pods, pod, self._object_store, plugins)

@@ -102,8 +102,13 @@ class SubsetTable:
             self._frames[n_rows] = _frame(n_rows)
         grouping, scratch = self._frames[n_rows]
         # Arrays of another layout would have the kernel compiled again.
+        allocatable, requested, nonzero, pod_count = nodes.amounts
         columns = at.NodeColumns(
-            *(amounts.take(rows, axis=-1) for amounts in nodes.amounts), nodes.rank.take(rows)
+            allocatable.take(rows, axis=1),
+            requested.take(rows, axis=1),
+            nonzero.take(rows, axis=1),
+            pod_count.take(rows),
+            nodes.rank.take(rows),
         )
         rules = self.class_arrays.rules_on(one.number, rows)
         rules.classes[0, [at.STATIC, at.LAYOUT, at.N_GROUPS, at.N_BLOCKS]] = 0, 0, 1, 0

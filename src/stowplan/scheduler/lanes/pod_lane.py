@@ -322,9 +322,9 @@ def action_of(before: Object | None, after: Object | None) -> Action:
 
 def _member_draw(entry: PodRecord, rng: np.random.Generator) -> int:
     """Tie-break number of a member of a group."""
-    drawn = draw_tie_break(tie_break_of(entry, rng))
-    assert drawn is not None, entry.key
-    return drawn
+    number = draw_tie_break(tie_break_of(entry, rng))
+    assert number is not None, entry.key
+    return number
 
 
 def _ignore_attempt(entry: PodRecord) -> None:

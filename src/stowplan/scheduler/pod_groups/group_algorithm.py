@@ -128,6 +128,8 @@ class GroupAlgorithm:
         if len(found) == 1:
             return found[0][1]
         best = best_placement(group.framework, [one for one, _ in found], group.cycle)
+        if isinstance(best, Status):
+            return GroupResult([], GroupStatus(best.code, "", best.reasons))
         return found[best][1]
 
     def _run_within(

@@ -136,9 +136,10 @@ class GroupRuns:
         ]
         if not proposed:
             return None
-        best = proposed[best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0]
-        if len(best.assignments) < len(pods):
+        place = best_placement(framework, proposed, cycle) if len(proposed) > 1 else 0
+        if isinstance(place, Status) or len(proposed[place].assignments) < len(pods):
             return None
+        best = proposed[place]
         rows = subsets.place(best.placement.rows, cycle.snapshot.nodes)
         if rows is None:
             return None
