@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stowplan.apis.protobuf.wire_format import read_fields
-from stowplan.apiserver.discovery.openapi_protobuf import openapi_protobuf
+from stowplan.apiserver.discovery.openapi_messages import openapi_message
 from stowplan.apiserver.discovery.openapi_v3 import openapi_document
 from stowplan.apiserver.resource_registry import built_in_registry
 
@@ -86,7 +86,7 @@ def test_every_schema_and_path_of_the_document_is_in_the_message() -> None:
             one for one in built_in_registry().all() if (one.group, one.version) == (group, version)
         ]
         document = openapi_document(kinds)
-        made = message(openapi_protobuf(msgspec.json.encode(document)))
+        made = message(openapi_message(msgspec.json.encode(document)))
         assert made[1] == [document["openapi"].encode()]
         schemas = pairs(message(message(made[5][0])[1][0])[1])
         wanted = without_objects_as_defaults(document["components"]["schemas"], names=True)
@@ -107,7 +107,7 @@ def test_every_schema_and_path_of_the_document_is_in_the_message() -> None:
 def test_numbers_texts_and_flags() -> None:
     one = {"type": "object", "maximum": 2.5, "maxLength": 7, "nullable": True, "enum": ["a", 1]}
     document = {"components": {"schemas": {"S": {**one, "default": True, "x-a": {"b": [1]}}}}}
-    made = message(openapi_protobuf(msgspec.json.encode(document)))
+    made = message(openapi_message(msgspec.json.encode(document)))
     (found,) = pairs(message(message(made[5][0])[1][0])[1]).values()
     read = message(message(found)[1][0])
     assert struct.unpack("<d", bytes(read[11][0]))[0] == 2.5

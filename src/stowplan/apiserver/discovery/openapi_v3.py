@@ -20,7 +20,7 @@ from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.schema import KindSchema, StructType, openapi_name
-from stowplan.apiserver.discovery import openapi_protobuf
+from stowplan.apiserver.discovery import openapi_messages
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
 from stowplan.objects.encoding.tree import Tree
@@ -140,7 +140,7 @@ class OpenApiV3Pages:
         cached = _IMMUTABLE_CACHE if hashes else UNCACHED
         if request.headers.get("if-none-match", "") == tag[1]:
             return HttpResponse(304, (tag, _VARY, cached))
-        if media == openapi_protobuf.MEDIA:
+        if media == openapi_messages.MEDIA:
             body = self._message(name, body)
         return HttpResponse(200, (("Content-Type", media), tag, _VARY, cached), body)
 
@@ -148,7 +148,7 @@ class OpenApiV3Pages:
         """A document as protobuf."""
         known = self._messages.get(name)
         if known is None or known[0] is not document:
-            known = self._messages[name] = document, openapi_protobuf.openapi_protobuf(document)
+            known = self._messages[name] = document, openapi_messages.openapi_message(document)
         return known[1]
 
     def _document(self, registry: ResourceRegistry, name: str) -> tuple[bytes, str]:
@@ -174,8 +174,8 @@ def _accepted(header: str) -> str:
     for media, _ in accept_clauses(header):
         if media in (JSON, "*/*"):
             return JSON
-        if media in openapi_protobuf.ACCEPTED:
-            return openapi_protobuf.MEDIA
+        if media in openapi_messages.ACCEPTED:
+            return openapi_messages.MEDIA
     return ""
 
 

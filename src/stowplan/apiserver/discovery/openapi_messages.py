@@ -25,7 +25,7 @@ _Message = Mapping[str, tuple[int, _Encode]]
 """A message: JSON key -> number and encoder of its field."""
 
 
-def openapi_protobuf(document: bytes) -> bytes:
+def openapi_message(document: bytes) -> bytes:
     """A document, which is given as JSON, as a message."""
     return _encoded(_DOCUMENT, msgspec.json.decode(document))
 
@@ -114,15 +114,13 @@ def _items(number: int, value: Tree) -> bytes:
 
 
 def _additional(number: int, value: Any) -> bytes:
-    inner = (
-        varint_field(2, int(value)) if isinstance(value, bool) else bytes_field(1, _schema(value))
-    )
+    inner = varint_field(2, value) if isinstance(value, bool) else bytes_field(1, _schema(value))
     return bytes_field(number, inner)
 
 
 def _default(number: int, value: Any) -> bytes:
     if isinstance(value, bool):
-        return bytes_field(number, varint_field(2, int(value)))
+        return bytes_field(number, varint_field(2, value))
     if isinstance(value, (int, float)):
         return bytes_field(number, _double(1, value))
     return bytes_field(number, _text(3, value)) if isinstance(value, str) else b""
