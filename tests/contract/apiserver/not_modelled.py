@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-JSON_DOCUMENTS = "OpenAPI v3 is JSON only: a client that takes its protobuf alone is told 406"
 AT_ONCE = "custom kinds are served at once, without a 429 while storage is being prepared"
 CLEARED = "recorded after other definitions were deleted, which was not recorded"
 DOCUMENTS = (
@@ -74,8 +73,6 @@ EVERYWHERE = (
 )
 
 NOT_MODELLED: tuple[NotModelled, ...] = (
-    NotModelled("discovery", "openapi", 13, "status", JSON_DOCUMENTS),
-    NotModelled("discovery", "openapi", 14, "status", JSON_DOCUMENTS),
     NotModelled("discovery", "openapi", 4, "paths", DOCUMENTS),
     NotModelled("discovery", "openapi", 5, "paths", DOCUMENTS),
     NotModelled("discovery", "openapi", 5, "components", DOCUMENTS),

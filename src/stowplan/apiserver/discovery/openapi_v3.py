@@ -20,6 +20,7 @@ from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.schema import KindSchema, StructType, openapi_name
+from stowplan.apiserver.discovery import openapi_messages
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
 from stowplan.objects.encoding.tree import Tree
@@ -99,6 +100,7 @@ class OpenApiV3Pages:
         self._texts = texts
         self._changes = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
+        self._messages: dict[str, tuple[bytes, bytes]] = {}
 
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
@@ -126,19 +128,28 @@ class OpenApiV3Pages:
         return msgspec.json.encode({"paths": paths}) + b"\n"
 
     def _page(self, request: HttpRequest, registry: ResourceRegistry, name: str) -> HttpResponse:
-        header = request.headers.get("accept", "")
-        if header and not any(media in (JSON, "*/*") for media, _ in accept_clauses(header)):
+        media = _accepted(request.headers.get("accept", ""))
+        if not media:
             return HttpResponse(406, (_VARY, UNCACHED))
         body, digest = self._document(registry, name)
         hashes = [value for key, value in request.query if key == "hash"]
         tag = ("ETag", f'"{digest}"')
         if hashes and hashes[0] != digest:
             where = ("Location", f"{ROOT}/{name}?hash={digest}")
-            return HttpResponse(301, (("Content-Type", JSON), tag, where, _VARY, UNCACHED))
+            return HttpResponse(301, (("Content-Type", media), tag, where, _VARY, UNCACHED))
         cached = _IMMUTABLE_CACHE if hashes else UNCACHED
         if request.headers.get("if-none-match", "") == tag[1]:
             return HttpResponse(304, (tag, _VARY, cached))
-        return HttpResponse(200, (("Content-Type", JSON), tag, _VARY, cached), body)
+        if media == openapi_messages.MEDIA:
+            body = self._message(name, body)
+        return HttpResponse(200, (("Content-Type", media), tag, _VARY, cached), body)
+
+    def _message(self, name: str, document: bytes) -> bytes:
+        """A document as protobuf."""
+        known = self._messages.get(name)
+        if known is None or known[0] is not document:
+            known = self._messages[name] = document, openapi_messages.openapi_message(document)
+        return known[1]
 
     def _document(self, registry: ResourceRegistry, name: str) -> tuple[bytes, str]:
         """A document and its hash; built again when the served kinds change."""
@@ -154,6 +165,18 @@ class OpenApiV3Pages:
             made = body, hashlib.sha512(body).hexdigest().upper()
             self._documents[name] = made
         return made
+
+
+def _accepted(header: str) -> str:
+    """The first media type of an Accept header that documents have, "" for none."""
+    if not header:
+        return JSON
+    for media, _ in accept_clauses(header):
+        if media in (JSON, "*/*"):
+            return JSON
+        if media in openapi_messages.ACCEPTED:
+            return openapi_messages.MEDIA
+    return ""
 
 
 def _document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
