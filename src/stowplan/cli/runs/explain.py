@@ -63,7 +63,8 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
         # Imported here: most clusters have nothing of Kueue.
         from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 
-        return run_kueue_explain(request.pod, namespace, request.source, deciders, output)
+        source, changes = request.source, request.changes is not False
+        return run_kueue_explain(request.pod, namespace, source, deciders, output, changes=changes)
     return _run_pod(request, request.pod, deciders, output)
 
 

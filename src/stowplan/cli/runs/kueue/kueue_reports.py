@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -17,18 +18,25 @@ from stowplan.cli.runs.cluster_source import (
     read_cluster_source,
 )
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.simulation.kueue.admitting_changes import admitting_changes
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
 
 _AMOUNTS = ("NOMINAL", "MAY BORROW", "MAY LEND", "USED", "BORROWED", "LENT", "AVAILABLE")
 
 
-def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
-    """The admission of a cluster in files; raises usage errors and InputError."""
+def read_queued_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
+    """A cluster with objects of Kueue; raises usage errors and InputError."""
     if source.record_file is not None:
         raise click.UsageError("Kueue does not decide about recordings: they have no workloads")
-    assert deciders.kueue is not None, "Kueue is not configured"
     cluster = read_cluster_source(source, deciders)
     check_admission(cluster)
+    return cluster
+
+
+def _report(cluster: Cluster, deciders: Deciders) -> KueueReport:
+    """The admission of a cluster; raises InputError."""
+    assert deciders.kueue is not None, "Kueue is not configured"
     report = admit_jobs(cluster, deciders.kueue).report
     assert report is not None, "admitting reports"
     return report
@@ -36,7 +44,7 @@ def read_kueue_report(source: ClusterSource, deciders: Deciders) -> KueueReport:
 
 def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
     """Print quota and workloads of the queues."""
-    report = read_kueue_report(source, deciders)
+    report = _report(read_queued_cluster(source, deciders), deciders)
     if output in TREES:
         print_tree(report, output)
     elif output == "name":
@@ -48,11 +56,22 @@ def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> 
 
 
 def run_kueue_explain(
-    name: str, namespace: str | None, source: ClusterSource, deciders: Deciders, output: str
+    name: str,
+    namespace: str | None,
+    source: ClusterSource,
+    deciders: Deciders,
+    output: str,
+    *,
+    changes: bool = True,
 ) -> int:
-    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME."""
-    report = read_kueue_report(source, deciders)
+    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME. changes: also
+    what would admit it."""
+    cluster = read_queued_cluster(source, deciders)
+    report = _report(cluster, deciders)
     found = _workload(name, namespace or DEFAULT_NAMESPACE, report)
+    if changes and deciders.kueue is not None:
+        made = admitting_changes(cluster, deciders.kueue, report, found)
+        found = msgspec.structs.replace(found, admitted_by=[one.text for one in made])
     if output in TREES:
         print_tree(found, output)
     elif output == "name":
@@ -122,5 +141,6 @@ def _print_workload(one: WorkloadReport, console: Console) -> None:
     if one.position:
         lines.append(f"Position in the queue: {one.position}")
     lines += [f"Short: {shortage.text}" for shortage in one.shortages]
+    lines += [f"Would admit it: {text}" for text in one.admitted_by]
     for line in lines:
         console.print(Text(line), soft_wrap=True)

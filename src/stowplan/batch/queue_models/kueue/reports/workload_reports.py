@@ -77,7 +77,7 @@ class WorkloadReport(WorkloadSummary, frozen=True):
 
     counts: pod set -> pods that may run. preempted_by: workload that took its quota, "" for none.
     position: among those that wait in its ClusterQueue, from 1; 0 for others. shortages: quota
-    that it lacks. name: of the Workload.
+    that it lacks. name: of the Workload. admitted_by: changes that would admit it, where asked for.
     """
 
     counts: dict[str, int] = {}
@@ -85,6 +85,7 @@ class WorkloadReport(WorkloadSummary, frozen=True):
     position: int = 0
     shortages: list[QuotaShortage] = []
     name: str = ""
+    admitted_by: list[str] = []
 
 
 class KueueReport(msgspec.Struct, frozen=True):

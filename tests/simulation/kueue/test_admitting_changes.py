@@ -1,0 +1,81 @@
+"""What would admit a job that waits for Kueue: each answer does so when it is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.simulation.kueue.admitting_changes import admitting_changes
+from stowplan.simulation.kueue.job_admission import admit_jobs
+from tests.cli.run import run
+from tests.simulation.kueue.test_job_admission import Tree, flavor, job, node, queue, written
+
+
+def answers(directory: Path, name: str, *objects: Tree | list[Tree]) -> list[str]:
+    cluster = read_cluster(written(directory, node(), flavor(), *objects))
+    options = KueueOptions()
+    report = admit_jobs(cluster, options).report
+    assert report is not None
+    found = next(one for one in report.workloads if one.job == f"job/{name}")
+    return [one.text for one in admitting_changes(cluster, options, report, found)]
+
+
+QUOTA = "of cpu in flavor f of ClusterQueue"
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        (
+            [queue("one", "4"), job("a", "one", 3), job("b", "one", 2, minute=1)],
+            [f"nominalQuota 5 {QUOTA} one (it is 4)", "the end of job/a"],
+        ),
+        (
+            # What b gets first is taken by c, which came before it.
+            [queue("one", "4"), job("a", "one", 4), job("c", "one", 2), job("b", "one", 2)],
+            [f"nominalQuota 8 {QUOTA} one (it is 4)", "the end of job/a"],
+        ),
+        (
+            [
+                queue("one", "2", "1", cohortName="all"),
+                queue("two", "4", cohortName="all"),
+                job("b", "one", 4),
+            ],
+            [f"nominalQuota 3 {QUOTA} one (it is 2)", f"borrowingLimit 2 {QUOTA} one (it is 1)"],
+        ),
+        (
+            [
+                queue("one", "4", queueingStrategy="StrictFIFO"),
+                job("a", "one", 5),
+                job("b", "one", 2, minute=1),
+            ],
+            ["queueingStrategy BestEffortFIFO of ClusterQueue one"],
+        ),
+        (
+            [
+                queue("one", "4"),
+                *(job(name, "one", 1, minute=i) for i, name in enumerate("acde")),
+                job("b", "one", 2, minute=9),
+            ],
+            [f"nominalQuota 6 {QUOTA} one (it is 4)", "the end of job/a and job/c"],
+        ),
+        ([queue("one", "4"), job("b", "two", 2)], []),
+    ],
+)
+def test_the_changes_that_admit_a_job(
+    tmp_path: Path, objects: list[Tree | list[Tree]], expected: list[str]
+) -> None:
+    assert answers(tmp_path, "b", *objects) == expected
+
+
+def test_explain_shows_them(tmp_path: Path) -> None:
+    jobs = job("a", "one", 3), job("b", "one", 2, minute=1)
+    file = written(tmp_path, node(), flavor(), queue("one", "4"), *jobs)
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    arguments = ["explain", "job/b", "-f", str(file), "--config", str(tmp_path / "kueue.yaml")]
+    shown = run(*arguments)
+    assert "Would admit it: the end of job/a" in shown.out
+    assert "Would admit it" not in run(*arguments, "--no-changes").out
