@@ -168,7 +168,7 @@ def scale_shapes(n_nodes: int) -> dict[str, KaiScaleShape]:
         "jobs of 1 card": KaiScaleShape(cards, 1, 1, False, cards),
         "one job reclaims half": KaiScaleShape(1, n_nodes // 2, CARDS, True, n_nodes // 2),
         "gangs reclaim all": KaiScaleShape(n_gangs, gang, CARDS, True, n_gangs * gang),
-        "jobs of 1 card reclaim all": KaiScaleShape(cards, 1, 1, True, cards),
+        "jobs of 1 card reclaim": KaiScaleShape(n_nodes, 1, 1, True, n_nodes),
     }
 
 
