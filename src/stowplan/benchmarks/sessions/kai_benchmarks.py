@@ -109,7 +109,7 @@ def kai_crowded(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
     gc.freeze()
     found = {"first": benchmark.session(happened.Synced())}
     for _ in range(SESSIONS_MAX):
-        # Why pods wait is told for so many jobs in a session.
+        # Until the reasons of all jobs are written.
         if not benchmark.effects:
             break
         benchmark.settle()
@@ -168,7 +168,7 @@ def scale_shapes(n_nodes: int) -> dict[str, KaiScaleShape]:
         "jobs of 1 card": KaiScaleShape(cards, 1, 1, False, cards),
         "one job reclaims half": KaiScaleShape(1, n_nodes // 2, CARDS, True, n_nodes // 2),
         "gangs reclaim all": KaiScaleShape(n_gangs, gang, CARDS, True, n_gangs * gang),
-        "jobs of 1 card reclaim all": KaiScaleShape(cards, 1, 1, True, cards),
+        "jobs of 1 card reclaim": KaiScaleShape(n_nodes, 1, 1, True, n_nodes),
     }
 
 
@@ -190,7 +190,8 @@ def kai_scale(shape: KaiScaleShape, n_nodes: int) -> tuple[float, float]:
         benchmark.show(list(benchmark.gang(f"g{number}", "q", shape.size, asks)))
     gc.collect()
     gc.freeze()
-    took, n_bound, events = [], 0, [happened.Synced()]
+    took: list[float] = []
+    n_bound, events = 0, [happened.Synced()]
     while n_bound < shape.n_bound and len(took) < ROUNDS_MAX:
         took.append(benchmark.session(*events))
         events = []

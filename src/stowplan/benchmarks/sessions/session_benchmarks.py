@@ -29,6 +29,7 @@ from stowplan.objects.pod import (
     ResourceRequirements,
 )
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, PodGroupStatus, Queue, QueueSpec
+from stowplan.objects.quantity import Quantity
 from stowplan.scheduler import Scheduler
 
 CONFIGURATION = """
@@ -134,7 +135,9 @@ class SessionBenchmark:
     def _spec(self, asks: tuple[str, ...], on: str) -> PodSpec:
         found = self._specs.get((asks, on))
         if found is None:
-            amounts = dict(zip(("cpu", "memory", "nvidia.com/gpu"), asks, strict=False))
+            amounts: dict[str, Quantity] = dict(
+                zip(("cpu", "memory", "nvidia.com/gpu"), asks, strict=False)
+            )
             asked = ResourceRequirements(requests=amounts, limits=amounts)
             main = Container(name="c", resources=asked)
             found = PodSpec(containers=(main,), scheduler_name=self.scheduler_name, node_name=on)

@@ -428,7 +428,8 @@ class KaiSession:
                     ],
                     dtype=np.float64,
                 )
-            return np.divide(free, overall, out=np.zeros(len(rows)), where=overall != 0)
+            parts: Column = np.zeros(len(rows))
+            return np.divide(free, overall, out=parts, where=overall != 0)
         if high == 0:
             return np.zeros(len(rows))
         if low == high:

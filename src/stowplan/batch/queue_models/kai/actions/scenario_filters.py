@@ -18,15 +18,21 @@ K = TypeVar("K")
 def matches(wanted: Sequence[float], holders: Sequence[K], free: Callable[[K], float]) -> bool:
     """Whether each amount finds a holder, largest first. holders: by what is free, most first."""
     taken: dict[K, float] = defaultdict(float)
+    last, at = -1.0, 0
     for amount in wanted:
         if amount == 0:
             return True
-        for holder in holders:
+        # Holders without room for an amount have none for another one that is equal.
+        at = at if amount == last else 0
+        last = amount
+        while at < len(holders):
+            holder = holders[at]
             if free(holder) < amount:
                 return False
             if free(holder) - taken[holder] >= amount:
                 taken[holder] += amount
                 break
+            at += 1
         else:
             return False
     return True
@@ -41,9 +47,12 @@ class FreeCardsFilter:
     def __init__(self, scenario: VictimScenario) -> None:
         self._free: dict[str, float] = {}
         self._top: list[str] = []
+        # Recorded victims, then how many of those that are tried: they are only added.
         self._seen: set[str] = set()
         self._recorded: set[str] = set()
-        self._is_needed = any(task.cards.quota for task in scenario.pending)
+        self._n_tried = 0
+        self._wanted = sorted((task.cards.quota for task in scenario.pending), reverse=True)
+        self._is_needed = any(self._wanted)
         if not self._is_needed:
             return
         wanted, least = len(scenario.pending), -1.0
@@ -59,14 +68,12 @@ class FreeCardsFilter:
         if not self._is_needed:
             return True
         self._update(scenario)
-        wanted = sorted((task.cards.quota for task in scenario.pending), reverse=True)
-        return matches(wanted, self._top, lambda name: self._free[name])
+        return matches(self._wanted, self._top, lambda name: self._free[name])
 
     def _update(self, scenario: VictimScenario) -> None:
-        for tasks, seen in (
-            (scenario.recorded_tasks, self._recorded),
-            (scenario.tried, self._seen),
-        ):
+        tried = scenario.tried[self._n_tried :]
+        self._n_tried = len(scenario.tried)
+        for tasks, seen in ((scenario.recorded_tasks, self._recorded), (tried, self._seen)):
             for task in tasks:
                 if task.node and task.uid not in seen:
                     seen.add(task.uid)

@@ -12,7 +12,6 @@ from stowplan.batch.queue_models.kai.actions.scenario_filters import (
 )
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.job_queue import JobQueue
-from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
 
@@ -107,7 +106,7 @@ def _by_nodes(base: VictimScenario, nodes: Mapping[str, KaiNode]) -> Iterator[Vi
     capacity = {
         name: freed.get(name, 0.0)
         + base.session.nodes[name].free_cards()
-        + sum(t.accepted_cards.quota for i in own for t in batches[i][1] if t.node == name)
+        + sum(t.accepted_cards.quota for i in own for t in batches[i] if t.node == name)
         for name, own in places.items()
     }
     asked = [task.cards.quota for task in base.pending]
@@ -126,28 +125,26 @@ def _by_nodes(base: VictimScenario, nodes: Mapping[str, KaiNode]) -> Iterator[Vi
     while count <= len(chosen):
         fork = base.fork()
         for i in sorted({i for name in chosen[:count] for i in places[name]}):
-            fork.add(batches[i][1])
+            fork.add(batches[i])
         yield fork
         if count == len(chosen):
             return
         count, step = min(count + step, len(chosen)), step * 2
 
 
-def _batches(
-    base: VictimScenario,
-) -> tuple[list[tuple[KaiJob, list[KaiTask]]], dict[str, list[int]]]:
+def _batches(base: VictimScenario) -> tuple[list[list[KaiTask]], dict[str, list[int]]]:
     """Victims as they came together, and which of those have a pod on a node."""
-    batches: list[tuple[KaiJob, list[KaiTask]]] = []
+    batches: list[list[KaiTask]] = []
     known: dict[int, int] = {}
     places: dict[str, dict[int, None]] = {}
     for task in base.tried:
-        job = base.batch_of(task)
-        if job is None:
+        batch = base.batch_of(task)
+        if batch is None:
             continue
-        place = known.setdefault(id(job), len(batches))
+        place = known.setdefault(id(batch), len(batches))
         if place == len(batches):
-            batches.append((job, []))
-        batches[place][1].append(task)
+            batches.append([])
+        batches[place].append(task)
         if task.node:
             places.setdefault(task.node, {})[place] = None
     return batches, {name: [*own] for name, own in places.items()}

@@ -18,29 +18,40 @@ class JobVictims(msgspec.Struct):
     tasks: list[KaiTask]
 
 
+class VictimBatch:
+    """Copies of victims of one job that came together, as they were then."""
+
+    def __init__(self, job: KaiJob, tasks: Sequence[KaiTask]) -> None:
+        self.uid = job.uid
+        if len(job.sets) > 1:
+            tasks = [task for name in job.sets for task in tasks if task.sub_group == name]
+        self.tasks = [task.clone() for task in tasks]
+        self.uids = frozenset(task.uid for task in tasks)
+
+
 class VictimScenario:
-    """job: partial copy of the job that waits. recorded: copies of victims that earlier probes
-    found; batches: copies of jobs with those that are tried, in the order in which they came."""
+    """job: partial copy of the job that waits. recorded: victims that earlier probes found.
+    tried: others, in the order in which they came."""
 
     def __init__(
         self,
         session: KaiSession,
         job: KaiJob,
         pending: Sequence[KaiTask],
-        recorded: Sequence[KaiJob],
+        recorded: Sequence[VictimBatch],
     ) -> None:
         self.session = session
         self.job = job
         self.pending = list(pending)
         self.recorded = list(recorded)
-        self.recorded_tasks = [task for one in recorded for task in one.tasks()]
+        self.recorded_tasks = [task for one in recorded for task in one.tasks]
         self.tried: list[KaiTask] = []
         self.has_grown = False
-        self._batches: dict[str, list[KaiJob]] = {}
+        self._batches: dict[str, list[VictimBatch]] = {}
         self._jobs_on: dict[str, list[str]] = {}
         self._victims: dict[str, JobVictims] = {}
         for one in recorded:
-            self._add_batch(one.tasks())
+            self._add_batch(one.tasks)
 
     def add(self, tasks: Sequence[KaiTask]) -> None:
         """Try victims of one job as well."""
@@ -55,7 +66,7 @@ class VictimScenario:
 
     def _add_batch(self, tasks: Sequence[KaiTask]) -> None:
         job = self.session.jobs[tasks[0].job]
-        self._batches.setdefault(job.uid, []).append(job.with_tasks(tasks))
+        self._batches.setdefault(job.uid, []).append(VictimBatch(job, tasks))
         victims = self._victims.setdefault(job.uid, JobVictims(job, []))
         victims.tasks = [*victims.tasks, *tasks]
 
@@ -66,21 +77,21 @@ class VictimScenario:
             victims.tasks = [sets[t.sub_group].tasks[t.uid] for t in victims.tasks]
         return self._victims
 
-    def batch_of(self, task: KaiTask) -> KaiJob | None:
-        """The copy of its job with which a victim came."""
+    def batch_of(self, task: KaiTask) -> VictimBatch | None:
+        """Those with which a victim came."""
         for batch in self._batches.get(task.job, ()):
-            if any(task.uid in pods.tasks for pods in batch.sets.values()):
+            if task.uid in batch.uids:
                 return batch
         return None
 
-    def batches_of(self, tasks: Iterable[KaiTask]) -> list[KaiJob]:
-        """The copies of jobs with which victims came, each once."""
-        found: list[KaiJob] = []
+    def batches_of(self, tasks: Iterable[KaiTask]) -> list[VictimBatch]:
+        """Those with which victims came, each once."""
+        found: dict[int, VictimBatch] = {}
         for task in tasks:
             batch = self.batch_of(task)
-            if batch is not None and not any(batch is one for one in found):
-                found.append(batch)
-        return found
+            if batch is not None:
+                found.setdefault(id(batch), batch)
+        return [*found.values()]
 
     def tried_on(self, node: str) -> list[KaiTask]:
         """Victims of the jobs of which some that are tried are on a node."""
@@ -88,7 +99,7 @@ class VictimScenario:
             task
             for job in self._jobs_on.get(node, ())
             for batch in self._batches[job]
-            for task in batch.tasks()
+            for task in batch.tasks
         ]
 
     def fork(self) -> VictimScenario:

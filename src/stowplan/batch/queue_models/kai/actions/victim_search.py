@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
-from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
+from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimBatch, VictimScenario
 from stowplan.batch.queue_models.kai.job_queue import (
     JobFilters,
     JobQueue,
@@ -50,7 +50,7 @@ class KaiVictimSearch:
         self._is_valid = is_valid
         self._keeps_all = keeps_all
         self._failed: set[tuple[str, ...]] = set()
-        self._recorded: list[KaiJob] = []
+        self._recorded: list[VictimBatch] = []
         self._recorded_tasks: list[KaiTask] = []
         self._feasible: list[KaiNode] = []
 
@@ -159,7 +159,7 @@ class KaiVictimSearch:
     def _found(self, scenario: VictimScenario, victims: list[KaiTask]) -> None:
         self._session.budget.makes_progress(len(victims))
         self._recorded_tasks = victims
-        by_job: dict[str, list[KaiJob]] = {}
+        by_job: dict[str, list[VictimBatch]] = {}
         for batch in scenario.batches_of(victims):
             by_job.setdefault(batch.uid, []).append(batch)
         self._recorded = [batch for batches in by_job.values() for batch in batches]

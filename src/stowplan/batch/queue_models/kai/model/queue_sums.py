@@ -62,11 +62,11 @@ class QueueSums:
         ]
         for name, number in self._numbers.items():
             own = [column[number] for column in columns]
-            for queue in tree.up(name):
+            for above in tree.up(name):
                 for i in RANGE:
-                    queue.allocated[i] += own[i]
-                    queue.fixed[i] += own[len(RANGE) + i]
-                    queue.request[i] += own[2 * len(RANGE) + i]
+                    above.allocated[i] += own[i]
+                    above.fixed[i] += own[len(RANGE) + i]
+                    above.request[i] += own[2 * len(RANGE) + i]
         return tree
 
 
