@@ -14,6 +14,7 @@ N days.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from msgspec.structs import replace
@@ -119,6 +121,7 @@ class LongRun:
         self.holder, self.term = "long-lived", 1
         self.watches: dict[str, list[DelayedWatch]] = {}
         self.schedulers: dict[str, SchedulerInstance] = {}
+        self._parts_of_ended: list[ref[Any]] = []
         self.node_rotation = NodeRotation(self, round(14 * max(busy, 0.5)))
         self.cluster.put_object(
             StorageClass(ObjectMeta(name=LOCAL), "local", "WaitForFirstConsumer")
@@ -196,7 +199,12 @@ class LongRun:
         """Restart the other scheduler, every day."""
         self.injected_counts["restart"] += 1
         self.event_queue.after(DAY, self._restart)
-        self.schedulers["restarted"].stop()
+        ended = self.schedulers["restarted"]
+        ended.stop()
+        cache = ended.scheduler.cache
+        frameworks = ended.scheduler._context.frameworks.values()
+        parts = (ended.scheduler, cache.nodes, cache.object_store, *frameworks)
+        self._parts_of_ended += map(ref, parts)
         for watch in self.watches["restarted"]:
             watch.stop()
         if self.holder == "restarted":
@@ -231,6 +239,9 @@ class LongRun:
 
     def _change_lead(self) -> None:
         """The leader releases its lease, loses it and is notified late, or is frozen."""
+        if not self.holder:
+            # The change before is not over.
+            return
         loser = self.schedulers[self.holder]
         successor = "restarted" if self.holder == "long-lived" else "long-lived"
         how = random_int(self.rng, 0, 2)
@@ -321,6 +332,12 @@ class LongRun:
             "correlator": long_lived.correlator,
         }
         return ObjectSizes({**parts, **of_modules("stowplan")})
+
+    def held_of_ended(self) -> list[str]:
+        """Types of the parts of schedulers that have ended and are still held."""
+        gc.collect()
+        parts = [one() for one in self._parts_of_ended]
+        return [type(part).__name__ for part in parts if part is not None]
 
     def not_at_rest(self) -> list[str]:
         """What is not finished at night: pending pods, rollouts, work in progress."""

@@ -70,6 +70,7 @@ def test_seeds_that_found_bugs(seed: int, what: str) -> None:
     [
         (1503, "no victim is evicted that has ended during the extender calls"),
         (771586, "no pod is bound whose extender failed after it had bound it, as the watch shows"),
+        (613047, "a node that begins to fit during the extender calls wakes the pod"),
         (773087, "a pod is woken when one that was nominated to its node is bound elsewhere"),
     ],
 )

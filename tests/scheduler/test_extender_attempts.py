@@ -14,7 +14,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.messages.extender_api import ExtenderArgs, ExtenderVerb
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import node, pod
@@ -92,6 +92,25 @@ def test_a_pod_updated_during_the_attempt_is_requeued_in_its_new_version() -> No
     entry = driver.scheduler.queue.get("default/web")
     assert entry is not None
     assert entry.pod == labelled
+
+
+def test_a_node_that_begins_to_fit_during_the_attempt_requeues_the_pod() -> None:
+    """It was refused by another plugin than refuses the other node in the end."""
+    driver = SchedulerDriver(extenders=NAMES, cpu="1")
+    driver.handle(happened.NodeAdded(node("n2", cpu="2")))
+    driver.add("web", cpu="2")
+    call = call_of(driver, "web")
+    assert isinstance(call.question.body, ExtenderArgs)
+    assert call.question.body.node_names == ("n2",)
+    driver.handle(
+        happened.NodeUpdated(node("n1", cpu="2")),
+        happened.NodeUpdated(node("n2", cpu="2", taints=("dedicated=x:NoSchedule",))),
+    )
+    answer(driver, "web", {"NodeNames": ["n2"]})
+    assert "untolerated taint" in driver.last(to_do.RecordEvent).note
+    driver.after(2)
+    answer(driver, "web", {"NodeNames": ["n1"]})
+    assert driver.last(to_do.Bind).node == "n1"
 
 
 @pytest.mark.parametrize("hints", ["yes", "no"])

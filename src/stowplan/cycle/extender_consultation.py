@@ -3,7 +3,8 @@
 An attempt that needs extender calls cannot be decided at once. It is evaluated again from the start
 whenever responses arrive, on the cluster state of that time: nodes that pass the filters now and
 were kept by all extenders called so far remain. No call is repeated, so an attempt without
-remaining nodes has failed, even if other nodes fit by then; in-flight events requeue the pod.
+remaining nodes has failed, even if other nodes fit by then; in-flight events requeue the pod, as
+they concern the plugins that have refused a node at any time of the attempt.
 
     nominated     the nominated node, if it passes; chosen if all extenders keep it
     filter        the nodes that pass, sent to one extender after the other, each as reduced before
@@ -133,6 +134,9 @@ class ExtenderConsultation:
             attempt.errors.append(error(self._failure))
         if attempt.failure is not None:
             return failed(attempt)
+        # A node that was refused when others were offered may fit by now: what has made it fit is
+        # an event for the plugin that refused it.
+        self._blamed |= attempt.diagnosis.plugins
         if self.step is ConsultationStep.PREEMPT:
             return self._preempt(attempt)
         if self.step is ConsultationStep.NOMINATED:
@@ -330,7 +334,6 @@ class ExtenderConsultation:
         result = run_post_filters(attempt)
         if result is None or result.status.code != Code.WAIT:
             return refusal(attempt, result)
-        self._blamed |= attempt.diagnosis.plugins
         self._candidates = {one.node_name: one for one in review.offered}
         self._enter_step(ConsultationStep.PREEMPT, None)
         self._request_preemption()

@@ -46,7 +46,8 @@ class ObjectStore:
     """Objects by kind and key, in order of arrival.
 
     `version` changes with every change; the version of a kind with every change that plugins can
-    notice.
+    notice. indexes: what readers derive from the objects, by its type; it lives as long as they do,
+    whatever it refers to.
 
     An object may be assumed: it is shown as a decided change will leave it until the watch shows
     the object again, or shows it in a state that ends the assumption.
@@ -64,6 +65,7 @@ class ObjectStore:
         self._created: set[tuple[type[Object], str]] = set()
         # Changed keys, per kind that a reader follows.
         self._journals: dict[type[Object], dict[str, None]] = {}
+        self.indexes: dict[type[Any], Any] = {}
         self.version = 0
         self._versions: dict[type[Object], int] = {}
         self._revisions: dict[type[Object], int] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import numpy as np
 
@@ -56,9 +56,10 @@ class VolumeIndex:
     @classmethod
     def of(cls, object_store: ObjectStore) -> VolumeIndex:
         """The index of an object store."""
-        index = _INDEXES.get(object_store)
+        # No table with weak keys: the index refers to node tables, which lead to its store.
+        index: VolumeIndex | None = object_store.indexes.get(cls)
         if index is None:
-            index = _INDEXES[object_store] = cls(object_store)
+            index = object_store.indexes[cls] = cls(object_store)
         return index
 
     def __init__(self, object_store: ObjectStore) -> None:
@@ -150,9 +151,6 @@ class VolumeIndex:
     def attachments(self) -> Mapping[str, Sequence[VolumeAttachment]]:
         """Node -> volumes that are attached to it, or being attached."""
         return self.part("attachments", VolumeAttachment, _attachments)
-
-
-_INDEXES: WeakKeyDictionary[ObjectStore, VolumeIndex] = WeakKeyDictionary()
 
 
 def _unclaimed(volumes: Sequence[PersistentVolume]) -> dict[str, list[PersistentVolume]]:
