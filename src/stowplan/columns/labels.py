@@ -36,11 +36,7 @@ class LabelColumn:
 
     def fill(self, values: Sequence[str | None]) -> None:
         """Set the first rows of a new column; None where a node lacks the key."""
-        codes = {
-            value: ABSENT if value is None else self.vocabulary.add(value)
-            for value in dict.fromkeys(values)
-        }
-        self.codes = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+        self.codes = self.vocabulary.add_all(values)
 
     def forget_unused(self, n_rows: int) -> None:
         """Drop values that no row has, if they are the majority."""
