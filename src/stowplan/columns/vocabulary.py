@@ -46,8 +46,9 @@ class Vocabulary(Generic[V]):
         fresh = [v for v in dict.fromkeys(values) if v is not None and v not in self._items]
         self._items.update((value, i) for i, value in enumerate(fresh, len(self.values)))
         self.values += fresh
-        items: dict[V | None, int] = {**self._items, None: -1}
-        return np.fromiter(map(items.__getitem__, values), np.int32, len(values))
+        find = self._items.get
+        items = (-1 if value is None else find(value, -1) for value in values)
+        return np.fromiter(items, np.int32, len(values))
 
     def find(self, value: V) -> int:
         """Item of `value`, or -1 when unknown."""
