@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 
 from stowplan.assembly import build
-from stowplan.assembly.build import configuration_of, frameworks_for
+from stowplan.assembly.build import configuration_of, frameworks_for, scheduler_for
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import decide
+from stowplan.cycle import CycleDecider, decide
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.metrics import Labels, Metrics
 from stowplan.framework.runtime.timed_framework import (
@@ -18,6 +18,7 @@ from stowplan.framework.runtime.timed_framework import (
     SAMPLED_EVERY,
     TimedFramework,
 )
+from stowplan.messages.effects import Evict
 from stowplan.messages.events import NodeAdded, PodAdded
 from stowplan.scheduler.timed_scheduler import EVENT_SECONDS
 from stowplan.testing import node, pod
@@ -96,3 +97,18 @@ def test_a_timed_machine_reports_the_events_it_has_handled() -> None:
     assert counted(metrics, EVENT_SECONDS, event="NodeAdd") == len(NODES)
     assert counted(metrics, EVENT_SECONDS, event="UnschedulablePodAdd") == 1
     assert counted(metrics, EVENT_SECONDS, event="AssignedPodAdd") == 1
+
+
+def test_preemptions_that_no_plugin_is_called_for_are_counted() -> None:
+    metrics = Metrics(count().__next__)
+    scheduler = scheduler_for(*configuration_of(None, "default"), metrics=metrics)
+    full = [NodeAdded(each) for each in NODES]
+    low = [PodAdded(pod(f"low-{i}", cpu="4", priority=-1, on=each.name, uid=f"low-{i}"))
+           for i, each in enumerate(NODES)]  # fmt: skip
+    high = [PodAdded(pod(f"high-{i}", cpu="4", priority=1, uid=f"high-{i}")) for i in range(4)]
+    effects = scheduler.handle([*full, *low, *high], 0)
+    assert sum(isinstance(effect, Evict) for effect in effects) == 4
+    decider = scheduler.pod_lane.decider
+    assert isinstance(decider, CycleDecider)
+    assert decider.n_walked == 1
+    assert counted(metrics, PREEMPTIONS) == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ class LabelColumn:
         changed = bool(self.codes[row] != code)
         self.codes[row] = code
         return changed
+
+    def fill(self, values: Sequence[str | None]) -> None:
+        """Set the first rows of a new column; None where a node lacks the key."""
+        self.codes = self.vocabulary.add_all(values)
 
     def forget_unused(self, n_rows: int) -> None:
         """Drop values that no row has, if they are the majority."""
@@ -77,8 +81,7 @@ class LabelColumns:
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn()
-            for row, labels in enumerate(self._labels_of):
-                column.write(row, labels.get(key))
+            column.fill([labels.get(key) for labels in self._labels_of])
         return column
 
     def write(self, row: int) -> None:

@@ -3,7 +3,7 @@ value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -40,6 +40,15 @@ class Vocabulary(Generic[V]):
             item = self._items[value] = len(self.values)
             self.values.append(value)
         return item
+
+    def add_all(self, values: Sequence[V | None]) -> NDArray[np.int32]:
+        """int32 (n_values,): the item of each value, added if new, -1 for None."""
+        fresh = [v for v in dict.fromkeys(values) if v is not None and v not in self._items]
+        self._items.update((value, i) for i, value in enumerate(fresh, len(self.values)))
+        self.values += fresh
+        find = self._items.get
+        items = (-1 if value is None else find(value, -1) for value in values)
+        return np.fromiter(items, np.int32, len(values))
 
     def find(self, value: V) -> int:
         """Item of `value`, or -1 when unknown."""

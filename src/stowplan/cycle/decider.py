@@ -46,7 +46,7 @@ class CycleDecider:
         self.n_walked = 0
         self._is_numba_missing = False
         self._refusals = RefusalCache()
-        self._preemptors = PreemptorAttempts()
+        self._preemptors = PreemptorAttempts(self._sampling)
         self._repeatable_profiles: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from stowplan.cycle.attempt import Attempt
-from stowplan.cycle.decision import REFUSED, conclude
+from stowplan.cycle.decision import REFUSED, SamplingState, conclude
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
 from stowplan.framework.cycle_state import REFUSED_ALONE, CycleState
@@ -40,15 +40,17 @@ class ClassSearch:
         state: CycleState,
         plugin: str,
         earlier: Sequence[RegisteredPlugin],
+        sampling: SamplingState,
     ) -> None:
         """is_planned: whether only pods on nodes and free amounts have changed for the class.
         state: that its PreFilters leave. plugin: the PostFilter, and those that are called before
-        it."""
+        it. sampling: of the decider."""
         self._search = search
         self._is_planned = is_planned
         self._state = state
         self._plugin = plugin
         self._earlier = earlier
+        self._sampling = sampling
         self._text: tuple[object, Decision] | None = None
 
     def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
@@ -63,7 +65,7 @@ class ClassSearch:
         self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
     ) -> Decision | None:
         """The decision of the walk; None where the pod has to be walked. draw: tie-break number,
-        see `decision.decide`."""
+        see `decision.decide`. Ties are counted from where the search of sampled nodes stands."""
         if not self._follow(pod, snapshot):
             return None
         nodes, search = snapshot.nodes, self._search
@@ -81,6 +83,7 @@ class ClassSearch:
         if self._text is None or self._text[0] != rejections:
             self._text = rejections, self._refusal(rejections, nodes.n_nodes)
         words = self._text[1]
+        one.framework.note_preemption()
         return Decision(
             refusal=REFUSED,
             message=words.message,
@@ -113,7 +116,7 @@ class ClassSearch:
             if passes_there:
                 passed = np.sort(np.append(passed, own))
         attempt.passed = passed
-        return conclude(attempt, draw) if passed.shape[0] else None
+        return conclude(attempt, draw, self._sampling) if passed.shape[0] else None
 
     def _refusal(self, rejections: Iterable[tuple[Status, int]], n_nodes: int) -> Decision:
         diagnosis = Diagnosis(n_nodes)
@@ -143,7 +146,8 @@ def _is_refused_by_rows(attempt: Attempt) -> bool:
 class PreemptorAttempts:
     """The searches of all classes, with a bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, sampling: SamplingState) -> None:
+        self._sampling = sampling
         self._kept: OrderedDict[EnginePodClass, None] = OrderedDict()
 
     def decide(
@@ -171,7 +175,9 @@ class PreemptorAttempts:
         search = member.plugin.preemptor_search(pod, snapshot, framework, attempt.state)
         if search is None:
             return None
-        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place])
+        kept = ClassSearch(
+            search, is_planned, attempt.state, member.name, members[:place], self._sampling
+        )
         one.search = kept
         self._kept[one] = None
         while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):

@@ -194,6 +194,20 @@ class MatchingPods(TableWatcher):
         self._tallies[selection] = tally
         return tally.column(self._table.n_nodes)
 
+    def begin(self) -> None:
+        """Count the pods of the table and follow its changes."""
+        # Pods of one template share their labels.
+        known: dict[tuple[str, int, bool], PodKind] = {}
+        for row, infos in enumerate(self._table.pods):
+            for info in infos:
+                pod, meta = info.pod, info.pod.metadata
+                key = pod.namespace, id(meta.labels), meta.deletion_timestamp is not None
+                kind = known.get(key)
+                if kind is None:
+                    kind = known[key] = self._kind(pod)
+                kind.rows[row] = kind.rows.get(row, 0) + 1
+        self._table.watch_changes(self)
+
     # Table events.
 
     def pod_added(self, row: int, info: PodInfo) -> None:

@@ -321,6 +321,9 @@ class Framework:
         status = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by)
         return PostFilterResult(status, nominated)
 
+    def note_preemption(self) -> None:
+        """A preemption was decided by what a PostFilter keeps, without a call of it."""
+
     # Scoring.
 
     def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:

@@ -199,12 +199,16 @@ class TimedFramework(Framework):
     run_bind = _timed(Framework.run_bind, "Bind")
     run_post_bind = _timed(Framework.run_post_bind, "PostBind")
 
+    def note_preemption(self) -> None:
+        """Count a preemption."""
+        self._recorder.metrics.count(PREEMPTIONS)
+
     def run_post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
         """As in Framework; counts a preemption."""
         begun = self._recorder.now()
-        self._recorder.metrics.count(PREEMPTIONS)
+        self.note_preemption()
         result = super().run_post_filter(pod, snapshot, diagnosis, state)
         self._recorder.point("PostFilter", status_title(result), begun)
         return result

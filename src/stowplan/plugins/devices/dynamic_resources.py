@@ -206,10 +206,13 @@ class DynamicResources:
         """False for a pod without claims and without resources that devices may provide."""
         if pod.spec.resource_claims:
             return True
+        object_store = self.handle.shared.object_store
+        if next(object_store.all(DeviceClass), None) is None:
+            return False
         amounts = self._amounts(pod)
         if not amounts:
             return False
-        provided = self._devices(self.handle.shared.object_store).by_resource
+        provided = self._devices(object_store).by_resource
         return any(name in provided for name in amounts)
 
     def _devices(self, object_store: ObjectStore) -> ClusterDevices:

@@ -9,7 +9,7 @@ Source: kube-scheduler v1.36, plugins/nodevolumelimits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import is_not
 
 import msgspec
@@ -233,12 +233,12 @@ class AttachmentColumns:
         for row in touched:
             self._counted.pop(row, None)
             if row < nodes.n_nodes:
-                self._write(row, nodes.names[row], index)
+                name = nodes.names[row]
+                self._write(row, sources[1].get(name, {}), len(sources[2].get(name, ())))
 
-    def _write(self, row: int, name: str, index: VolumeIndex) -> None:
-        limits = index.limits.get(name, {})
+    def _write(self, row: int, limits: Mapping[str, int], n_listed: int) -> None:
         self.is_limited[row] = bool(limits)
-        self.listed[row] = len(index.attachments.get(name, ()))
+        self.listed[row] = n_listed
         for driver in limits:
             if driver not in self.limits:
                 shape = self.is_limited.shape

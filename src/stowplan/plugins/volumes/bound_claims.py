@@ -35,8 +35,11 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 KINDS_MAX = 1_000_000
 """Volumes whose kind is kept, before all are forgotten."""
 
+ALIKE_MAX = 65_536
+"""Combinations of kinds that are kept, before all are forgotten."""
 
-class VolumeKind(msgspec.Struct, frozen=True):
+
+class VolumeKind(msgspec.Struct, frozen=True, cache_hash=True):
     """What the plugins read of the volume of a bound claim.
 
     reach, migrated_reach: the nodes that reach it, and those once its in-tree `plugin` is migrated.
@@ -51,7 +54,7 @@ class VolumeKind(msgspec.Struct, frozen=True):
     migrated_reach: AccessibleTopology
 
 
-class BoundClaims(msgspec.Struct, frozen=True):
+class BoundClaims(msgspec.Struct, frozen=True, cache_hash=True):
     """The claims of a pod, all bound. drivers: driver -> number of volumes."""
 
     kinds: tuple[VolumeKind, ...]
@@ -76,12 +79,17 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
             return None
         kinds.append(kind)
     has_plugin = any(kind.plugin for kind in kinds)
-    drivers = Counter(kind.driver for kind in kinds if kind.driver)
-    return BoundClaims(
-        tuple(kinds),
-        object_store.version_of((CSINode,)) if has_plugin else 0,
-        tuple(drivers.items()),
-    )
+    csi_nodes = object_store.version_of((CSINode,)) if has_plugin else 0
+    known = VolumeIndex.of(object_store).alike
+    key = csi_nodes, *map(id, kinds)
+    alike: BoundClaims | None = known.get(key)
+    if alike is None:
+        if len(known) >= ALIKE_MAX:
+            known.clear()
+        drivers = Counter(kind.driver for kind in kinds if kind.driver)
+        # It holds the kinds, so no others have their identities.
+        alike = known[key] = BoundClaims(tuple(kinds), csi_nodes, tuple(drivers.items()))
+    return alike
 
 
 def _kind_of(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeKind | None:
@@ -99,8 +107,11 @@ def _kind_of(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeK
     found = known.get(volume.name)
     if found is None or found[0] is not volume:
         if len(known) >= KINDS_MAX:
-            known.clear()
-        found = known[volume.name] = volume, _read_kind(claim, volume, object_store)
+            VolumeIndex.of(object_store).forget_kinds()
+        read = _read_kind(claim, volume, object_store)
+        if read is not None:
+            read = VolumeIndex.of(object_store).distinct_kinds.setdefault(read, read)
+        found = known[volume.name] = volume, read
     kind: VolumeKind | None = found[1]
     return kind
 

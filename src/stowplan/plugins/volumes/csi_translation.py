@@ -10,6 +10,7 @@ Source: Kubernetes v1.36, csi-translation-lib.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from urllib.parse import unquote
 
 import msgspec
@@ -77,12 +78,16 @@ PLUGINS = (
     InTreePlugin("kubernetes.io/portworx-volume", "portworx_volume", "pxd.portworx.com"),
 )
 
+_SOURCES = attrgetter(*(plugin.field for plugin in PLUGINS))
 _BY_NAME = {plugin.name: plugin for plugin in PLUGINS}
 
 
 def in_tree_plugin_of(source: PVSpec | Volume) -> InTreePlugin | None:
     """The in-tree plugin of a volume's source, None for every other volume."""
-    return next((p for p in PLUGINS if getattr(source, p.field) is not None), None)
+    sources = _SOURCES(source)
+    if sources.count(None) == len(sources):
+        return None
+    return next(p for p, one in zip(PLUGINS, sources, strict=True) if one is not None)
 
 
 def in_tree_plugin_by_name(name: str) -> InTreePlugin | None:

@@ -222,8 +222,10 @@ class NodeVolumeLimits:
     ) -> None:
         """Write the refusals of nodes that cannot attach the new volumes."""
         new, object_store = volumes.on(has_csi_node=True).attached, volumes.object_store
-        columns = AttachmentColumns.of(nodes, object_store)
         limits = VolumeIndex.of(object_store).limits
+        if not limits:
+            return
+        columns = AttachmentColumns.of(nodes, object_store)
         for row in columns.rows_to_count(new, nodes).tolist():
             if codes[row] != 0:
                 continue

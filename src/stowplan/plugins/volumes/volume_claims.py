@@ -7,6 +7,7 @@ storage/ephemeral.
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
@@ -28,7 +29,7 @@ BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
-_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
+_DISKS = attrgetter("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 _KEPT = "volumes.uses"
 
 CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
@@ -103,7 +104,8 @@ def _uses(spec: PodSpec) -> VolumeUses:
             attachable.append(ClaimUse(volume.name, is_ephemeral=True))
         elif in_tree_plugin_of(volume) is not None:
             attachable.append(volume)
-        if any(getattr(volume, source) is not None for source in _DISKS):
+        sources = _DISKS(volume)
+        if sources.count(None) < len(sources):
             disks.append(volume)
     claims = tuple(source for source in attachable if isinstance(source, ClaimUse))
     named = tuple(use.name for use in claims if not use.is_ephemeral)

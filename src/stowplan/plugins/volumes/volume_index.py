@@ -71,6 +71,9 @@ class VolumeIndex:
         self._migrated: dict[str, Bools] = {}
         # By name of a volume: the version that was read, and what `bound_claims` makes of it.
         self.kinds: dict[str, tuple[PersistentVolume, Any]] = {}
+        # The kinds, each once, and what pods have of them.
+        self.distinct_kinds: dict[Any, Any] = {}
+        self.alike: dict[Hashable, Any] = {}
         self._supplies: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
@@ -107,6 +110,11 @@ class VolumeIndex:
             kept = self._supplies[key] = reads, make()
         made: M = kept[1]
         return made
+
+    def forget_kinds(self) -> None:
+        """Drop all kinds of volumes."""
+        for known in (self.kinds, self.distinct_kinds, self.alike):
+            known.clear()
 
     @property
     def unclaimed(self) -> Mapping[str, Sequence[PersistentVolume]]:
