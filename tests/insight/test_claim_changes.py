@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from stowplan.assembly.deciders import deciders_of
 from stowplan.forecast.explain import explain, explain_changes
+from stowplan.web.serving.cluster_questions import ClusterQuestions, ObjectsAtOnce
 from tests.insight.claim_manifests import (
     CLASS,
     DRIVER,
@@ -204,6 +207,14 @@ def test_a_pod_with_a_claim_of_a_file_is_explained(tmp_path: Path) -> None:
     assert found.nodes[0].first.details == (
         "claim c, request r: need 2 of class gpu, have 1 of 1; enough with count 1",
     )
+
+
+def test_the_page_says_why_a_pod_with_a_claim_waits(tmp_path: Path) -> None:
+    manifests = [CLASS, node("n1"), *slices("n1", card("g0")), claim(request(count=2)), pod()]
+    cluster = read(manifests, tmp_path)
+    at_once = ObjectsAtOnce(list(cluster.nodes), list(cluster.pods), list(cluster.objects))
+    tree = asyncio.run(ClusterQuestions(deciders_of([])).why(POD, at_once))
+    assert [one["kind"] for one in tree["changes"]] == ["device-count", "add-device"]
 
 
 def test_devices_of_nodes_that_were_left_out_are_named(
