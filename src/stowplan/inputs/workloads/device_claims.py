@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stowplan.apis.resource.node_devices import DEVICES, NodeDevicesError, parse_devices, slices_of
+from stowplan.apis.resource.node_devices import (
+    DEVICES,
+    PUBLISHED,
+    NodeDevicesError,
+    parse_devices,
+    slices_of,
+)
 from stowplan.inputs.manifests import ManifestInventory, title
 from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimTemplate
@@ -94,5 +100,8 @@ def published_slices(
             if (node.name, group.driver) in known:
                 continue
             for at, spec in enumerate(slices_of(node.name, group)):
-                name = f"{node.name}-{group.driver}-{at}"
-                yield convert({"metadata": {"name": name}, "spec": spec}, ResourceSlice)
+                meta = {
+                    "name": f"{node.name}-{group.driver}-{at}",
+                    "annotations": {PUBLISHED: group.text},
+                }
+                yield convert({"metadata": meta, "spec": spec}, ResourceSlice)
