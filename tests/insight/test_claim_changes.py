@@ -209,7 +209,7 @@ def test_a_pod_with_a_claim_of_a_file_is_explained(tmp_path: Path) -> None:
     )
 
 
-def test_the_page_says_why_a_pod_with_a_claim_waits(tmp_path: Path) -> None:
+def test_the_page_explains_a_pod_with_a_claim(tmp_path: Path) -> None:
     manifests = [CLASS, node("n1"), *slices("n1", card("g0")), claim(request(count=2)), pod()]
     cluster = read(manifests, tmp_path)
     at_once = ObjectsAtOnce(list(cluster.nodes), list(cluster.pods), list(cluster.objects))

@@ -57,8 +57,9 @@ class ClaimProblems:
         self._attempt = attempt
         self._nodes = attempt.snapshot.nodes
         # Claims for extended resources differ from node to node.
-        is_known = isinstance(search, ClaimSearch) and search.extended is None
-        self._search = search if is_known else None
+        self._search: ClaimSearch | None = None
+        if isinstance(search, ClaimSearch) and search.extended is None:
+            self._search = search
         self._of_kind: dict[tuple[str, int], list[ObjectEdit]] = {}
         self._n_nodes = 0
         self._n_left_out = 0
