@@ -217,10 +217,24 @@ def test_the_page_explains_a_pod_with_a_claim(tmp_path: Path) -> None:
     assert [one["kind"] for one in tree["changes"]] == ["device-count", "add-device"]
 
 
-def test_devices_of_nodes_that_were_left_out_are_named(
+def test_the_first_of_nodes_that_answer_alike_stands_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stowplan.insight.changes.claim_problems.NODES_MAX", 1)
     nodes = [one for n in ("n1", "n2", "n3") for one in (node(n), *slices(n, card("g0")))]
+    found = explain_changes(POD, read([CLASS, *nodes, claim(request(count=2)), pod()], tmp_path))
+    assert found.not_searched == ()
+    assert {one.kind: one.text for one in found.changes} == {
+        "device-count": "lower the count of request r of claim c from 2 to 1",
+        "add-device": "add one device like g0 to node n1",
+    }
+
+
+def test_devices_of_nodes_that_were_left_out_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stowplan.insight.changes.claim_problems.NODES_MAX", 1)
+    cards = {"n1": card("g0"), "n2": card("g0", "40Gi"), "n3": card("g0", "20Gi")}
+    nodes = [one for n, device in cards.items() for one in (node(n), *slices(n, device))]
     found = explain_changes(POD, read([CLASS, *nodes, claim(request(count=2)), pod()], tmp_path))
     assert "changes of claims for, and of devices of, 2 nodes" in found.not_searched
