@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from stowplan.assembly.deciders import deciders_of
 from stowplan.forecast.explain import explain, explain_changes
+from stowplan.web.serving.cluster_questions import ClusterQuestions, ObjectsAtOnce
 from tests.insight.claim_manifests import (
     CLASS,
     DRIVER,
@@ -206,10 +209,32 @@ def test_a_pod_with_a_claim_of_a_file_is_explained(tmp_path: Path) -> None:
     )
 
 
-def test_devices_of_nodes_that_were_left_out_are_named(
+def test_the_page_explains_a_pod_with_a_claim(tmp_path: Path) -> None:
+    manifests = [CLASS, node("n1"), *slices("n1", card("g0")), claim(request(count=2)), pod()]
+    cluster = read(manifests, tmp_path)
+    at_once = ObjectsAtOnce(list(cluster.nodes), list(cluster.pods), list(cluster.objects))
+    tree = asyncio.run(ClusterQuestions(deciders_of([])).why(POD, at_once))
+    assert [one["kind"] for one in tree["changes"]] == ["device-count", "add-device"]
+
+
+def test_the_first_of_nodes_that_answer_alike_stands_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stowplan.insight.changes.claim_problems.NODES_MAX", 1)
     nodes = [one for n in ("n1", "n2", "n3") for one in (node(n), *slices(n, card("g0")))]
+    found = explain_changes(POD, read([CLASS, *nodes, claim(request(count=2)), pod()], tmp_path))
+    assert found.not_searched == ()
+    assert {one.kind: one.text for one in found.changes} == {
+        "device-count": "lower the count of request r of claim c from 2 to 1",
+        "add-device": "add one device like g0 to node n1",
+    }
+
+
+def test_devices_of_nodes_that_were_left_out_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stowplan.insight.changes.claim_problems.NODES_MAX", 1)
+    cards = {"n1": card("g0"), "n2": card("g0", "40Gi"), "n3": card("g0", "20Gi")}
+    nodes = [one for n, device in cards.items() for one in (node(n), *slices(n, device))]
     found = explain_changes(POD, read([CLASS, *nodes, claim(request(count=2)), pod()], tmp_path))
     assert "changes of claims for, and of devices of, 2 nodes" in found.not_searched

@@ -107,6 +107,7 @@ OWNERS: tuple[ApiResource, ...] = (
     ApiResource(workload.Deployment, "apps/v1", "deployments"),
     ApiResource(workload.DaemonSet, "apps/v1", "daemonsets"),
     ApiResource(workload.Job, "batch/v1", "jobs"),
+    ApiResource(device_claim.ResourceClaimTemplate, _DEVICES, "resourceclaimtemplates"),
 )
 """What a scheduler does not read: questions about a cluster list them where they may."""
 

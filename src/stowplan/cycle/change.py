@@ -36,7 +36,8 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
     """A change after which the pod can be scheduled.
 
     kind: request, toleration, affinity, spread, free, add-node, taint, label, uncordon, queue,
-    gang, combined, or one of claims and devices, see docs/changes.md. cost: points, see docs/changes.md; smaller is better.
+    gang, combined, or one of claims and devices. cost: points, see docs/changes.md, which has all
+    kinds; smaller is better.
     """
 
     kind: str

@@ -30,7 +30,6 @@ REPLAYED = frozenset(
     {
         "CronJob.batch",
         "HorizontalPodAutoscaler.autoscaling",
-        "ResourceClaimTemplate.resource.k8s.io",
     }
 )
 """Kinds that no fill reads, and whose controllers run in a replay of workloads."""

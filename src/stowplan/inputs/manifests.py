@@ -118,6 +118,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "VolumeAttachment": ManifestKind(_STORAGE, storage.VolumeAttachment),
     "PodDisruptionBudget": ManifestKind(("policy",), workload.PodDisruptionBudget),
     "ResourceClaim": ManifestKind(_DEVICES, device_claim.ResourceClaim),
+    "ResourceClaimTemplate": ManifestKind(_DEVICES, device_claim.ResourceClaimTemplate),
     "ResourceSlice": ManifestKind(_DEVICES, device.ResourceSlice),
     "DeviceClass": ManifestKind(_DEVICES, device.DeviceClass),
     "DeviceTaintRule": ManifestKind(_DEVICES, device.DeviceTaintRule),

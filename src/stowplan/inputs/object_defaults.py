@@ -11,7 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.objects.devices.device_claim import EXACT_COUNT, ResourceClaim, SubRequest
+from stowplan.objects.devices.device_claim import (
+    EXACT_COUNT,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+    SubRequest,
+)
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, PodSpec
@@ -46,26 +52,27 @@ def with_defaults(found: Object) -> Object:
             mode = found.spec.volume_mode or "Filesystem"
             return replace(found, metadata=meta, spec=replace(found.spec, volume_mode=mode))
         case ResourceClaim():
-            return _claim_with_defaults(found)
+            # Plugins compare claims by uid.
+            meta = replace(found.metadata, uid=found.metadata.uid or found.key)
+            return replace(found, metadata=meta, spec=_claim_with_defaults(found.spec))
+        case ResourceClaimTemplate():
+            inner = _claim_with_defaults(found.spec.spec)
+            return replace(found, spec=replace(found.spec, spec=inner))
         case Namespace():
             return with_name_label(found)
     return found
 
 
-def _claim_with_defaults(claim: ResourceClaim) -> ResourceClaim:
-    devices = claim.spec.devices
+def _claim_with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     requests = tuple(
         replace(
             one,
             exactly=None if one.exactly is None else _request_with_defaults(one.exactly),
             first_available=tuple(_request_with_defaults(sub) for sub in one.first_available),
         )
-        for one in devices.requests
+        for one in spec.devices.requests
     )
-    # Plugins compare claims by uid.
-    meta = replace(claim.metadata, uid=claim.metadata.uid or claim.key)
-    spec = replace(claim.spec, devices=replace(devices, requests=requests))
-    return replace(claim, metadata=meta, spec=spec)
+    return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
 def _request_with_defaults(request: SubRequest) -> SubRequest:

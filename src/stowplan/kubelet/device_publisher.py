@@ -14,6 +14,7 @@ import msgspec
 from stowplan.apis.core.pod_lifecycle import is_kubelet_off
 from stowplan.apis.resource.node_devices import (
     DEVICES,
+    PUBLISHED,
     DeviceGroup,
     NodeDevicesError,
     parse_devices,
@@ -26,8 +27,6 @@ from stowplan.controller_runtime.resource_paths import NODES, RESOURCE_SLICES
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
-PUBLISHED = "stowplan.dev/published-devices"
-"""Annotation of a slice: the devices of its pool as they are written at its node."""
 _MARK, _PUBLISHED_MARK = DEVICES.encode(), PUBLISHED.encode()
 
 

@@ -26,6 +26,8 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import OutOfRangeError, QuantityError, value
 
 DEVICES = "stowplan.dev/devices"
+PUBLISHED = "stowplan.dev/published-devices"
+"""Annotation of a slice: the devices of its pool as they are written at its node."""
 COUNT_MAX, PARTITIONS_MAX = 256, 64
 MEMORY = {
     "A100": "80Gi", "B200": "180Gi", "H100": "80Gi", "H200": "141Gi", "L4": "24Gi", "L40S": "48Gi",

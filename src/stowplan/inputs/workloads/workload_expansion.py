@@ -37,8 +37,11 @@ from stowplan.inputs.manifests import (
     title,
 )
 from stowplan.inputs.object_defaults import with_name_label
+from stowplan.inputs.workloads.device_claims import published_slices, with_claims
 from stowplan.inputs.workloads.priority_classes import PriorityClasses, UnknownPriorityClassError
 from stowplan.inputs.workloads.volume_claims import ClaimBuilder
+from stowplan.objects.devices.device import ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, ObjectMeta, OwnerReference, Value
@@ -136,6 +139,11 @@ class _WorkloadExpander:
                 found = self.claims.classified(found)
             if not isinstance(found, Node | LimitRange | ResourceQuota):
                 others.append(found)
+        if any(node.metadata.annotations for node in self.nodes) or any(
+            pod.spec.resource_claims for pod in pods
+        ):
+            pods = [self._claim_devices(pod) for pod in pods]
+            self._publish_devices()
         for pod in pods:
             self._claim_ephemeral(pod)
         others += self.made.values()
@@ -395,6 +403,19 @@ class _WorkloadExpander:
             if claim is not None:
                 owner = replace(_reference(pod), uid=pod.uid)
                 self._make_claim(pod.namespace, f"{pod.name}-{volume.name}", claim, owner)
+
+    def _claim_devices(self, pod: Pod) -> Pod:
+        """Create the claims of a pod from templates; returns the pod that names them."""
+        pod, made = with_claims(pod, self.inventory)
+        for claim in made:
+            self.made[ResourceClaim, claim.key] = claim
+        return pod
+
+    def _publish_devices(self) -> None:
+        """Create the slices of simulated drivers."""
+        there = self.inventory.all(ResourceSlice)
+        for one in published_slices(self.nodes, there):
+            self.made[ResourceSlice, one.name] = one
 
     def _make_claim(
         self, namespace: str, name: str, template: PVCTemplate, owner: OwnerReference | None = None

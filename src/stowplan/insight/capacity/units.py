@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import owners_of
+from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimStatus
 from stowplan.objects.meta import NamespacedObject, Object
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodResourceClaimStatus
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.volume import Volume
@@ -83,6 +84,8 @@ class UnitCopier:
         self.unit = unit
         claims = (one for one in workload.objects if isinstance(one, PersistentVolumeClaim))
         self._claims = {claim.key: claim for claim in claims}
+        devices = (one for one in workload.objects if isinstance(one, ResourceClaim))
+        self._device_claims = {claim.key: claim for claim in devices}
         self._groups = {one.key: one for one in workload.objects if isinstance(one, PodGroup)}
 
     def copy(self, number: int) -> UnitCopy:
@@ -106,8 +109,35 @@ class UnitCopier:
         volumes = tuple(self._volume(one, pod, name, uid, objects) for one in spec.volumes)
         if volumes != spec.volumes:
             spec = replace(spec, volumes=volumes)
+        made = pod.status.resource_claim_statuses
+        status = pod.status
+        if made:
+            copies = tuple(self._device_claim(one, pod, suffix, uid, objects) for one in made)
+            status = replace(status, resource_claim_statuses=copies)
         meta = replace(old, name=name, uid=uid, annotations=annotations)
-        return replace(pod, metadata=meta, spec=spec)
+        return replace(pod, metadata=meta, spec=spec, status=status)
+
+    def _device_claim(
+        self,
+        made: PodResourceClaimStatus,
+        pod: Pod,
+        suffix: str,
+        uid: str,
+        objects: dict[str, Object],
+    ) -> PodResourceClaimStatus:
+        """The claim of a copy, for one that was made for the pod from a template."""
+        claim = self._device_claims.get(f"{pod.namespace}/{made.resource_claim_name}")
+        if claim is None:
+            return made
+        copied = _renamed(claim, claim.name + suffix)
+        owners = tuple(
+            replace(owner, name=pod.name + suffix, uid=uid)
+            for owner in claim.metadata.owner_references
+        )
+        metadata = replace(copied.metadata, owner_references=owners)
+        copied = replace(copied, metadata=metadata, status=ResourceClaimStatus())
+        objects[f"ResourceClaim {copied.key}"] = copied
+        return replace(made, resource_claim_name=copied.name)
 
     def _volume(
         self, volume: Volume, pod: Pod, name: str, uid: str, objects: dict[str, Object]

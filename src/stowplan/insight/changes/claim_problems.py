@@ -57,9 +57,11 @@ class ClaimProblems:
         self._attempt = attempt
         self._nodes = attempt.snapshot.nodes
         # Claims for extended resources differ from node to node.
-        is_known = isinstance(search, ClaimSearch) and search.extended is None
-        self._search = search if is_known else None
+        self._search: ClaimSearch | None = None
+        if isinstance(search, ClaimSearch) and search.extended is None:
+            self._search = search
         self._of_kind: dict[tuple[str, int], list[ObjectEdit]] = {}
+        self._changed_kinds: set[tuple[str, int]] = set()
         self._n_nodes = 0
         self._n_left_out = 0
 
@@ -70,9 +72,10 @@ class ClaimProblems:
             return []
         return [f"changes of claims for, and of devices of, {count_of(self._n_left_out, 'node')}"]
 
-    def edits_for(self, row: int) -> list[ObjectEdit]:
+    def edits_for(self, row: int, *, is_all: bool) -> list[ObjectEdit]:
         """The cheapest edit of each part of the claims, and of the node's devices, with which the
-        node serves the claims."""
+        node serves the claims. is_all: nothing else keeps the pod from the node, so that the first
+        of nodes that answer alike stands for all of them."""
         if self._search is None:
             return []
         # Changes that were tried are undone in the objects alone.
@@ -87,10 +90,12 @@ class ClaimProblems:
             found, is_cut = [], True
         own = self._own_slices.get(node.name, [])
         others = self._others_seen_by(node, own)
-        if not own:
+        if not own or (is_all and key in self._changed_kinds):
             pass
         elif self._n_nodes < NODES_MAX and len(others) <= OTHERS_MAX:
             self._n_nodes += 1
+            if is_all:
+                self._changed_kinds.add(key)
             found = [*found, *NodeDeviceEdits(self._search, node, own, others).edits()]
         else:
             is_cut = True

@@ -133,8 +133,9 @@ class NodeProblems:
         if not problems and variants == [(frozenset(), [])]:
             # Refused with nominated pods counted, or only with a tolerated condition's taint.
             problems.add(("other", "nominated pods"))
-        if problems == {(DEVICES,)} or (pairs and (DEVICES,) in problems):
-            edits = self.claim_problems.edits_for(row)
+        is_all = problems == {(DEVICES,)} and variants == [(frozenset(), [])]
+        if is_all or (pairs and (DEVICES,) in problems):
+            edits = self.claim_problems.edits_for(row, is_all=is_all)
             remedies += (_remedy(edit, (DEVICES,)) for edit in edits)
         found_cases = []
         for more, extra in variants:

@@ -90,6 +90,26 @@ class ResourceClaimSpec(Value, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
+class ClaimTemplateMetadata(Value, frozen=True):
+    """`spec.metadata` of a template: what claims get of it."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class ResourceClaimTemplateSpec(Value, frozen=True):
+    """`spec` of a template."""
+
+    metadata: ClaimTemplateMetadata = ClaimTemplateMetadata()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(NamespacedObject, frozen=True):
+    """A ResourceClaimTemplate."""
+
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
 class DeviceResult(Value, frozen=True):
     """A device that is allocated. request: `REQUEST` or `REQUEST/SUBREQUEST`. share_id: set for a
     device that several claims share."""
