@@ -26,7 +26,7 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, GANG, TESTS = PYTHON
+TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, GANG, PAIRS, TESTS = PYTHON
 
 EXAMPLES = {
     "rules.py": TEAM,
@@ -36,6 +36,7 @@ EXAMPLES = {
     "local_disk.py": LOCAL_DISK,
     "quota.py": QUOTA,
     "gang.py": GANG,
+    "rack_pairs.py": PAIRS,
 }
 """The complete examples by a file name of their own."""
 
@@ -154,6 +155,66 @@ def test_the_one_with_arguments_holds_its_quota(here: Path) -> None:
     (here / "quota.yaml").write_text(YAML[0].replace("podsPerTeam: 3", "podsPerTeams: 3"))
     ran = run("simulate", "--plugin", "quota.py", "--config", "quota.yaml")
     check_one_line(ran, "pluginConfig[0].args.podsPerTeams", "did you mean 'podsPerTeam'?")
+
+
+GROUP_GATES = (
+    "--feature-gates",
+    "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
+)
+GROUP = """---
+kind: PodGroup
+apiVersion: scheduling.k8s.io/v1alpha2
+metadata: {name: g}
+spec: {schedulingPolicy: {gang: {minCount: 3}}}
+"""
+MEMBER = POD.replace("containers", "schedulingGroup: {podGroupName: g}, containers").replace(
+    "{name: c}", "{name: c, resources: {requests: {memory: 3Gi}}}"
+)
+OWN_PLACEMENTS = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+""" + re.findall(r"\n    (profiles:\n(?:    .*\n)+)", PAGE)[-1].replace("\n    ", "\n")
+
+
+def in_racks(*racks: str) -> str:
+    made = (
+        NODE.replace("{name: %s}", f"{{name: %s, labels: {{example.com/rack: {rack}}}}}")
+        for rack in racks
+    )
+    return "---\n".join(one % (f"n{i}", "memory: 4Gi, ") for i, one in enumerate(made))
+
+
+def test_a_group_goes_to_two_racks(here: Path) -> None:
+    (here / "own.yaml").write_text(OWN_PLACEMENTS)
+    cluster = in_racks("a", "b", "c", "c") + GROUP + "".join(MEMBER % i for i in range(3))
+    simulated(here, cluster, "--config", "own.yaml", "--plugin", "rack_pairs.py", *GROUP_GATES)
+    assert sorted(homes(here)) == ["n1", "n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("racks: dict", "raise KeyError('x'); racks: dict", "generate_placements raised KeyError"),
+        ("np.array(racks[a] + racks[b])", "np.array([99])", "returned rows [99] in 'a and b'"),
+        ("return 100 *", "return 500 *", "expected a score from 0 to 100"),
+        ("return 100 *", "return None and 0 *", "returned None; expected a whole number"),
+    ],
+)
+def test_wrong_placements_fail_the_group_alone(
+    here: Path, right: str, wrong: str, message: str
+) -> None:
+    (here / "own.yaml").write_text(OWN_PLACEMENTS)
+    assert right in PAIRS
+    (here / "rack_pairs.py").write_text(PAIRS.replace(right, wrong))
+    cluster = in_racks("a", "b", "b", "c") + GROUP + "".join(MEMBER % i for i in range(3))
+    found = simulated(
+        here,
+        cluster + POD % 9,
+        *("--config", "own.yaml", "--plugin", "rack_pairs.py", *GROUP_GATES),
+    )
+    (reason,) = found["failed"]
+    assert message in reason
+    assert [bool(node) for node in homes(here)] == [False, False, False, True]
 
 
 def test_a_gang_starts_together(here: Path) -> None:

@@ -152,3 +152,54 @@ def test_what_if_places_groups_whole(tmp_path: Path) -> None:
     ran = run("what-if", "-f", file, *GANG, "--cordon", "n1", "-o", "json")
     summary = json.loads(ran.out)["summary"]
     assert (summary["pending_before"], summary["pending"]) == (0, 3)
+
+
+BOTH = """
+---
+apiVersion: scheduling.incubator.k8s.io/v1alpha1
+kind: Queue
+metadata: {name: default}
+spec: {weight: 1}
+---
+apiVersion: scheduling.incubator.k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: old}
+spec: {minMember: 2}
+"""
+SESSIONS = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}]}]\n'
+PROFILES = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    "profiles: [{schedulerName: default-scheduler}]\n"
+)
+
+
+def test_profiles_and_sessions_each_schedule_their_gangs(tmp_path: Path) -> None:
+    of_session = [
+        pod(name, 1, "")
+        .replace(
+            f"name: {name}", f"name: {name}, annotations: {{scheduling.k8s.io/group-name: old}}"
+        )
+        .replace("spec: {", "spec: {schedulerName: kube-batch, ")
+        for name in ("x", "y")
+    ]
+    members = [pod(name, 1) for name in "abc"]
+    file = cluster(tmp_path, BOTH, *of_session, *members)
+    options = [*GANG]
+    for name, text in (("sessions", SESSIONS), ("profiles", PROFILES)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+        options += ["--config", str(tmp_path / f"{name}.yaml")]
+    assert placed("-f", file, *options, "--replay") == {*ALL, "default/x", "default/y"}
+    once = run("simulate", "-f", file, *options)
+    assert "3 pending pods have another schedulerName" in once.out
+    assert "simulate --replay and what-if --for schedule those of profiles, too" in once.out
+    for what, wanted in (
+        ("pod/x", "default/x (kube-batch, by sessions)"),
+        ("podgroup/old", "(kube-batch, by sessions)"),
+        ("podgroup/train", "(default-scheduler, by profiles)"),
+        ("pod/a", "profile default-scheduler schedules the pod with PodGroup default/train"),
+    ):
+        assert wanted in run("explain", what, "-f", file, *options).out
+    # Without a profile nobody decides these pods, and sessions do not either.
+    alone = run("explain", "pod/a", "-f", file, *GANG, *options[2:4])
+    assert "ignored by sessions; another scheduler decides it" in alone.out
+    assert "sessions schedule it" not in alone.out

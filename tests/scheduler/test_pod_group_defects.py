@@ -29,9 +29,20 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def answered(steps: list[dict[str, Any]], nodes: list[Any], compat: str, n_min: int = 2) -> Any:
-    group = {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": n_min}}}}
-    case = {"id": "c", "featureGates": GATES, "nodes": nodes, "podGroups": [group], "steps": steps}
+def answered(
+    steps: list[dict[str, Any]],
+    nodes: list[Any],
+    compat: str,
+    n_min: int = 2,
+    *,
+    gates: tuple[str, ...] = (),
+    **rest: Any,
+) -> Any:
+    """gates: further ones that are on. rest: fields of the group."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": n_min}}, **rest}
+    group = {"metadata": {"name": "g"}, "spec": spec}
+    on = GATES | dict.fromkeys(gates, True)
+    case = {"id": "c", "featureGates": on, "nodes": nodes, "podGroups": [group], "steps": steps}
     (answer,) = evaluate([json.dumps(case)], form="podgroups", compat=compat)
     return answer["result"]
 
@@ -131,6 +142,31 @@ def test_a_victim_is_claimed_once(compat: str, n_claims: int) -> None:
     # A member that comes after the first one finds the room: it needs no preemption of its own.
     own = [one for one in attempt["failed"].values() if "Insufficient" in one["message"]]
     assert len(own) == n_claims
+
+
+@pytest.mark.parametrize(("compat", "victims"), [(KUBE_SCHEDULER_1_36, ["default/a"]), ("", [])])
+def test_a_group_does_not_evict_its_own_pods(compat: str, victims: list[str]) -> None:
+    steps = [
+        add(pod("a", "4", nodeName="n")),
+        add(pod("b", "4")),
+        {"op": "schedule", "max": 1},
+    ]
+    result = answered(
+        steps, [node("n", "4")], compat, 1, gates=("WorkloadAwarePreemption",), priority=10
+    )
+    assert evicted(result) == victims
+
+
+@pytest.mark.parametrize(("compat", "victims"), [(KUBE_SCHEDULER_1_36, []), ("", ["default/v"])])
+def test_members_preempt_beside_empty_constraints(compat: str, victims: list[str]) -> None:
+    steps = [
+        add(running("v", "4")),
+        add(pod("a", "4", priority=5)),
+        {"op": "schedule", "max": 1},
+    ]
+    gates = ("TopologyAwareWorkloadScheduling",)
+    result = answered(steps, [node("n", "4")], compat, 1, gates=gates, schedulingConstraints={})
+    assert evicted(result) == victims
 
 
 @pytest.mark.parametrize(("compat", "victims"), [(KUBE_SCHEDULER_1_36, ["default/v"]), ("", [])])

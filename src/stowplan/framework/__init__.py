@@ -18,6 +18,11 @@ from stowplan.framework.plugin import (
     QueuedPod,
     RestrictTo,
 )
+from stowplan.framework.pod_groups.placements import (
+    GroupPlacement,
+    PodGroupCycle,
+    ProposedPlacement,
+)
 from stowplan.framework.problems import ConfigError, ContractError, Problem
 from stowplan.framework.profile import PluginUse, Profile
 from stowplan.framework.runtime.framework import Framework, Handle
@@ -43,6 +48,7 @@ __all__ = [
     "CycleState",
     "FeatureGates",
     "Framework",
+    "GroupPlacement",
     "Handle",
     "NoArgs",
     "NodeInfo",
@@ -54,6 +60,7 @@ __all__ = [
     "Plugin",
     "PluginUse",
     "Pod",
+    "PodGroupCycle",
     "PodInfo",
     "PostFilterResult",
     "PreBindWait",
@@ -62,6 +69,7 @@ __all__ = [
     "Priority",
     "Problem",
     "Profile",
+    "ProposedPlacement",
     "QueuedPod",
     "Registry",
     "RestrictTo",

@@ -133,11 +133,11 @@ class PreEnqueueGates:
         if spec is not pod.spec:
             gates = self._about(pod)
         gated_by = entry.gated_by
-        if gated_by and not is_open and gates and gates[0][0] != gated_by:
+        if gated_by and is_open:
+            gates = tuple(gate for gate in gates if gate[0] != gated_by)
+        elif gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != gated_by))
         for name, ask in gates:
-            if is_open and name == gated_by:
-                continue
             try:
                 status = ask(pod)
             except ContractError as fault:

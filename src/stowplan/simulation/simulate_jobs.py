@@ -126,8 +126,12 @@ def simulate_jobs(
     others = len(cluster.pending()) - len(mine)
     if others:
         names = " or ".join(map(repr, runner.batch.scheduler_names))
+        profiles = deciders.configuration.profiles
+        has_both = any(pod.spec.scheduler_name in profiles for pod in cluster.pending())
+        both = " (simulate --replay and what-if --for schedule those of profiles, too)"
         summary["notes"].append(
             f"{others} pending pods have another schedulerName than {names}: not scheduled"
+            + (both if has_both else "")
         )
     summary["notes"].append(SESSIONS_NOTE)
     summary |= {

@@ -42,6 +42,7 @@ from stowplan.testing.event_checks import events_to_register_are_complete
 from stowplan.testing.generators.choices import random_int
 from stowplan.testing.generators.scenes import GeneratedCluster
 from stowplan.testing.object_changes import ObjectSnapshot, record_mutations
+from stowplan.testing.placement_checks import placement_scores_are_valid, placements_are_valid
 from stowplan.testing.plugin_trial import PluginAnswers, PluginTrial, disagreement, plugin_answers
 from stowplan.testing.reserve_checks import (
     add_and_remove_pod_agree_with_filter,
@@ -396,6 +397,8 @@ CHECKS: dict[str, Callable[[PluginTrial], Iterator[str]]] = {
         unreserve_undoes_reserve,
         permit_results_are_valid,
         events_to_register_are_complete,
+        placements_are_valid,
+        placement_scores_are_valid,
     )
 }
 """Every check by name, in the order in which they run."""
@@ -410,5 +413,7 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "unreserve_undoes_reserve": ("reserve",),
     "permit_results_are_valid": ("permit",),
     "events_to_register_are_complete": ("events_to_register",),
+    "placements_are_valid": ("generate_placements",),
+    "placement_scores_are_valid": ("score_placement",),
 }
 """Check -> the methods of which a plugin must have one; the others apply to every plugin."""

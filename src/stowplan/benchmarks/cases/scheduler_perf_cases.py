@@ -405,10 +405,11 @@ N_RACKS = 50
 
 
 def _gangs_of(
-    size: int, n_racks: int = 0
+    size: int, n_racks: int = 0, *, in_turn: bool = False
 ) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
     """Gangs of pods that come one after the other; the last one may be smaller. n_racks: each gang
-    goes to one of so many racks; 0 for no constraint."""
+    goes to one of so many racks; 0 for no constraint. in_turn: the first pods of all gangs come
+    first, then the second ones."""
 
     def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
         trees = [
@@ -429,6 +430,8 @@ def _gangs_of(
                 pod_tree(f"pod-{i}", requests, namespace=MEASURED, schedulingGroup=named)
                 for i in range(first, first + n_pods)
             ]
+        if in_turn:
+            members = [one for first in range(size) for one in members[first::size]]
         before = nodes_added(nodes(trees)) + objects_added(groups)
         return arriving_pods(before, client.pods(members))
 
@@ -455,6 +458,10 @@ GANGS = (
         for n_gangs, size in (
             (1000, 3), (2000, 3), (3000, 3), (9, 1000), (10, 5000), (1000, 5), (1, 5000),
         )
+    ),
+    BenchmarkCase(
+        "GangsInTurn1000x3", "gangs of 3 pods, of which the first all come first", 5000, 3000,
+        _gangs_of(3, in_turn=True), gates=GANG_GATES,
     ),
     *(_rack_case(n_gangs, size) for n_gangs, size in ((1000, 5), (50, 100))),
 )  # fmt: skip

@@ -155,7 +155,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
         elif output != "name":
             print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
             native_group = group_key_of(pod)
-            if native_group:
+            if native_group and job_explanation.state != "unseen":
                 click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
         return 0 if job_explanation.is_placed else 1
     if request.changes:

@@ -44,7 +44,7 @@ def run_placement_generate(
     try:
         placements = plugin.call("generate_placements", cycle.group, rows, cycle)
         if not plugin.in_tree:
-            _check_placements(placements, rows, plugin)
+            check_placements(placements, rows, plugin)
     except ContractError as fault:
         return error(str(fault)).by(plugin.name)
     if isinstance(placements, Status):
@@ -92,7 +92,7 @@ def placement_scores(
     return scores
 
 
-def _check_placements(placements: Any, rows: Ints, plugin: RegisteredPlugin) -> None:
+def check_placements(placements: Any, rows: Ints, plugin: RegisteredPlugin) -> None:
     """Raise ContractError for anything but placements on the given rows, or a refusal."""
 
     def wrong(what: str, expected: str) -> ContractError:

@@ -193,7 +193,8 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
 
     def pod_group_post_filter(self, group: SchedulingGroup, trial: PodGroupTrial) -> Status:
         """Find the pods and groups whose eviction makes room for a group."""
-        return find_group_victims(group, trial)
+        has_defects = self.handle.shared.has_group_defects
+        return find_group_victims(group, trial, has_defects=has_defects)
 
     def events_to_register(self) -> RegisteredEvents:
         """A deleted pod may end a preemption, but never turns one of these refusals."""
@@ -254,13 +255,19 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
         return PostFilterResult(OK, chosen.node_name, chosen.victims)
 
     def _group_refusal(self, pod: Pod, snapshot: Snapshot) -> str:
-        """Why a member of a group may not preempt for itself, "" when it may."""
+        """Why a member of a group may not preempt for itself, "" when it may.
+
+        Differs: in the original an empty `schedulingConstraints` is a reason, too; here with
+        `compat` only.
+        """
         gates = self.handle.gates
         if gates.topology_aware_workload_scheduling:
             group = snapshot.object_store.find(SchedulingGroup, group_key_of(pod))
             if group is None:
                 return "pod group for pod not found"
-            if group.spec.scheduling_constraints is not None:
+            constraints = group.spec.scheduling_constraints
+            has_defects = self.handle.shared.has_group_defects
+            if constraints is not None and (has_defects or constraints.topology):
                 return "not eligible due to placement-based pod group scheduling limitation"
         if gates.workload_aware_preemption:
             return "not eligible due to workload aware preemption enabled"

@@ -45,11 +45,22 @@ class PreemptionUnit(msgspec.Struct, gc=True):
         return -self.priority, not self.is_group, -size, self.start
 
 
-def find_group_victims(group: SchedulingGroup, trial: PodGroupTrial) -> Status:
-    """Fill `trial.victims`; a status that says why no eviction helps, else Success."""
+def find_group_victims(
+    group: SchedulingGroup, trial: PodGroupTrial, *, has_defects: bool = False
+) -> Status:
+    """Fill `trial.victims`; a status that says why no eviction helps, else Success.
+
+    Differs: in the original a group whose priority is higher than that of its pods evicts those of
+    its own that run for those that wait; here with `compat` only.
+    """
     if any(pod.spec.preemption_policy == "Never" for pod in trial.pods):
         return unschedulable(NOT_ELIGIBLE_POLICY_NEVER)
-    units = [one for one in preemption_units(trial) if one.priority < group.priority]
+    units = [
+        one
+        for one in preemption_units(trial)
+        if one.priority < group.priority
+        and (has_defects or group_key_of(one.pods[0][0].pod) != group.key)
+    ]
     if not units:
         return NO_GROUP_VICTIMS
     for unit in units:

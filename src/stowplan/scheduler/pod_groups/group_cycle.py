@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.columns.overlay import Overlay
-from stowplan.framework import Code, Framework
+from stowplan.framework import Code, ContractError, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
 from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
@@ -207,7 +207,11 @@ class GroupCycles:
 
             pods = [record.pod for record in attempt.records]
             trial = PodGroupTrial(pods, attempt.cycle.snapshot, attempt.overlay, try_again, victims)
-            status = plugin.call("pod_group_post_filter", attempt.cycle.group, trial)
+            try:
+                status = plugin.call("pod_group_post_filter", attempt.cycle.group, trial)
+            except ContractError as fault:
+                victims.clear()
+                status = error(str(fault))
             refusal = GroupStatus(status.code, "", status.reasons)
         assert refusal is not None, "without a plugin it is refused"
         if refusal.code == Code.SUCCESS:

@@ -126,7 +126,7 @@ class GroupRuns:
         trials = None if subsets is None else subsets.trials([one.rows for one in placements])
         if subsets is None or trials is None:
             return None
-        if min(len(one.rows) for one in trials) < len(pods) and _may_preempt(framework, cycle):
+        if min(len(one.rows) for one in trials) < len(pods) and self._may_preempt(framework, cycle):
             return None
         n_needed = _n_needed(framework, cycle)
         proposed = [
@@ -156,6 +156,14 @@ class GroupRuns:
         if cycle.group is None:
             return False
         return cycle.state.n_scheduled + len(records) >= (cycle.group.min_count or 0)
+
+    def _may_preempt(self, framework: Framework, cycle: PodGroupCycle) -> bool:
+        """True where a member that does not fit may make room for itself: with scheduling
+        constraints the plugins that ship do not."""
+        constraints = None if cycle.group is None else cycle.group.spec.scheduling_constraints
+        if constraints is None or not (self._context.has_defects or constraints.topology):
+            return True
+        return not all(one.in_tree for one in framework.at("postFilter"))
 
     def _classes(
         self,
@@ -228,10 +236,3 @@ def _n_needed(framework: Framework, cycle: PodGroupCycle) -> int:
     if cycle.group is None or not group_permit(framework):
         return 1
     return max(1, (cycle.group.min_count or 0) - cycle.state.n_scheduled)
-
-
-def _may_preempt(framework: Framework, cycle: PodGroupCycle) -> bool:
-    """True where a member that does not fit may make room for itself: with scheduling constraints
-    the plugins that ship do not."""
-    constraints = None if cycle.group is None else cycle.group.spec.scheduling_constraints
-    return constraints is None or not all(one.in_tree for one in framework.at("postFilter"))
