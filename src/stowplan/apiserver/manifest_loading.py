@@ -126,15 +126,18 @@ def _ensure_account(server: ApiServer, tree: Tree, now: float) -> None:
         server.create(accounts, {"metadata": {"name": name}}, now, namespace)
 
 
-_TEMPLATES = {"Pod": (), "CronJob": ("jobTemplate", "spec", "template", "spec")}
+_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "Pod": (),
+    "CronJob": ("jobTemplate", "spec", "template", "spec"),
+}
 """Where kinds have the spec of a pod, below `spec`; others have it in `template`."""
 
 
 def _pod_spec(tree: Tree) -> Tree | None:
     """The spec of a pod or of the pods of a template."""
-    found = tree
+    found: Any = tree
     for field in ("spec", *_TEMPLATES.get(str(tree.get("kind")), ("template", "spec"))):
-        found = found.get(field)  # type: ignore[assignment]
+        found = found.get(field)
         if not isinstance(found, dict):
             return None
     return found
