@@ -135,11 +135,12 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
 
 def _pod_spec(tree: Tree) -> Tree | None:
     """The spec of a pod or of the pods of a template."""
-    found: Any = tree
+    found = tree
     for field in ("spec", *_TEMPLATES.get(str(tree.get("kind")), ("template", "spec"))):
-        found = found.get(field)
-        if not isinstance(found, dict):
+        inner: Any = found.get(field)
+        if not isinstance(inner, dict):
             return None
+        found = inner
     return found
 
 
