@@ -25,10 +25,12 @@ def test_every_part_runs(live: ModuleType) -> None:
     figures = asyncio.run(live.writes(40, durable=True))
     figures += asyncio.run(live.events(30, watchers=3))
     figures += asyncio.run(live.memory(30))
+    figures += asyncio.run(live.applies(20))
     assert [figure.what for figure in figures] == [
         "pod creations, on disk",
         "bindings, on disk",
         "watch events to 3 watchers",
         "30 pods stored",
+        "applies without a change",
     ]
     assert all("/s" in figure.got for figure in figures)

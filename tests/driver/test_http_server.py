@@ -4,7 +4,10 @@ import asyncio
 import gzip
 import json
 import logging
+import socket
 import ssl
+import struct
+import threading
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -464,6 +467,52 @@ def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
                 assert status == 201
         assert order[0] == "commit"
         assert cluster.durable == store.version == 8
+        store.close()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_sent_before_the_commit_is_answered_after_it(tmp_path: Path, leaves: bool) -> None:
+    async def scene() -> None:
+        store = SqliteStore(tmp_path)
+        cluster = StubCluster()
+        numbers = iter(range(1, 100))
+        cluster._answer = lambda request: written(cluster, next(numbers), request.path)
+        may_save = threading.Event()
+        save = store.save
+
+        def saving(records: Any) -> None:
+            may_save.wait()
+            save(records)
+
+        store.save = saving  # type: ignore[method-assign]
+        async with served(cluster, store=store) as (server, port):
+            gone = await Client.to(port)
+            gone.get("/gone", method="POST", body=b"{}")
+            client = await Client.to(port)
+            client.get("/a", method="POST", body=b"{}")
+            while len(cluster.requests) < 2:
+                await asyncio.sleep(0.01)
+            if leaves:
+                # It resets the connection.
+                reset = struct.pack("ii", 1, 0)
+                raw = gone.writer.get_extra_info("socket")
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                gone.writer.transport.abort()
+                client.writer.write_eof()
+            else:
+                client.get("/b", method="POST", body=b"{}")
+            while server.n_connections > 2 - leaves:
+                await asyncio.sleep(0.01)
+            assert len(cluster.requests) == 2
+            may_save.set()
+            for _ in range(2 - leaves):
+                assert (await client.whole())[0] == 201
+            if leaves:
+                assert await client.rest() == b""
+        assert len(cluster.requests) == 3 - leaves
+        assert store.version == 3 - leaves
         store.close()
 
     run(scene())

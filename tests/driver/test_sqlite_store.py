@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,6 +224,25 @@ def test_files_removed_before_the_first_write(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or replaced"):
         store.save([("a", 99, b"1")])
     assert not (tmp_path / FILE).exists()
+    store.close()
+
+
+@pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
+def test_files_removed_long_after_the_last_change_of_the_directory(
+    tmp_path: Path, name: str
+) -> None:
+    store = SqliteStore(tmp_path)
+    list(store.records())
+    for version in range(1, 4):
+        store.save([("a", version, b"1")])
+        # Nothing has changed in it for an hour.
+        hour_ago = time.time() - 3600
+        os.utime(tmp_path, (hour_ago, hour_ago))
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=f"{name}: removed or replaced"):
+        store.save([("a", 4, b"1")])
+    (tmp_path / "elsewhere").rename(tmp_path / name)
+    store.save([("a", 5, b"1")])
     store.close()
 
 

@@ -126,7 +126,10 @@ def _ensure_account(server: ApiServer, tree: Tree, now: float) -> None:
         server.create(accounts, {"metadata": {"name": name}}, now, namespace)
 
 
-_TEMPLATES = {"Pod": (), "CronJob": ("jobTemplate", "spec", "template", "spec")}
+_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "Pod": (),
+    "CronJob": ("jobTemplate", "spec", "template", "spec"),
+}
 """Where kinds have the spec of a pod, below `spec`; others have it in `template`."""
 
 
@@ -134,9 +137,10 @@ def _pod_spec(tree: Tree) -> Tree | None:
     """The spec of a pod or of the pods of a template."""
     found = tree
     for field in ("spec", *_TEMPLATES.get(str(tree.get("kind")), ("template", "spec"))):
-        found = found.get(field)  # type: ignore[assignment]
-        if not isinstance(found, dict):
+        inner: Any = found.get(field)
+        if not isinstance(inner, dict):
             return None
+        found = inner
     return found
 
 

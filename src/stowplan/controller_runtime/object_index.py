@@ -128,7 +128,8 @@ class ObjectIndex:
         self._of_owner: dict[str, dict[Key, None]] = {}
         self._on_node: dict[str, dict[Key, None]] = {}
         self._in_namespace: dict[str, dict[Key, None]] = {}
-        self._orphans: dict[tuple[str, str, str], dict[Key, None]] = {}
+        self._orphans: dict[_LabelSet, dict[Key, None]] = {}
+        self._orphan_groups: dict[tuple[str, str, str], dict[_LabelSet, None]] = {}
         self._dependents: dict[str, dict[tuple[str, str, str], None]] = {}
         self._loose: dict[tuple[str, str], dict[tuple[str, str, str], None]] = {}
         self._owners: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -172,9 +173,13 @@ class ObjectIndex:
         Looked up by the first label: a namespace may hold thousands of such pods.
         """
         label = next(iter(labels.items()), ("", ""))
-        keys = self._orphans.get((namespace, *label), ())
-        found = (self.pods[key] for key in keys)
-        return [pod for pod in found if labels.items() <= pod.labels.items()]
+        wanted = labels.items()
+        return [
+            self.pods[key]
+            for group in self._orphan_groups.get((namespace, *label), ())
+            if wanted <= group[1]
+            for key in self._orphans[group]
+        ]
 
     def without_owner(self, path: str, namespace: str) -> list[tuple[str, str, str]]:
         """The ReplicaSets or ControllerRevisions (by path) of a namespace without an owner."""
@@ -196,16 +201,16 @@ class ObjectIndex:
             _discard(self._of_owner, old.owner, key)
             _discard(self._on_node, old.node, key)
             _discard(self._in_namespace, namespace, key)
-            for place in _orphan_keys(old):
-                _discard(self._orphans, place, key)
+            if not old.owner:
+                self._forget_orphan(old)
         tree = _POD_DECODER.decode(change.value)
         if change.type != "DELETED":
             facts = self._facts(key, tree)
             self.pods[key] = facts
             if facts.owner:
                 self._of_owner.setdefault(facts.owner, {})[key] = None
-            for place in _orphan_keys(facts):
-                self._orphans.setdefault(place, {})[key] = None
+            else:
+                self._keep_orphan(facts)
             if facts.node:
                 self._on_node.setdefault(facts.node, {})[key] = None
             self._in_namespace.setdefault(namespace, {})[key] = None
@@ -214,6 +219,22 @@ class ObjectIndex:
             () if change.type == "DELETED" else tree.metadata.owner_references or (),
         )
         return old
+
+    def _keep_orphan(self, pod: PodFacts) -> None:
+        group = (pod.key[0], frozenset(pod.labels.items()))
+        keys = self._orphans.get(group)
+        if keys is None:
+            keys = self._orphans[group] = {}
+            for place in _places(group):
+                self._orphan_groups.setdefault(place, {})[group] = None
+        keys[pod.key] = None
+
+    def _forget_orphan(self, pod: PodFacts) -> None:
+        group = (pod.key[0], frozenset(pod.labels.items()))
+        _discard(self._orphans, group, pod.key)
+        if group not in self._orphans:
+            for place in _places(group):
+                _discard(self._orphan_groups, place, group)
 
     def _relate(self, item: tuple[str, str, str], change: WatchEvent) -> None:
         if item[0] in _ADOPTABLE:
@@ -293,12 +314,14 @@ class ObjectIndex:
         return shared
 
 
-def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
-    """Index keys of a pod without owner: one without label, and one per label."""
-    if pod.owner:
-        return []
-    namespace = pod.key[0]
-    return [(namespace, "", ""), *((namespace, *label) for label in pod.labels.items())]
+_LabelSet = tuple[str, frozenset[tuple[str, str]]]
+"""A namespace, and the labels that some pods in it have."""
+
+
+def _places(group: _LabelSet) -> list[tuple[str, str, str]]:
+    """Index keys of pods with the same labels: one without label, and one per label."""
+    namespace, labels = group
+    return [(namespace, "", ""), *((namespace, *label) for label in sorted(labels))]
 
 
 def split_key(change: WatchEvent) -> Key:

@@ -31,7 +31,7 @@ def granted_resources(container: Tree) -> Tree:
 def is_resized(pod: Tree) -> bool:
     """True if the spec asks for other resources than a running container has."""
     return any(
-        (entry.get("resources") or {}) != (container.get("resources") or {})
+        "resources" in entry and entry["resources"] != (container.get("resources") or {})
         for container, entry in _running(pod)
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from sys import intern
 from typing import Any, Protocol
 
 import numpy as np
@@ -257,7 +258,8 @@ class StoreChange:
 def _split_key(key: str) -> tuple[str, str]:
     # Cached, because each controller asks for each change.
     _, namespace, name = key.rsplit("/", 2)
-    return namespace, name
+    # Indexes keep the namespace of each object.
+    return intern(namespace), name
 
 
 class ResourceStrategy:

@@ -23,7 +23,7 @@ Decoder = Callable[[Any, FieldLocation, Any], Any]
 class TypeMismatch(ValueError):
     """A value of the wrong type; the text is Go's. at: its location."""
 
-    def __init__(self, text: str, at: FieldLocation) -> None:
+    def __init__(self, text: str, at: FieldLocation = None) -> None:
         super().__init__(text)
         self.at = at
 

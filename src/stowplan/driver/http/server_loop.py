@@ -330,7 +330,7 @@ class ServerLoop:
         self._store = None
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
-            done(problem)
+            self._notify(done, problem)
         self._failed(str(problem))
 
     def when_saved(self, number: int, done: Callable[[StoreError | None], None]) -> None:
@@ -352,7 +352,16 @@ class ServerLoop:
             if number > self._committed:
                 self._waiting.append((number, done))
             else:
-                done(None)
+                self._notify(done, None)
+
+    def _notify(
+        self, done: Callable[[StoreError | None], None], problem: StoreError | None
+    ) -> None:
+        try:
+            done(problem)
+        # Any exception concerns one connection: commits go on.
+        except Exception as fault:  # noqa: BLE001
+            self.logged_fault("a response", fault)
 
 
 def _settle(future: asyncio.Future[None], problem: StoreError | None) -> None:

@@ -19,6 +19,7 @@ import logging
 import os
 import sqlite3
 import stat
+import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -46,7 +47,9 @@ CREATE TABLE facts (
 _ROWS = "SELECT key, version, value, checksum FROM objects ORDER BY key"
 _NOTE_BYTES = 12
 
-_BUNDLES = (512, 128, 32, 8, 4, 2, 1)
+_BUNDLES = (512, 128, 32, *range(16, 0, -1))
+_SETTLED_NS = 100_000_000
+"""A directory that has not changed for so long shows the next change in its time."""
 
 Record = tuple[str, int, bytes | None]
 Mark = tuple[int, int]
@@ -71,6 +74,7 @@ class SqliteStore:
         self._committed: int | None = None
         self._file: sqlite3.Connection | None = None
         self._marks: dict[str, Mark] = {}
+        self._settled: tuple[Mark, int] | None = None
         try:
             path, note = directory / FILE, directory / COMMITTED
             if not note.exists() and path.exists() and path.stat().st_size > 0:
@@ -150,7 +154,13 @@ class SqliteStore:
             self._marks = _marks_of(self.directory, FILE, f"{FILE}-wal", COMMITTED)
 
     def _check_place(self) -> None:
-        """Raises StoreError if the files were replaced, so that a commit would be lost."""
+        """Raises StoreError if the files were replaced, so that a commit would be lost.
+
+        The files are looked at if the directory has changed since, or only lately.
+        """
+        seen = _state_of(self.directory)
+        if seen is not None and seen == self._settled:
+            return
         for name, mark in self._marks.items():
             path = self.directory / name
             if _mark_of(path) != mark:
@@ -159,6 +169,8 @@ class SqliteStore:
                     f"{self.version}; changes can no longer be saved. Restore a copy of the whole "
                     "directory, or use another --data"
                 )
+        is_settled = seen is not None and time.time_ns() - seen[1] > _SETTLED_NS
+        self._settled = seen if self._marks and is_settled else None
 
     def close(self) -> None:
         """Checkpoint the journal into the file and unlock the directory."""
@@ -290,6 +302,15 @@ def _mark_of(path: Path) -> Mark | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _state_of(directory: Path) -> tuple[Mark, int] | None:
+    """Identity of a directory and when an entry of it last changed, in nanoseconds."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino), found.st_mtime_ns
 
 
 def _marks_of(directory: Path, *names: str) -> dict[str, Mark]:

@@ -159,8 +159,8 @@ def _place(steps: list[Any]) -> str:
 def _without(tree: Any, steps: list[Any]) -> Any:
     """A copy of a tree without the value at `steps`; an item of a list becomes null."""
     step, *rest = steps
-    key = step if isinstance(step, (int, str)) else step[0]
-    made = list(tree) if isinstance(key, int) else dict(tree)
+    key: Any = step if isinstance(step, (int, str)) else step[0]
+    made: Any = list(tree) if isinstance(key, int) else dict(tree)
     if rest:
         made[key] = _without(tree[key], rest)
     elif isinstance(key, int):
