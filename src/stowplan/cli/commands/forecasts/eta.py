@@ -118,6 +118,9 @@ def command(**given: Any) -> None:
     finished pods of other owners. Pods of services do not end. The table has the median, and an
     interval over the simulations; `-o wide` lists pods. What was assumed is printed below.
 
+    With a configuration of `scheduler: kueue` the files are replayed with Kueue's controllers, and
+    the table says when each job is admitted, has started and ends.
+
     "never" is what no node could take even without other pods. Exit code 1 if something starts in
     no simulation before the horizon.
     """
@@ -128,5 +131,7 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    deciders = read_asked_deciders(source.record_file, config_files, plugin_files, compat)
+    deciders = read_asked_deciders(
+        source.record_file, config_files, plugin_files, compat, admits=True
+    )
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

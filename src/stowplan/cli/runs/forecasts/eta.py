@@ -55,6 +55,12 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             raise click.UsageError("--all takes no JOB or POD")
         # The first argument is a file: there is no target before it.
         source = source._replace(paths=(request.target, *source.paths))
+        request = request._replace(source=source, target=None)
+    if deciders.kueue is not None:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_eta import run_kueue_eta
+
+        return run_kueue_eta(request, deciders, output)
     percentiles = _percentiles(request.interval)
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(
