@@ -31,56 +31,45 @@ def test_a_job_is_admitted_when_the_one_before_it_ends(tmp_path: Path) -> None:
     check_one_line(asked(tmp_path, "job/d", objects=objects), '"job/d" not found', "job/a, job/c")
 
 
-def test_the_pods_of_a_dump_have_run_for_a_while(tmp_path: Path) -> None:
-    created, taken = "2026-05-01T12:00:00Z", "2026-05-01T12:05:00Z"
-    job = timed("a", "one", 1, 600)
-    job["metadata"] |= {"uid": "u-a", "creationTimestamp": created}
-    job["spec"]["suspend"] = False
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u-a", "controller": True}
+CREATED, TAKEN = "2026-05-01T12:00:00Z", "2026-05-01T12:05:00Z"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u-a", "controller": True}
+
+
+def stored(tree: Tree, uid: str, **meta: object) -> Tree:
+    tree["metadata"] |= {"uid": uid, "creationTimestamp": CREATED, **meta}
+    return tree
+
+
+def running_job() -> list[Tree]:
+    """A Job, its Workload and its pod, as a dump has them five minutes after the start."""
+    job = stored(timed("a", "one", 1, 600), "u-a")
     template = job["spec"]["template"]
-    spec = {**template["spec"], "nodeName": node()["metadata"]["name"]}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **template["metadata"],
-            "name": "a-0",
-            "namespace": "default",
-            "uid": "u-pod",
-            "labels": {"batch.kubernetes.io/controller-uid": "u-a"},
-            "finalizers": ["batch.kubernetes.io/job-tracking"],
-            "ownerReferences": [owner],
-            "creationTimestamp": created,
-        },
-        "spec": spec,
-        "status": {
-            "phase": "Running",
-            "startTime": created,
-            "containerStatuses": [{"name": "c", "state": {"running": {"startedAt": created}}}],
-        },
-    }
-    job["spec"]["selector"] = {"matchLabels": pod["metadata"]["labels"]}  # type: ignore[index]
-    template["metadata"]["labels"] = pod["metadata"]["labels"]  # type: ignore[index]
-    condition = {"status": "True", "reason": "r", "message": "", "lastTransitionTime": created}
-    assignment = {
-        "name": "main",
-        "count": 1,
-        "flavors": {"cpu": "f"},
-        "resourceUsage": {"cpu": "1"},
-    }
-    workload = kueue("Workload", "job-a")
-    workload["metadata"] |= {"uid": "u-w", "ownerReferences": [owner], "creationTimestamp": created}
-    workload["spec"] = {
-        "queueName": "one",
-        "podSets": [{"name": "main", "count": 1, "template": template}],
-    }
+    template["metadata"]["labels"] = labels = {"batch.kubernetes.io/controller-uid": "u-a"}
+    job["spec"] |= {"suspend": False, "selector": {"matchLabels": labels}}
+    meta = {**template["metadata"], "name": "a-0", "namespace": "default"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    pod["spec"] = {**template["spec"], "nodeName": node()["metadata"]["name"]}
+    state = {"name": "c", "state": {"running": {"startedAt": CREATED}}}
+    pod["status"] = {"phase": "Running", "startTime": CREATED, "containerStatuses": [state]}
+    finalizers = ["batch.kubernetes.io/job-tracking"]
+    stored(pod, "u-pod", finalizers=finalizers, ownerReferences=[OWNER])
+    workload = stored(kueue("Workload", "job-a"), "u-w", ownerReferences=[OWNER])
+    pod_set = {"name": "main", "count": 1, "template": template}
+    workload["spec"] = {"queueName": "one", "podSets": [pod_set]}
+    condition = {"status": "True", "reason": "r", "message": "", "lastTransitionTime": CREATED}
+    used = {"flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}
+    assigned = [{"name": "main", "count": 1, **used}]
     workload["status"] = {
-        "admission": {"clusterQueue": "one", "podSetAssignments": [assignment]},
+        "admission": {"clusterQueue": "one", "podSetAssignments": assigned},
         "conditions": [{"type": kind, **condition} for kind in ("QuotaReserved", "Admitted")],
     }
+    return [job, workload, pod]
+
+
+def test_the_pods_of_a_dump_have_run_for_a_while(tmp_path: Path) -> None:
     waits = timed("b", "one", 4, 60)
-    waits["metadata"]["creationTimestamp"] = taken
-    objects: list[Tree | list[Tree]] = [queue("one", "4"), job, workload, pod, waits]
+    waits["metadata"]["creationTimestamp"] = TAKEN
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), running_job(), waits]
     found = asked(tmp_path, "--all", "-o", "json", objects=objects)
     times = {one["job"]: one for one in json.loads(found.out)["workloads"]}
     # It has run for five of its ten minutes.

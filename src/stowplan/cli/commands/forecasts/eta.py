@@ -118,14 +118,12 @@ def command(**given: Any) -> None:
     finished pods of other owners. Pods of services do not end. The table has the median, and an
     interval over the simulations; `-o wide` lists pods. What was assumed is printed below.
 
-    With a configuration of `scheduler: kueue` the files are replayed with Kueue's controllers, and
-    the table says when each job is admitted, has started and ends.
-
     "never" is what no node could take even without other pods. Exit code 1 if something starts in
-    no simulation before the horizon.
+    no simulation before the horizon. `scheduler: kueue`: when jobs of files are admitted.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.forecasts.eta import EtaRequest, run_eta
+    from stowplan.cli.runs.forecasts.eta import run_eta
+    from stowplan.cli.runs.forecasts.eta_request import EtaRequest
     from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     source = ClusterSource.take(given, local=True)

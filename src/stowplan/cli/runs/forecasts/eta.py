@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-from typing import NamedTuple
 
 import click
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
+from stowplan.cli.runs.forecasts.eta_request import EtaRequest
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
@@ -26,23 +24,6 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 
 _INTERVAL = re.compile(r"([0-9]{1,2})-([0-9]{2,3})")
-
-
-class EtaRequest(NamedTuple):
-    """The options of the command, by their names."""
-
-    target: str | None
-    source: ClusterSource
-    namespace: str | None
-    every: bool
-    horizon_s: float | None
-    arrivals_s: float | None
-    autoscale: str | None
-    now: datetime.datetime | None
-    draws: int
-    interval: str
-    seed: int
-    calibrate: int
 
 
 def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from rich.console import Console
 from rich.text import Text
@@ -13,13 +11,11 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import DEFAULT_NAMESPACE, read_cluster_source
+from stowplan.cli.runs.forecasts.eta_request import EtaRequest
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.kueue_starts import KueueStarts, WorkloadStart, kueue_starts
 from stowplan.simulation.kueue.job_admission import check_admission
-
-if TYPE_CHECKING:
-    from stowplan.cli.runs.forecasts.eta import EtaRequest
 
 _COLUMNS = ("NAMESPACE", "NAME", "QUEUE", "CREATED", "WAITS", "ADMITTED", "STARTED", "FINISHED")
 
