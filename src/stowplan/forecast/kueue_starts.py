@@ -11,6 +11,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import owners_of
 from stowplan.simulation.replay import ReplayOptions
+from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.simulate import Simulation, simulate
 
 SCHEMA = "stowplan.dev/kueue-eta/v1"
@@ -72,7 +73,8 @@ def kueue_starts(
 
 def _starts(found: Simulation) -> dict[tuple[str, str], list[float | None]]:
     """Namespace and job -> when its pods started."""
-    started = {one.pod: one.started_s for one in found.placements}
+    timed = (one for one in found.placements if isinstance(one, TimedPlacement))
+    started = {one.pod: one.started_s for one in timed}
     known: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     for pod in () if found.objects is None else found.objects.pods:
         for kind, name in owners_of(pod):
