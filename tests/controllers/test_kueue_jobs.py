@@ -113,7 +113,7 @@ def test_a_job_starts_when_another_has_ended() -> None:
     status = cluster.the(CLUSTER_QUEUES, "q")["status"]
     assert (status["pendingWorkloads"], status["admittedWorkloads"]) == (0, 1)
     reasons = {one["reason"] for one in cluster.list("events")}
-    assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending"}
+    assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "WaitingForQuota"}
 
 
 def test_pods_whose_quota_is_no_longer_needed_are_given_back() -> None:
@@ -139,7 +139,13 @@ def test_preemption_stops_a_job_which_runs_again_later() -> None:
     cluster.run(5)
     assert cluster.conditions("low")["Evicted"] == ("True", "Preempted")
     assert cluster.conditions("low")["Preempted"] == ("True", "InClusterQueue")
-    assert "due to prioritization in the ClusterQueue" in cluster.message("low", "Evicted")
+    preempted = cluster.message("low", "Evicted")
+    assert "due to prioritization in the ClusterQueue" in preempted
+    events = {one["reason"]: one.get("note") or one["message"] for one in cluster.list("events")}
+    assert events["WaitingForPreemptedWorkloads"] == (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
+        "2 more needed. Pending the preemption of 1 workload(s)"
+    )
     cluster.run(35)
     assert cluster.running() == {"urgent": 2}
     assert cluster.the(JOBS, "low")["spec"]["suspend"] is True
@@ -149,6 +155,7 @@ def test_preemption_stops_a_job_which_runs_again_later() -> None:
     cluster.run(60)
     assert cluster.running() == {"low": 2}
     assert cluster.conditions("low")["Evicted"] == ("False", "QuotaReserved")
+    assert cluster.message("low", "Evicted") == f"Previously: {preempted}"
     assert cluster.the(JOBS, "urgent")["status"]["succeeded"] == 2
 
 
@@ -188,8 +195,13 @@ def test_an_admission_check_is_answered_by_its_annotation(answer: str, state: st
     cluster.job("a", 2, run=1000)
     if not answer:
         # Nobody declares the check active.
-        assert cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"][0]["status"] == "False"
-        assert cluster.conditions("a")["QuotaReserved"] == ("False", "Inadmissible")
+        (active,) = cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"]
+        assert (active["status"], active["reason"], active["message"]) == (
+            "False",
+            "AdmissionCheckInactive",
+            "Can't admit new workloads: references inactive AdmissionCheck(s): check.",
+        )
+        assert cluster.conditions("a")["QuotaReserved"] == ("False", "Suspended")
         return
     assert cluster.conditions("a") == {"QuotaReserved": ("True", "QuotaReserved")}
     (check,) = cluster.workload("a")["status"]["admissionChecks"]
@@ -208,6 +220,9 @@ def test_a_workload_that_a_check_sends_back_is_tried_again_after_a_backoff() -> 
     cluster.queue("q", "3", admissionChecksStrategy={"admissionChecks": [{"name": "check"}]})
     cluster.job("a", 2)
     assert cluster.conditions("a")["Evicted"] == ("True", "AdmissionCheck")
+    answered = "Answered by the annotation stowplan.dev/check-answer"
+    text = f'Evicted due to AdmissionCheck in Retry state: "check" ({answered})'
+    assert cluster.message("a", "Evicted") == text
     assert cluster.conditions("a")["Requeued"] == ("False", "AdmissionCheck")
     check = cluster.the(CHECKS, "check")
     check["metadata"]["annotations"]["stowplan.dev/check-answer"] = "Ready"
@@ -279,7 +294,10 @@ def test_a_queue_without_its_flavor_starts_with_it() -> None:
     cluster.job("a", 2)
     active = cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"][0]
     assert (active["status"], active["reason"]) == ("False", "FlavorNotFound")
-    assert cluster.conditions("a")["QuotaReserved"] == ("False", "Inadmissible")
+    text = "Can't admit new workloads: references missing ResourceFlavor(s): f."
+    assert active["message"] == text
+    assert cluster.conditions("a")["QuotaReserved"] == ("False", "Suspended")
+    assert cluster.message("a") == "ClusterQueue q is inactive"
     assert cluster.running() == {}
     cluster.create(FLAVORS, {"metadata": {"name": "f"}, "spec": {}})
     cluster.run(2)
@@ -324,7 +342,9 @@ def test_cohorts_in_a_cycle_admit_nothing_until_it_is_cut() -> None:
     cluster.queue("q", "3", cohortName="left")
     cluster.job("a", 2)
     assert cluster.running() == {}
-    assert "in a cycle" in cluster.message("a")
+    assert cluster.message("a") == "ClusterQueue q is inactive"
+    (active,) = cluster.the(CLUSTER_QUEUES, "q")["status"]["conditions"]
+    assert active["message"] == "Can't admit new workloads: Cohort left is in a cycle."
     cluster.change(COHORTS, "right", parentName="")
     cluster.run(2)
     assert cluster.running() == {"a": 2}
@@ -351,7 +371,7 @@ def test_a_job_and_a_queue_that_are_deleted() -> None:
     assert cluster.running() == {"b": 2}
     cluster.delete(LOCAL_QUEUES, "q")
     cluster.job("c", 1)
-    assert cluster.message("c") == "LocalQueue default/q doesn't exist"
+    assert cluster.message("c") == "LocalQueue q doesn't exist"
 
 
 def queued_pod(name: str, group: str = "", total: int = 0) -> Tree:

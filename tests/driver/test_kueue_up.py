@@ -123,7 +123,13 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
             await until(api, f"{IN_DEFAULT}/workloads", lambda found: admitted(found) == wanted)
             events = await listed(api, "/api/v1/namespaces/default/events")
             reasons = {one["reason"] for one in events}
-            assert reasons >= {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending"}
+            assert reasons >= {
+                "CreatedWorkload",
+                "QuotaReserved",
+                "Admitted",
+                "Started",
+                "WaitingForQuota",
+            }
 
     def check_page(cluster: Tree, found: Tree) -> None:
         """The page has the same."""

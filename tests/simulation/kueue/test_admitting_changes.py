@@ -76,6 +76,6 @@ def test_explain_shows_them(tmp_path: Path) -> None:
     file = written(tmp_path, node(), flavor(), queue("one", "4"), *jobs)
     (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
     arguments = ["explain", "job/b", "-f", str(file), "--config", str(tmp_path / "kueue.yaml")]
-    shown = run(*arguments)
-    assert "Would admit it: the end of job/a" in shown.out
+    ran = run(*arguments)
+    assert "Would admit it: the end of job/a" in ran.out
     assert "Would admit it" not in run(*arguments, "--no-changes").out

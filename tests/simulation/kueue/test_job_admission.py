@@ -194,19 +194,24 @@ def test_the_pods_of_admitted_jobs_go_to_the_nodes_of_their_flavor(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("left_out", "problem"),
+    ("left_out", "reason", "problem"),
     [
-        ("ResourceFlavor", "ClusterQueue one is inactive: ResourceFlavor f not found"),
-        ("ClusterQueue", "ClusterQueue one doesn't exist"),
-        ("LocalQueue", "LocalQueue default/one doesn't exist"),
+        (
+            "ResourceFlavor", "Suspended",
+            "ClusterQueue one is inactive: ResourceFlavor f not found",
+        ),
+        ("ClusterQueue", "Misconfigured", "ClusterQueue one doesn't exist"),
+        ("LocalQueue", "Misconfigured", "LocalQueue one doesn't exist"),
     ],
-)
-def test_an_object_that_is_missing(tmp_path: Path, left_out: str, problem: str) -> None:
+)  # fmt: skip
+def test_an_object_that_is_missing(
+    tmp_path: Path, left_out: str, reason: str, problem: str
+) -> None:
     objects = [node(), flavor(), *queue("one", "9"), job("a", "one", 1)]
     result = simulated(tmp_path, *[one for one in objects if one["kind"] != left_out])
     found = workload_of(result, "job/a")
     assert not placed(result)
-    assert (found["reason"], found["message"]) == ("Inadmissible", problem)
+    assert (found["reason"], found["message"]) == (reason, problem)
 
 
 @pytest.mark.parametrize(("strategy", "runs"), [("StrictFIFO", set()), ("BestEffortFIFO", {"b-0"})])

@@ -9,6 +9,7 @@ pkg/controller/core/workload_controller.go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -67,6 +68,7 @@ IDLE_CYCLES = 6
 _REBUILT = frozenset(
     {CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, TOPOLOGIES, CHECKS, NAMESPACES, "limitranges"}
 )
+WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 _WHY = {
     "InClusterQueue": "prioritization in the ClusterQueue",
     "InCohortReclamation": "reclamation within the cohort",
@@ -93,6 +95,8 @@ class KueueAdmissionController:
         self._changed: dict[str, None] = {}
         self._has_new_places = True
         self._unready: set[str] = set()
+        # Waiting workload -> how many were preempted for it, the last time that any was.
+        self._n_victims: dict[str, int] = {}
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Note what a change makes due."""
@@ -225,6 +229,9 @@ class KueueAdmissionController:
         for key, reason in outcome.evicted.items():
             text = "Workload was evicted as there was no replacement for a failed node"
             self._write_evicted(key, reason, "", text)
+        self._n_victims.update(Counter(by for _, by in outcome.preempted.values()))
+        for key in outcome.admitted:
+            self._n_victims.pop(key, None)
         for key in outcome.heads:
             if key not in outcome.admitted and key in admission.workloads:
                 self._write_pending(admission, admission.workloads[key])
@@ -241,8 +248,10 @@ class KueueAdmissionController:
         text = f"Quota reserved in ClusterQueue {queue}"
         note(tree, QUOTA_RESERVED, True, QUOTA_RESERVED, text, now)
         for kind in (EVICTED, PREEMPTED):
-            if condition_of(tree, kind) is not None:
-                note(tree, kind, False, QUOTA_RESERVED, f"Previously: {kind}", now)
+            before = condition_of(tree, kind)
+            if before is not None and before["status"] == "True":
+                text_before = f"Previously: {before['message']}"
+                note(tree, kind, False, QUOTA_RESERVED, text_before, now)
         self._list_checks(admission, one, tree)
         if is_new:
             waited = max(0.0, now - one.queued_since)
@@ -279,12 +288,11 @@ class KueueAdmissionController:
         tree = self._tree(one.key)
         if tree is None:
             return
-        refused = sorted(name for name, s in one.checks.items() if s in ("Retry", "Rejected"))
+        refused = any(state in ("Retry", "Rejected") for state in one.checks.values())
         if one.workload.spec.active is False:
             self._evict(one, "Deactivated", "The workload is deactivated")
         elif refused:
-            text = f"At least one admission check is false: {', '.join(refused)}"
-            self._refuse(one, tree, text)
+            self._refuse(one, tree)
         elif not one.is_condition(ADMITTED):
             needed = _needed_checks(admission, one)
             is_delayed = any(demand.delayed == "Pending" for demand in one.demands)
@@ -293,20 +301,22 @@ class KueueAdmissionController:
                 one.set_condition(ADMITTED, True, ADMITTED, self.api.now)
                 self._write_admitted(admission, one)
 
-    def _refuse(self, one: AdmissionWorkload, tree: Tree, text: str) -> None:
+    def _refuse(self, one: AdmissionWorkload, tree: Tree) -> None:
         """A check refuses a workload: for some time, or for good."""
         # The tree is read again, since the model has the spec and the backoff of before.
         self._changed[one.key] = None
         if "Rejected" in one.checks.values():
             tree["spec"]["active"] = False
             self.api.update(WORKLOADS, tree)
-            self._evict(one, "Deactivated", f"The workload is deactivated: {text}")
+            text = _checks_in(tree, "Rejected")
+            self._event(tree, "AdmissionCheckRejected", f"Deactivated due to {text}", "Warning")
+            self._evict(one, "Deactivated", f"The workload is deactivated due to {text}")
             return
         count = int((tree["status"].get("requeueState") or {}).get("count", 0)) + 1
         at = format_time(self.api.now + CHECK_BACKOFF_S * 2.0 ** (count - 1))
         tree["status"]["requeueState"] = {"count": count, "requeueAt": at}
         self.api.update_status(WORKLOADS, tree)
-        self._evict(one, "AdmissionCheck", text)
+        self._evict(one, "AdmissionCheck", f"Evicted due to {_checks_in(tree, 'Retry')}")
 
     def _evict(self, one: AdmissionWorkload, reason: str, text: str) -> None:
         one.set_condition(EVICTED, True, reason, self.api.now)
@@ -328,9 +338,12 @@ class KueueAdmissionController:
         if tree is None or one.holds_quota:
             return
         reason, message = why_pending(one, admission)
+        n_victims = self._n_victims.get(one.key, 0)
+        if n_victims and reason == WAITING_FOR_PREEMPTED:
+            message = f"{message}. Pending the preemption of {n_victims} workload(s)"
         if note(tree, QUOTA_RESERVED, False, reason or "Pending", message, self.api.now):
             self.api.update_status(WORKLOADS, tree)
-            self._event(tree, "Pending", message, "Warning")
+            self._event(tree, reason or "Pending", message, "Warning")
 
     def _write_rest(self, admission: KueueAdmission) -> None:
         """Workloads that no queue takes, and the status of queues."""
@@ -340,7 +353,8 @@ class KueueAdmissionController:
         for name, queue in admission.queues.items():
             pending = admission.pending[name]
             status = queue_status(queue, pending, is_fair=self.options.is_fair)
-            self._write_status(CLUSTER_QUEUES, ("", name), status, active_condition(queue))
+            active = active_condition(queue, admission.objects)
+            self._write_status(CLUSTER_QUEUES, ("", name), status, active)
         for local in admission.objects.local_queues:
             owner = admission.queues.get(local.spec.cluster_queue)
             waiting = admission.pending.get(local.spec.cluster_queue)
@@ -348,7 +362,9 @@ class KueueAdmissionController:
             held = [] if waiting is None else waiting.all()
             status = local_queue_status(owner, held, "/".join(key))
             active = (True, "Ready", "Can submit new workloads to localQueue")
-            if owner is None or problem_of(owner):
+            if local.spec.stop_policy not in (None, "None"):
+                active = False, "Stopped", "LocalQueue is stopped"
+            elif owner is None or problem_of(owner):
                 active = (
                     False, "ClusterQueueIsInactive" if owner else "ClusterQueueDoesNotExist",
                     "Can't submit new workloads to clusterQueue",
@@ -379,6 +395,20 @@ def _waits_for_pods(tree: Tree) -> bool:
     if is_true(tree, "Finished") or is_true(tree, EVICTED) or not is_true(tree, ADMITTED):
         return False
     return not is_true(tree, PODS_READY)
+
+
+def _checks_in(tree: Tree, state: str) -> str:
+    """The checks of a Workload in a state, as Kueue's messages name them."""
+    checks = (tree.get("status") or {}).get("admissionChecks") or ()
+    held = sorted(
+        (one for one in checks if one.get("state") == state), key=lambda one: str(one["name"])
+    )
+    parts = [
+        f'"{one["name"]}" ({one["message"]})' if one.get("message") else f'"{one["name"]}"'
+        for one in held
+    ]
+    noun = "AdmissionChecks" if len(held) > 1 else "AdmissionCheck"
+    return f"{noun} in {state} state: {'; '.join(parts)}"
 
 
 def _needed_checks(admission: KueueAdmission, one: AdmissionWorkload) -> set[str]:

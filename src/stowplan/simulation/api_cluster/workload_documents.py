@@ -93,7 +93,9 @@ class WorkloadDocuments:
             trees = [with_profile(tree, profile) for tree in trees]
         times = [_created(tree) for tree in trees if not _is_stored(tree)]
         known = [at for at in times if at is not None]
-        self.start_s = min(known, default=DEFAULT_START_S)
+        # A dump begins when it was taken, as far as it shows.
+        stored = (at for tree in trees if _is_stored(tree) for at in _moments(tree))
+        self.start_s = min(known, default=max(stored, default=DEFAULT_START_S))
         self.arrivals = sorted(
             (self._arrival(tree, speedup) for tree in trees), key=lambda arrival: arrival.at_s
         )
@@ -207,6 +209,15 @@ def _is_stored(tree: Tree) -> bool:
 def _created(tree: Tree) -> float | None:
     text = (tree.get("metadata") or {}).get("creationTimestamp")
     return parse_time(text) if isinstance(text, str) and text else None
+
+
+def _moments(tree: Tree) -> Iterator[float]:
+    """When a stored object was created, and when its pod started."""
+    created, started = _created(tree), (tree.get("status") or {}).get("startTime")
+    if created is not None:
+        yield created
+    if isinstance(started, str) and started:
+        yield parse_time(started)
 
 
 def _title(tree: Tree) -> str:

@@ -153,7 +153,7 @@ def _has(field: str, quotas: Mapping[tuple[str, str], QuotaReport], short: Quota
 def _running(report: KueueReport, found: WorkloadReport) -> list[str]:
     """Admitted jobs with quota that is short, those of queues that borrow first."""
     pairs = {(one.flavor, one.resource) for one in found.shortages}
-    lent = {name for one in found.shortages for name in one.borrowers}
+    borrowing = {name for one in found.shortages for name in one.borrowers}
     running = [
         one
         for one in report.workloads
@@ -165,5 +165,7 @@ def _running(report: KueueReport, found: WorkloadReport) -> list[str]:
             for name, flavor in held.items()
         )
     ]
-    running.sort(key=lambda one: (one.cluster_queue not in lent, one.priority, one.pods, one.job))
+    running.sort(
+        key=lambda one: (one.cluster_queue not in borrowing, one.priority, one.pods, one.job)
+    )
     return [one.job for one in running[:ENDS_MAX]]

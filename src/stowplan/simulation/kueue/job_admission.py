@@ -31,10 +31,12 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.quota_reports import queue_reports
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
+    SUSPENDED,
     KueueReport,
     WorkloadReport,
     shortages_of,
     status_of,
+    why_inactive,
     why_pending,
 )
 from stowplan.controllers.kueue.kueue_kinds import WORKLOAD_ANNOTATION
@@ -153,6 +155,8 @@ def _report(
 ) -> WorkloadReport:
     status = status_of(one)
     reason, message = ("", "") if status == ADMITTED else why_pending(one, admission)
+    cause = why_inactive(one, admission) if reason == SUSPENDED else ""
+    message = f"{message}: {cause}" if cause else message
     by = preempted.get(one.key, "")
     return WorkloadReport(
         one.namespace,

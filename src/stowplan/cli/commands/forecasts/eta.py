@@ -119,14 +119,17 @@ def command(**given: Any) -> None:
     interval over the simulations; `-o wide` lists pods. What was assumed is printed below.
 
     "never" is what no node could take even without other pods. Exit code 1 if something starts in
-    no simulation before the horizon.
+    no simulation before the horizon. `scheduler: kueue`: when jobs of files are admitted.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.forecasts.eta import EtaRequest, run_eta
+    from stowplan.cli.runs.forecasts.eta import run_eta
+    from stowplan.cli.runs.forecasts.eta_request import EtaRequest
     from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    deciders = read_asked_deciders(source.record_file, config_files, plugin_files, compat)
+    deciders = read_asked_deciders(
+        source.record_file, config_files, plugin_files, compat, admits=True
+    )
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

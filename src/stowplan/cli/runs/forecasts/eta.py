@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import re
-from typing import NamedTuple
 
 import click
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
+from stowplan.cli.runs.forecasts.eta_request import EtaRequest
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
@@ -28,23 +26,6 @@ from stowplan.objects.podgroup import PodGroup
 _INTERVAL = re.compile(r"([0-9]{1,2})-([0-9]{2,3})")
 
 
-class EtaRequest(NamedTuple):
-    """The options of the command, by their names."""
-
-    target: str | None
-    source: ClusterSource
-    namespace: str | None
-    every: bool
-    horizon_s: float | None
-    arrivals_s: float | None
-    autoscale: str | None
-    now: datetime.datetime | None
-    draws: int
-    interval: str
-    seed: int
-    calibrate: int
-
-
 def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     """Print the forecast; the exit code."""
     source = request.source
@@ -55,6 +36,12 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             raise click.UsageError("--all takes no JOB or POD")
         # The first argument is a file: there is no target before it.
         source = source._replace(paths=(request.target, *source.paths))
+        request = request._replace(source=source, target=None)
+    if deciders.kueue is not None:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_eta import run_kueue_eta
+
+        return run_kueue_eta(request, deciders, output)
     percentiles = _percentiles(request.interval)
     autoscale = read_autoscale_option(request.autoscale)
     cluster, now = read_asked_cluster(

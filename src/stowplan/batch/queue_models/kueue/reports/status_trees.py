@@ -6,7 +6,7 @@ Source: sigs.k8s.io/kueue of 2026-08-22, apis/kueue/v1beta2, pkg/controller/core
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stowplan.batch.queue_models.kueue.admission_queue import AdmissionQueue
 from stowplan.batch.queue_models.kueue.admission_workload import (
@@ -14,6 +14,7 @@ from stowplan.batch.queue_models.kueue.admission_workload import (
     AdmissionWorkload,
     PodSetPlaces,
 )
+from stowplan.batch.queue_models.kueue.kueue_admission import KueueObjects
 from stowplan.batch.queue_models.kueue.pending_workloads import PendingWorkloads
 from stowplan.batch.queue_models.kueue.quota.dominant_share import dominant_share
 from stowplan.batch.queue_models.kueue.reports.quota_reports import problem_of
@@ -111,14 +112,39 @@ def _flavors(
     return found
 
 
-def active_condition(queue: AdmissionQueue) -> tuple[bool, str, str]:
-    """Status, reason and message of a ClusterQueue's condition Active."""
-    problem = problem_of(queue)
-    if not problem:
+def active_condition(queue: AdmissionQueue, objects: KueueObjects) -> tuple[bool, str, str]:
+    """Status, reason and message of a ClusterQueue's condition Active.
+
+    Source: sigs.k8s.io/kueue of 2026-08-22, pkg/cache/scheduler/clusterqueue.go (inactiveReason).
+    """
+    if not problem_of(queue):
         return True, "Ready", "Can admit new workloads"
-    reason = "FlavorNotFound" if queue.missing_flavors else "CheckNotFoundOrInactive"
+    found = dict(_inactive_reasons(queue, objects))
+    # Kueue does not say that a Cohort is in a cycle.
+    found = found or {"Unknown": problem_of(queue)}
+    return False, next(iter(found)), f"Can't admit new workloads: {', '.join(found.values())}."
+
+
+def _inactive_reasons(queue: AdmissionQueue, objects: KueueObjects) -> Iterator[tuple[str, str]]:
+    """Reasons and texts, the first one first."""
     if queue.spec.stop_policy not in (None, "None"):
-        reason = "Stopped"
-    elif problem.startswith("Cohort"):
-        reason = "CohortCycle"
-    return False, reason, f"Can't admit new workloads: {problem}"
+        yield "Stopped", "is stopped"
+    if queue.missing_flavors:
+        names = ",".join(queue.missing_flavors)
+        yield "FlavorNotFound", f"references missing ResourceFlavor(s): {names}"
+    known = {one.name: one for one in objects.admission_checks}
+    missing = [name for name in queue.checks if name not in known]
+    if missing:
+        text = f"references missing AdmissionCheck(s): {','.join(missing)}"
+        yield "AdmissionCheckNotFound", text
+    inactive = [name for name in queue.checks if name in known and not known[name].is_active]
+    if inactive:
+        text = f"references inactive AdmissionCheck(s): {','.join(inactive)}"
+        yield "AdmissionCheckInactive", text
+    topologies = {one.name for one in objects.topologies}
+    flavors = {one.name: one.spec.topology_name for one in objects.resource_flavors}
+    used = (name for group in queue.groups for name in group.flavor_names)
+    for name in used:
+        wanted = flavors.get(name)
+        if wanted is not None and wanted not in topologies:
+            yield "TopologyNotFound", f'there is no Topology "{wanted}" for TAS flavor "{name}"'

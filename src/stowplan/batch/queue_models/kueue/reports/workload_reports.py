@@ -25,7 +25,7 @@ from stowplan.batch.queue_models.kueue.reports.quota_reports import (
 )
 from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 
-INACTIVE = "Inadmissible"
+MISCONFIGURED, SUSPENDED, DEACTIVATED = "Misconfigured", "Suspended", "Deactivated"
 
 
 class QuotaShortage(msgspec.Struct, frozen=True):
@@ -118,23 +118,27 @@ def status_of(workload: AdmissionWorkload) -> str:
 
 
 def why_pending(workload: AdmissionWorkload, admission: KueueAdmission) -> tuple[str, str]:
-    """Reason and message of a workload that is not admitted, as in its condition."""
+    """Reason and message of a workload that is not admitted, as in its condition.
+
+    Source: sigs.k8s.io/kueue of 2026-08-22, pkg/controller/core/workload_controller.go
+    (getQueueBlocker), pkg/scheduler/flavorassigner/flavorassigner.go (Assignment.Message).
+    """
     if workload.holds_quota:
         return "WaitingForAdmissionChecks", "its admission checks are not Ready"
     if workload.workload.spec.active is False:
-        return INACTIVE, "The workload is deactivated"
-    problem = _queue_problem(workload, admission)
-    if problem:
-        return INACTIVE, problem
+        return DEACTIVATED, "The workload is deactivated"
+    blocker = _queue_blocker(workload, admission)
+    if blocker is not None:
+        return blocker
     queue = admission.queues[workload.cluster_queue]
     condition = workload.conditions.get(QUOTA_RESERVED)
     reason = condition.reason if condition is not None else "Pending"
-    if reason == "Misconfigured":
-        return reason, "Workload namespace doesn't match ClusterQueue selector"
+    if reason == MISCONFIGURED:
+        return reason, "workload namespace doesn't match ClusterQueue selector"
     parts = []
     taken: dict[str, int] = {}
     for pod_set, demand in zip(workload.pod_sets, workload.demands, strict=True):
-        found = list(dict.fromkeys(_problems(pod_set, demand, taken, queue, admission)))
+        found = sorted(set(_problems(pod_set, demand, taken, queue, admission)))
         if found:
             parts.append(f"couldn't assign flavors to pod set {demand.name}: {', '.join(found)}")
             break
@@ -236,16 +240,26 @@ def shortages_of(workload: AdmissionWorkload, admission: KueueAdmission) -> list
     return found
 
 
-def _queue_problem(workload: AdmissionWorkload, admission: KueueAdmission) -> str:
-    """Why no queue takes the workload."""
-    name = workload.queue_name
+def _queue_blocker(
+    workload: AdmissionWorkload, admission: KueueAdmission
+) -> tuple[str, str] | None:
+    """Why no queue takes the workload; None if one does."""
+    name, plain = workload.queue_name, workload.workload.spec.queue_name
     local = {f"{one.metadata.namespace}/{one.name}": one for one in admission.objects.local_queues}
     if name not in local:
-        return f"LocalQueue {name} doesn't exist"
+        return MISCONFIGURED, f"LocalQueue {plain} doesn't exist"
     queue: LocalQueue = local[name]
     if queue.spec.stop_policy not in (None, "None"):
-        return f"LocalQueue {name} is inactive"
+        return SUSPENDED, f"LocalQueue {plain} is inactive"
     if queue.spec.cluster_queue not in admission.queues:
-        return f"ClusterQueue {queue.spec.cluster_queue} doesn't exist"
-    problem = problem_of(admission.queues[queue.spec.cluster_queue])
-    return f"ClusterQueue {queue.spec.cluster_queue} is inactive: {problem}" if problem else ""
+        return MISCONFIGURED, f"ClusterQueue {queue.spec.cluster_queue} doesn't exist"
+    if problem_of(admission.queues[queue.spec.cluster_queue]):
+        return SUSPENDED, f"ClusterQueue {queue.spec.cluster_queue} is inactive"
+    return None
+
+
+def why_inactive(workload: AdmissionWorkload, admission: KueueAdmission) -> str:
+    """Why the ClusterQueue of a workload admits nothing, which the condition does not say; "" for
+    one that does."""
+    queue = admission.queues.get(workload.cluster_queue)
+    return "" if queue is None else problem_of(queue)

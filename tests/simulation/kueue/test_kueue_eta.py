@@ -1,0 +1,78 @@
+"""`stowplan eta` where Kueue admits jobs: when each is admitted, from files and from a dump."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.run import Ran, check_one_line, run
+from tests.simulation.kueue.test_job_admission import Tree, flavor, kueue, node, queue, written
+from tests.simulation.kueue.test_replayed_jobs import timed
+
+
+def asked(directory: Path, *arguments: str, objects: list[Tree | list[Tree]]) -> Ran:
+    (directory / "kueue.yaml").write_text("scheduler: kueue\n")
+    file = written(directory, node(), flavor(), *objects)
+    return run("eta", *arguments, "-f", str(file), "--config", str(directory / "kueue.yaml"))
+
+
+def test_a_job_is_admitted_when_the_one_before_it_ends(tmp_path: Path) -> None:
+    jobs = timed("a", "one", 3, 600), timed("b", "one", 2, 60, minute=1), timed("c", "one", 9, 60)
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), *jobs]
+    found = asked(tmp_path, "job/b", "-o", "json", objects=objects)
+    (one,) = json.loads(found.out)["workloads"]
+    assert found.code == 0
+    assert (one["job"], one["createdS"], one["status"]) == ("job/b", 60.0, "Finished")
+    assert 600 < one["admittedS"] < one["startedS"] < 610
+    assert one["startedS"] + 60 <= one["finishedS"] <= one["startedS"] + 65
+    never = asked(tmp_path, "job/c", objects=objects)
+    assert never.code == 1
+    assert "job/c in default: ExceedsMaxQuota" in never.out
+    check_one_line(asked(tmp_path, "job/d", objects=objects), '"job/d" not found', "job/a, job/c")
+
+
+CREATED, TAKEN = "2026-05-01T12:00:00Z", "2026-05-01T12:05:00Z"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u-a", "controller": True}
+
+
+def stored(tree: Tree, uid: str, **meta: object) -> Tree:
+    tree["metadata"] |= {"uid": uid, "creationTimestamp": CREATED, **meta}
+    return tree
+
+
+def running_job() -> list[Tree]:
+    """A Job, its Workload and its pod, as a dump has them five minutes after the start."""
+    job = stored(timed("a", "one", 1, 600), "u-a")
+    template = job["spec"]["template"]
+    template["metadata"]["labels"] = labels = {"batch.kubernetes.io/controller-uid": "u-a"}
+    job["spec"] |= {"suspend": False, "selector": {"matchLabels": labels}}
+    meta = {**template["metadata"], "name": "a-0", "namespace": "default"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    pod["spec"] = {**template["spec"], "nodeName": node()["metadata"]["name"]}
+    state = {"name": "c", "state": {"running": {"startedAt": CREATED}}}
+    pod["status"] = {"phase": "Running", "startTime": CREATED, "containerStatuses": [state]}
+    finalizers = ["batch.kubernetes.io/job-tracking"]
+    stored(pod, "u-pod", finalizers=finalizers, ownerReferences=[OWNER])
+    workload = stored(kueue("Workload", "job-a"), "u-w", ownerReferences=[OWNER])
+    pod_set = {"name": "main", "count": 1, "template": template}
+    workload["spec"] = {"queueName": "one", "podSets": [pod_set]}
+    condition = {"status": "True", "reason": "r", "message": "", "lastTransitionTime": CREATED}
+    used = {"flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}}
+    assigned = [{"name": "main", "count": 1, **used}]
+    workload["status"] = {
+        "admission": {"clusterQueue": "one", "podSetAssignments": assigned},
+        "conditions": [{"type": kind, **condition} for kind in ("QuotaReserved", "Admitted")],
+    }
+    return [job, workload, pod]
+
+
+def test_the_pods_of_a_dump_have_run_for_a_while(tmp_path: Path) -> None:
+    waits = timed("b", "one", 4, 60)
+    waits["metadata"]["creationTimestamp"] = TAKEN
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), running_job(), waits]
+    found = asked(tmp_path, "--all", "-o", "json", objects=objects)
+    times = {one["job"]: one for one in json.loads(found.out)["workloads"]}
+    # It has run for five of its ten minutes.
+    assert times["job/a"]["createdS"] == -300
+    assert 295 < times["job/a"]["finishedS"] < 310
+    assert times["job/b"]["admittedS"] >= times["job/a"]["finishedS"] - 1
