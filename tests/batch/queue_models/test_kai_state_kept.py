@@ -20,7 +20,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
 
 SHARES = ("0.25", "0.5")
-N_NODES, N_ROUNDS = 4, 12
+N_NODES, N_ROUNDS = 3, 12
 
 
 def facts(session: KaiSession) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class Cluster(KaiBenchmark):
         """Some of everything that may happen between two sessions."""
         dice = self.random
         events: list[Event] = []
-        for number in range(dice.randrange(3)):
-            asks = ("1", "1Gi", str(dice.randrange(2)))
+        for number in range(dice.randrange(4)):
+            asks = ("1", "1Gi", str(dice.randrange(3)))
             on = [dice.randrange(N_NODES) for _ in range(2)] if dice.random() < 0.3 else ()
             name = f"g{round_}-{number}"
             kind = {"priority_class_name": dice.choice(("train", "build"))}
@@ -125,25 +125,24 @@ def test_what_is_kept_equals_what_is_read_anew(seed: int, monkeypatch: pytest.Mo
     assert run(seed, monkeypatch) >= 2
 
 
-def _forgets_nodes(self: KaiState, session: KaiSession) -> Iterable[KaiJob]:
-    found = KaiState_settle(self, session)
-    self._old_nodes.clear()
-    return found
+SETTLE, DROP = KaiState.settle, KaiState._drop
 
 
 def _forgets_jobs(self: KaiState, session: KaiSession) -> Iterable[KaiJob]:
-    found = KaiState_settle(self, session)
+    found = SETTLE(self, session)
     self._old_jobs.clear()
     return found
 
 
-KaiState_settle = KaiState.settle
+def _forgets_nodes(self: KaiState, uid: str, key: str | None) -> None:
+    DROP(self, uid, key)
+    self._old_nodes.clear()
 
 
-@pytest.mark.parametrize("wrong", [_forgets_nodes, _forgets_jobs])
-def test_a_state_that_forgets_what_a_session_did_differs(
-    wrong: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "wrong"), [("settle", _forgets_jobs), ("_drop", _forgets_nodes)])
+def test_a_state_that_forgets_what_has_changed_differs(
+    name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KaiState, "settle", wrong)
+    monkeypatch.setattr(KaiState, name, wrong)
     with pytest.raises(AssertionError):
         run_all(monkeypatch)
