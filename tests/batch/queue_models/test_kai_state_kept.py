@@ -89,7 +89,9 @@ def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Compare in every session; the number of sessions with evictions or binds."""
     original = KaiState.open
 
-    def compared(self: KaiState, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
+    def compared(
+        self: KaiState, cluster: ModelCluster, options: KaiOptions, usage: Any = None
+    ) -> KaiSession:
         session = original(self, cluster, options)
         anew = KaiState(self._names, _copy(self._memory), self._rules, self._devices)
         assert facts(session) == facts(original(anew, cluster, options))

@@ -33,6 +33,7 @@ from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClai
 from stowplan.batch.queue_models.kai.state.kai_amount import ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_queue import Shares
 from stowplan.batch.queue_models.kai.state.kai_task import USED_STATUSES, KaiTask
 from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
 from stowplan.batch.queue_models.queue_model import ModelCluster
@@ -111,11 +112,16 @@ class KaiState:
 
     # Sessions.
 
-    def open(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
-        """The session of a cluster."""
+    def open(
+        self,
+        cluster: ModelCluster,
+        options: KaiOptions,
+        usage: Mapping[str, Shares] | None = None,
+    ) -> KaiSession:
+        """The session of a cluster. usage: of queues over time."""
         self.remade.clear()
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
-            return self._open_anew(cluster, options)
+            return self._open_anew(cluster, options, usage or {})
         nodes = _nodes(cluster)
         self._follow(cluster, nodes)
         self._follow_nodes(nodes)
@@ -126,7 +132,7 @@ class KaiState:
         kept = KeptCluster(self._rows, self._jobs)
         return KaiSession(
             options, self._rows.nodes, (), queues, topology, cluster.now / 1e9, self._rules,
-            NO_CLAIMS, kept,
+            NO_CLAIMS, kept, usage,
         )  # fmt: skip
 
     def settle(self, session: KaiSession) -> Iterable[KaiJob]:
@@ -168,7 +174,9 @@ class KaiState:
         statuses = {task.uid: task.status for task in node.tasks.values()}
         return all(statuses.get(uid) == task.status for uid, task in read.items())
 
-    def _open_anew(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
+    def _open_anew(
+        self, cluster: ModelCluster, options: KaiOptions, usage: Mapping[str, Shares]
+    ) -> KaiSession:
         self._forget()
         self._class_names = frozenset(one.name for one in classes_of(cluster))
         pods = []
@@ -199,6 +207,7 @@ class KaiState:
             device_classes=devices,
             allocate=self._devices(slices, devices),
             scheduler_names=self._names,
+            usage=usage,
         )
         session = session_of(objects, options, self._rules)
         for job in session.jobs.values():
