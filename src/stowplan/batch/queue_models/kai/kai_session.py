@@ -434,7 +434,8 @@ class KaiSession:
                     dtype=np.float64,
                 )
             parts: Column = np.zeros(len(rows))
-            return np.divide(free, overall, out=parts, where=overall != 0)
+            np.divide(free, overall, out=parts, where=overall != 0)
+            return parts
         if high == 0:
             return np.zeros(len(rows))
         if low == high:
