@@ -23,9 +23,10 @@ def live_kai_options(
     actions: Iterable[str],
     plugins: Mapping[str, Mapping[str, Any]],
     usage: Mapping[str, Any] | None = None,
+    shares_cards: bool = True,
 ) -> KaiOptions:
     """Options as KAI's flags are by default. usage: parameters of usage over time, None where it
-    does not count."""
+    does not count. shares_cards: see KaiOptions."""
     rules = None
     if usage is not None:
         half_life, window = usage.get("halfLifePeriod"), usage.get("windowSize")
@@ -39,6 +40,7 @@ def live_kai_options(
         max_moved=MOVED_MAX,
         simulated_max=SIMULATED_MAX,
         usage=rules,
+        shares_cards=shares_cards,
     )
 
 

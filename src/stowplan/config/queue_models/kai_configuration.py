@@ -92,6 +92,8 @@ _IDLE_FIELDS = {
     "queueDepthPerAction": "limit the jobs of a queue that an action tries",
     "scenarioSearchBudgets": "limit the time of the search for victims",
 }
+SHARING = "gpuSharing"
+"""Field that says whether pods that ask for a part of a card are decided."""
 _USAGE_STORE = ("clientType", "connectionString", "connectionStringEnvVar")
 _USAGE_CHECKS = {"halfLifePeriod": PERIOD, "windowSize": PERIOD, "windowType": WINDOW}
 _USAGE_IDLE = (
@@ -109,12 +111,13 @@ _SWITCHES = (
 
 class KaiConfiguration(msgspec.Struct, frozen=True):
     """A file. plugins: name -> arguments. warnings: settings without effect here. usage: how usage
-    over time counts, None where it does not."""
+    over time counts, None where it does not. shares_cards: `gpuSharing` of KAI's chart."""
 
     actions: tuple[str, ...]
     plugins: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
     usage: Mapping[str, Any] | None = None
+    shares_cards: bool = True
 
 
 def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
@@ -131,7 +134,9 @@ class _KaiReader:
 
     def configuration(self, tree: Any) -> KaiConfiguration:
         """The whole file."""
-        fields = self._fields(tree, "", ("actions", "tiers", "usageDBConfig", *_IDLE_FIELDS))
+        fields = self._fields(
+            tree, "", ("actions", "tiers", "usageDBConfig", SHARING, *_IDLE_FIELDS)
+        )
         for name in fields:
             if name in _IDLE_FIELDS:
                 self._warn(name, "it", _IDLE_FIELDS[name])
@@ -141,7 +146,11 @@ class _KaiReader:
             for name in sorted(_ALWAYS_ON - plugins.keys()):
                 self._warnings.append(f"tiers: plugin {name!r} is not named; its rules apply here")
         usage = self._usage(fields["usageDBConfig"]) if fields.get("usageDBConfig") else None
-        return KaiConfiguration(actions, plugins, tuple(self._warnings), usage)
+        shares = fields.get(SHARING, True)
+        if not isinstance(shares, bool):
+            self._problems.add(SHARING, format_value(shares), "true or false")
+        warnings = tuple(self._warnings)
+        return KaiConfiguration(actions, plugins, warnings, usage, shares is not False)
 
     def _usage(self, tree: Any) -> Mapping[str, Any]:
         path = "usageDBConfig"

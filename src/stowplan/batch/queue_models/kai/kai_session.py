@@ -56,7 +56,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
     with the constraints of one that found no victims is tried only if it asks for less.
     simulated_max: evictions that an action may simulate, 0 for any number. usage: how usage over
-    time is counted, None where it is not."""
+    time is counted, None where it is not. shares_cards: whether pods that ask for a part of a card
+    are decided."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -71,6 +72,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     skips_alike: bool = True
     simulated_max: int = 0
     usage: UsageRules | None = None
+    shares_cards: bool = True
 
 
 class KaiRules(msgspec.Struct, frozen=True):

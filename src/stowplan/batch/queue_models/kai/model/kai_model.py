@@ -45,6 +45,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
+SHARES_LEFT_OUT = "parts of cards are not given to pods: gpuSharing is false"
 NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
@@ -208,6 +209,8 @@ class KaiModel:
                 continue
             pending = {task.uid: task.pod for task in job.pending()} if text else {}
             yield from self._report(job.uid, text, pending, known)
+        for uid, pod in self._state.left_out.items():
+            yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
         for key, pods in self._state.orphans.items():
             waiting = {pod.uid: pod for pod in pods if not pod.node_name}
             yield from self._report(key, reasons.no_group(key), waiting, before.get(key))
