@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.benchmarks.sessions.kai_benchmarks import (
+    kai_consolidation,
+    kai_crowded,
+    kai_division,
+    kai_scale,
+    scale_shapes,
+)
 from stowplan.benchmarks.sessions.kueue_benchmarks import BASELINE, kueue_shape
 from stowplan.benchmarks.sessions.session_benchmarks import (
     SessionBenchmark,
@@ -55,3 +62,15 @@ def test_every_workload_of_kueue_s_shapes_is_admitted_and_ends() -> None:
 
 def test_sessions_of_volcano_on_a_crowded_cluster_have_two_figures() -> None:
     assert set(volcano_crowded(n_nodes=20)) == {"first", "100 changed"}
+
+
+def test_sessions_of_kai_on_a_crowded_cluster_have_two_figures() -> None:
+    assert set(kai_crowded(n_nodes=20)) == {"first", "100 changed"}
+
+
+def test_pods_of_kai_s_shapes_are_bound_and_moved() -> None:
+    # They raise where a pod is not.
+    assert kai_consolidation(4) > 0
+    assert kai_division(100) > 0
+    for shape in scale_shapes(4).values():
+        assert kai_scale(shape, 4)[0] > 0

@@ -23,8 +23,13 @@ profiles:
 """
 
 
-@pytest.mark.parametrize(("scheduler", "is_refused"), [("kai", True), ("volcano", False)])
-def test_sessions_of_kai_are_refused(tmp_path: Path, scheduler: str, is_refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "is_refused"),
+    [("kai", True), ("kai\ngpuSharing: false", False), ("volcano", False)],
+)
+def test_sessions_of_kai_are_refused_where_cards_are_shared(
+    tmp_path: Path, scheduler: str, is_refused: bool
+) -> None:
     file = tmp_path / "sessions.yaml"
     file.write_text(f"scheduler: {scheduler}\n")
     deciders, _ = read_configuration_files([str(file)])

@@ -39,6 +39,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.kai.kai_definitions import kai_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
@@ -93,8 +94,8 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduling.k8s.io/v1alpha2 with GenericWorkload, DeviceTaintRule of resource.k8s.io/v1beta2 with
     DRADeviceTaintRules. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
-    serves_volcano: with Volcano's kinds and their controllers. kueue: options of Kueue's
-    admission, with its kinds and controllers; None for none.
+    serves_volcano: with Volcano's kinds and their controllers. serves_kai: with KAI's kinds. kueue:
+    options of Kueue's admission, with its kinds and controllers; None for none.
     """
 
     data: Path | None = None
@@ -114,6 +115,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     audit_log: Path | None = None
     audit_level: str = "Metadata"
     serves_volcano: bool = False
+    serves_kai: bool = False
     kueue: KueueOptions | None = None
 
 
@@ -240,6 +242,8 @@ def _load_objects(
     load_manifests(cluster.server, [("", node) for node in nodes], now)
     if settings.serves_volcano:
         load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
+    if settings.serves_kai:
+        load_manifests(cluster.server, [("", one) for one in kai_definitions()], now)
     if settings.kueue is not None:
         load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
     loading = load_manifests(cluster.server, documents, now, makes_accounts=True)

@@ -320,3 +320,24 @@ tiers:
         "defaultReclaimMinRuntime",
     ):
         assert part in lines
+
+
+def test_without_gpu_sharing_pods_that_ask_for_a_part_of_a_card_wait(tmp_path: Path) -> None:
+    part = {"gpu-fraction": "0.5"}
+    run = simulated(
+        tmp_path,
+        node("a", 4),
+        queue("default-queue", 4),
+        pod("part", gpus=0, annotations=part),
+        pod("whole"),
+        config=deciders("scheduler: kai\ngpuSharing: false"),
+    )
+    assert nodes_of(run) == {"whole": "a"}
+    waiting = simulated(
+        tmp_path,
+        node("a", 4),
+        queue("default-queue", 4),
+        pod("part", gpus=0, annotations=part),
+        config=deciders("scheduler: kai\ngpuSharing: true"),
+    )
+    assert nodes_of(waiting) == {"part": "a"}

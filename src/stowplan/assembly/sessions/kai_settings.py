@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
+from stowplan.batch.queue_models.kai.state.queue_usage import WEEK, UsageRules
+from stowplan.config.queue_models.kai_configuration import days_or_duration
 from stowplan.objects.encoding import duration
 
 MOVED_MAX = 16
@@ -18,11 +20,27 @@ SIMULATED_MAX = 400
 
 
 def live_kai_options(
-    actions: Iterable[str], plugins: Mapping[str, Mapping[str, Any]]
+    actions: Iterable[str],
+    plugins: Mapping[str, Mapping[str, Any]],
+    usage: Mapping[str, Any] | None = None,
+    shares_cards: bool = True,
 ) -> KaiOptions:
-    """Options as KAI's flags are by default."""
+    """Options as KAI's flags are by default. usage: parameters of usage over time, None where it
+    does not count. shares_cards: see KaiOptions."""
+    rules = None
+    if usage is not None:
+        half_life, window = usage.get("halfLifePeriod"), usage.get("windowSize")
+        rules = UsageRules(
+            half_life=days_or_duration(half_life) if half_life else None,
+            window=days_or_duration(window) if window else WEEK,
+            is_fixed=usage.get("windowType") == "tumbling",
+        )
     return msgspec.structs.replace(
-        kai_options(actions, plugins), max_moved=MOVED_MAX, simulated_max=SIMULATED_MAX
+        kai_options(actions, plugins),
+        max_moved=MOVED_MAX,
+        simulated_max=SIMULATED_MAX,
+        usage=rules,
+        shares_cards=shares_cards,
     )
 
 

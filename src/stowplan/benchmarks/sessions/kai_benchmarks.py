@@ -46,9 +46,10 @@ class KaiBenchmark(SessionBenchmark):
     """The same with objects of KAI-Scheduler."""
 
     group_annotation = "pod-group-name"
+    configuration = CONFIGURATION
 
     def __init__(self, n_nodes: int, n_gpus: int = 0) -> None:
-        super().__init__(n_nodes, CONFIGURATION, "kai-scheduler", n_gpus)
+        super().__init__(n_nodes, self.configuration, "kai-scheduler", n_gpus)
 
     def queue(self, name: str, weight: int = 1, **spec: Any) -> Event:
         """Event: a queue is created, without limits. spec: more fields."""

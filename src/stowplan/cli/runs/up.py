@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from stowplan.driver.storage.recording_writer import RecordingWriter
 
 PROBLEMS_LISTED = 10
-VOLCANO = "volcano"
-"""`config.queue_models.queue_model_choice.VOLCANO`."""
+VOLCANO, KAI = "volcano", "kai"
+"""Those of `config.queue_models.queue_model_choice`."""
 
 
 class SchedulerArguments(NamedTuple):
@@ -78,10 +78,14 @@ def _run_with_scheduler(
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
 
     deciders = _deciders(scheduler)
-    batch = deciders.batch
-    if batch is not None and batch.queue_model is not None and batch.queue_model.model == VOLCANO:
-        settings = msgspec.structs.replace(settings, serves_volcano=True)
-    settings = msgspec.structs.replace(settings, kueue=deciders.kueue)
+    choice = deciders.batch.queue_model if deciders.batch is not None else None
+    model = choice.model if choice is not None else ""
+    settings = msgspec.structs.replace(
+        settings,
+        serves_volcano=model == VOLCANO,
+        serves_kai=model == KAI,
+        kueue=deciders.kueue,
+    )
     with maybe_recording(record, "up", scheduler.plugin_files) as recorder:
         if web is None:
             service = _scheduler_service(deciders, recorder)

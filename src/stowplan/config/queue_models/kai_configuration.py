@@ -10,7 +10,9 @@ Source: KAI-Scheduler, pkg/scheduler/conf/scheduler_conf.go, conf_util/scheduler
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -28,11 +30,13 @@ from stowplan.objects.encoding import duration
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 """Actions, in the default order."""
 
-NUMBER, DURATION, PLACEMENT, METHOD = (
+NUMBER, DURATION, PLACEMENT, METHOD, PERIOD, WINDOW = (
     "a number",
     "a duration such as 10m",
     "binpack or spread",
     "lca or queue",
+    "a duration above 0 such as 10m, 2d or 1w",
+    "sliding or tumbling",
 )
 
 PLUGINS: Mapping[str, Mapping[str, str]] = {
@@ -86,9 +90,19 @@ _DEFAULT_PLUGINS: Mapping[str, Mapping[str, str]] = {
 }
 _IDLE_FIELDS = {
     "queueDepthPerAction": "limit the jobs of a queue that an action tries",
-    "usageDBConfig": "divide by usage over time",
     "scenarioSearchBudgets": "limit the time of the search for victims",
 }
+SHARING = "gpuSharing"
+"""Field that says whether pods that ask for a part of a card are decided."""
+_USAGE_STORE = ("clientType", "connectionString", "connectionStringEnvVar")
+_USAGE_CHECKS = {"halfLifePeriod": PERIOD, "windowSize": PERIOD, "windowType": WINDOW}
+_USAGE_IDLE = (
+    "fetchInterval",
+    "stalenessPeriod",
+    "waitTimeout",
+    "extraParams",
+    "tumblingWindowStartTime",
+)
 _SWITCHES = (
     "disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable",
     "disableQueueOrder", "disablePredicate", "disableNodeOrder",
@@ -96,11 +110,14 @@ _SWITCHES = (
 
 
 class KaiConfiguration(msgspec.Struct, frozen=True):
-    """A file. plugins: name -> arguments. warnings: settings without effect here."""
+    """A file. plugins: name -> arguments. warnings: settings without effect here. usage: how usage
+    over time counts, None where it does not. shares_cards: `gpuSharing` of KAI's chart."""
 
     actions: tuple[str, ...]
     plugins: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
+    usage: Mapping[str, Any] | None = None
+    shares_cards: bool = True
 
 
 def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
@@ -117,7 +134,9 @@ class _KaiReader:
 
     def configuration(self, tree: Any) -> KaiConfiguration:
         """The whole file."""
-        fields = self._fields(tree, "", ("actions", "tiers", *_IDLE_FIELDS))
+        fields = self._fields(
+            tree, "", ("actions", "tiers", "usageDBConfig", SHARING, *_IDLE_FIELDS)
+        )
         for name in fields:
             if name in _IDLE_FIELDS:
                 self._warn(name, "it", _IDLE_FIELDS[name])
@@ -126,7 +145,28 @@ class _KaiReader:
         if fields.get("tiers"):
             for name in sorted(_ALWAYS_ON - plugins.keys()):
                 self._warnings.append(f"tiers: plugin {name!r} is not named; its rules apply here")
-        return KaiConfiguration(actions, plugins, tuple(self._warnings))
+        usage = self._usage(fields["usageDBConfig"]) if fields.get("usageDBConfig") else None
+        shares = fields.get(SHARING, True)
+        if not isinstance(shares, bool):
+            self._problems.add(SHARING, format_value(shares), "true or false")
+        warnings = tuple(self._warnings)
+        return KaiConfiguration(actions, plugins, warnings, usage, shares is not False)
+
+    def _usage(self, tree: Any) -> Mapping[str, Any]:
+        path = "usageDBConfig"
+        fields = self._fields(tree, path, (*_USAGE_STORE, "usageParams"))
+        for name in _USAGE_STORE:
+            if name in fields:
+                self._warn(f"{path}.{name}", "it", "say where usage is recorded")
+        path += ".usageParams"
+        known = (*_USAGE_CHECKS, *_USAGE_IDLE)
+        found = self._fields(fields.get("usageParams") or {}, path, known)
+        for name, given in found.items():
+            if name in _USAGE_IDLE:
+                self._warn(f"{path}.{name}", "it", "be about reading usage from a store")
+            elif name in _USAGE_CHECKS and not _CHECKS[_USAGE_CHECKS[name]](given):
+                self._problems.add(f"{path}.{name}", format_value(given), _USAGE_CHECKS[name])
+        return found
 
     def _warn(self, path: str, what: str, would: str) -> None:
         self._warnings.append(f"{path}: {what} has no effect; in KAI-Scheduler it would {would}")
@@ -209,9 +249,26 @@ def _is_duration(given: Any) -> bool:
         return False
 
 
+def days_or_duration(text: str) -> float:
+    """Seconds of a duration, which may be in days or weeks. Raises ValueError for other texts."""
+    match = re.fullmatch(r"(\d+)([dw])", text)
+    if match:
+        return int(match[1]) * 86_400.0 * (7 if match[2] == "w" else 1)
+    return duration.parse(text) / timedelta(seconds=1)
+
+
+def _is_period(given: Any) -> bool:
+    try:
+        return isinstance(given, str) and days_or_duration(given) > 0
+    except ValueError:
+        return False
+
+
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     NUMBER: _is_number,
     DURATION: _is_duration,
     PLACEMENT: lambda given: given in ("binpack", "spread"),
     METHOD: lambda given: given in ("lca", "queue"),
+    PERIOD: _is_period,
+    WINDOW: lambda given: given in ("sliding", "tumbling"),
 }

@@ -17,6 +17,7 @@ from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
+from stowplan.config.queue_models.kai_configuration import SHARING
 from stowplan.config.queue_models.queue_model_choice import KAI as KAI_MODEL
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.driver.logs import log_keys
@@ -125,14 +126,14 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
     """What a configuration asks for that works in simulations only; None for nothing.
 
     KAI's fractions need pods that reserve a card of the kubelet, else pods would be bound without a
-    GPU. Only the convention with such pods creates them, and KAI's sessions do not.
+    GPU. Only the convention with such pods creates them; KAI's sessions can leave such pods out.
     """
     problems = []
     model = configuration.batch.queue_model if configuration.batch is not None else None
-    if model is not None and model.model == KAI_MODEL:
+    if model is not None and model.model == KAI_MODEL and model.tree.get(SHARING) is not False:
         wanted = (
-            "another scheduler on a live cluster, where pods with parts of GPUs would be bound "
-            "without a card; allowed in simulate, up and dry runs"
+            f"{SHARING}: false beside it on a live cluster, where pods with parts of GPUs would be "
+            "bound without a card; allowed in simulate, up and dry runs"
         )
         problems.append(Problem("scheduler", f'"{KAI_MODEL}"', wanted))
     for number, profile in enumerate(configuration.profiles.values()):

@@ -97,7 +97,8 @@ class KaiZonesReport(msgspec.Struct, frozen=True):
 class KaiObjects(msgspec.Struct, frozen=True):
     """Objects of a cluster. now: seconds. states: by pod key. numa: by node. allocate: chooses
     devices of a node, see `session_claims`. scheduler_names: queues do not divide what pods of
-    other schedulers have on nodes; without names it counts as theirs."""
+    other schedulers have on nodes; without names it counts as theirs. usage: of queues over
+    time."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -113,6 +114,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
     device_classes: Sequence[DeviceClass] = ()
     allocate: Allocate = lambda *_: None
     scheduler_names: tuple[str, ...] = ()
+    usage: Mapping[str, Shares] = field(default_factory=dict)
 
 
 def session_of(
@@ -156,7 +158,9 @@ def session_of(
             total = [a - b for a, b in zip(total, shares, strict=True)]
     queues = QueueTree([queue_terms(queue) for queue in objects.queues], total)
     topology = topologies_of(objects.topologies, nodes)
-    return KaiSession(options, nodes, jobs, queues, topology, objects.now, rules, claims)
+    return KaiSession(
+        options, nodes, jobs, queues, topology, objects.now, rules, claims, usage=objects.usage
+    )
 
 
 def topologies_of(

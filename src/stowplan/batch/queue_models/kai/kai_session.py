@@ -36,6 +36,7 @@ from stowplan.batch.queue_models.kai.state.node_rows import (
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
+from stowplan.batch.queue_models.kai.state.queue_usage import UsageRules
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""
@@ -54,7 +55,9 @@ class KaiOptions(msgspec.Struct, frozen=True):
     pack or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. Runtimes and grace
     in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
     with the constraints of one that found no victims is tried only if it asks for less.
-    simulated_max: evictions that an action may simulate, 0 for any number."""
+    simulated_max: evictions that an action may simulate, 0 for any number. usage: how usage over
+    time is counted, None where it is not. shares_cards: whether pods that ask for a part of a card
+    are decided."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -68,6 +71,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     grace: float = 60.0
     skips_alike: bool = True
     simulated_max: int = 0
+    usage: UsageRules | None = None
+    shares_cards: bool = True
 
 
 class KaiRules(msgspec.Struct, frozen=True):
@@ -112,8 +117,10 @@ class KaiSession:
         rules: KaiRules,
         claims: SessionClaims,
         kept: KeptCluster | None = None,
+        usage: Mapping[str, Shares] | None = None,
     ) -> None:
-        """nodes: by name. kept: what an earlier session has counted of them."""
+        """nodes: by name. kept: what an earlier session has counted of them. usage: of queues over
+        time."""
         self.options = options
         self.nodes = {node.name: node for node in nodes}
         self.rows = NodeRows([*self.nodes.values()]) if kept is None else kept.rows
@@ -149,7 +156,7 @@ class KaiSession:
             job.make_signature()
         if zoned:
             self._open_zones()
-        queues.divide(options.k)
+        queues.divide(options.k, usage)
 
     @property
     def index(self) -> ResourceIndex:
@@ -429,7 +436,8 @@ class KaiSession:
                     dtype=np.float64,
                 )
             parts: Column = np.zeros(len(rows))
-            return np.divide(free, overall, out=parts, where=overall != 0)
+            np.divide(free, overall, out=parts, where=overall != 0)
+            return parts
         if high == 0:
             return np.zeros(len(rows))
         if low == high:

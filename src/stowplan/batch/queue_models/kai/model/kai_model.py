@@ -21,7 +21,9 @@ from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, rep
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_queue import Shares
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.queue_usage import QueueUsage, UsageRules
 from stowplan.batch.queue_models.queue_model import (
     ModelCluster,
     ModelDecisions,
@@ -43,6 +45,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
+SHARES_LEFT_OUT = "parts of cards are not given to pods: gpuSharing is false"
 NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
@@ -74,6 +77,7 @@ class KaiModel:
     ) -> None:
         self._options = options
         self._budget = SearchBudget(options.simulated_max)
+        self._usage = QueueUsage(options.usage or UsageRules())
         self._parts = parts
         self._memory = KaiMemory()
         self._state = KaiState(scheduler_names, self._memory, parts.rules, parts.devices)
@@ -91,12 +95,14 @@ class KaiModel:
         """Use other actions and plugins. settings: KaiOptions."""
         if not isinstance(settings, KaiOptions):
             raise ContractError("settings of the queue model kai must be KaiOptions")
+        if settings.usage != self._options.usage:
+            self._usage = QueueUsage(settings.usage or UsageRules())
         self._options = settings
         self._budget = SearchBudget(settings.simulated_max)
 
     def decide(self, cluster: ModelCluster, metrics: Metrics) -> ModelDecisions:
         """Run a session."""
-        session = self._state.open(cluster, self._options)
+        session = self._state.open(cluster, self._options, self._used(cluster))
         session.budget = self._budget
         self._budget.begin_session()
         causes: dict[str, str] = {}
@@ -107,6 +113,9 @@ class KaiModel:
             causes.update(dict.fromkeys(session.evicts[n_before:], name))
             took = (metrics.stopwatch() - began) * 1e6
             metrics.observe(ACTION_LATENCY, took, (("action", name),))
+        if self._options.usage is not None:
+            allocated = {name: queue.allocated for name, queue in session.queues.queues.items()}
+            self._usage.hold(allocated, session.queues.total)
         changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
@@ -117,7 +126,7 @@ class KaiModel:
 
     def look(self, cluster: ModelCluster) -> ModelReport:
         """Jobs and queues as a session finds them."""
-        session = self._state.open(cluster, self._options)
+        session = self._state.open(cluster, self._options, self._used(cluster))
         return report_of(self._opened(session), KaiReasons(session), self._asked)
 
     def inspect(self, pod: str = "") -> None:
@@ -129,6 +138,13 @@ class KaiModel:
         return self._last
 
     # The session.
+
+    def _used(self, cluster: ModelCluster) -> Mapping[str, Shares] | None:
+        """What queues had over time, if that counts."""
+        if self._options.usage is None:
+            return None
+        self._usage.advance(cluster.now / 1e9)
+        return self._usage.shares()
 
     def _opened(self, session: KaiSession) -> OpenKaiSession:
         return OpenKaiSession(session, dict(self._state.own), dict(self._state.orphans))
@@ -193,6 +209,8 @@ class KaiModel:
                 continue
             pending = {task.uid: task.pod for task in job.pending()} if text else {}
             yield from self._report(job.uid, text, pending, known)
+        for uid, pod in self._state.left_out.items():
+            yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
         for key, pods in self._state.orphans.items():
             waiting = {pod.uid: pod for pod in pods if not pod.node_name}
             yield from self._report(key, reasons.no_group(key), waiting, before.get(key))

@@ -33,6 +33,7 @@ from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClai
 from stowplan.batch.queue_models.kai.state.kai_amount import ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.kai_queue import Shares
 from stowplan.batch.queue_models.kai.state.kai_task import USED_STATUSES, KaiTask
 from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
 from stowplan.batch.queue_models.queue_model import ModelCluster
@@ -64,7 +65,8 @@ NO_CLAIMS = SessionClaims((), (), lambda *_: None)
 class KaiState:
     """The pods, nodes and jobs of a cluster. own: job -> a pod of it, for jobs whose group is made
     for pods that name none. orphans: group that does not exist -> its pods. remade: keys of the
-    jobs that are new or made anew since the last session."""
+    jobs that are new or made anew since the last session. left_out: pods that ask for a part of a
+    card where none are shared."""
 
     def __init__(
         self,
@@ -80,6 +82,8 @@ class KaiState:
         self.own: dict[str, Pod] = {}
         self.orphans: dict[str, list[Pod]] = {}
         self.remade: set[str] = set()
+        self.left_out: dict[str, Pod] = {}
+        self._shares_cards = True
         self._forget()
 
     def _forget(self) -> None:
@@ -99,8 +103,8 @@ class KaiState:
         self._rows = NodeRows(())
         self._jobs: dict[str, KaiJob] = {}
         self._sums = QueueSums()
-        self.own.clear()
-        self.orphans.clear()
+        for held in (self.own, self.orphans, self.left_out):
+            held.clear()
         # What is to be made anew.
         self._old_jobs: dict[str, None] = {}
         self._old_nodes: dict[str, None] = {}
@@ -111,11 +115,17 @@ class KaiState:
 
     # Sessions.
 
-    def open(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
-        """The session of a cluster."""
+    def open(
+        self,
+        cluster: ModelCluster,
+        options: KaiOptions,
+        usage: Mapping[str, Shares] | None = None,
+    ) -> KaiSession:
+        """The session of a cluster. usage: of queues over time."""
         self.remade.clear()
+        self._shares_cards = options.shares_cards
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
-            return self._open_anew(cluster, options)
+            return self._open_anew(cluster, options, usage or {})
         nodes = _nodes(cluster)
         self._follow(cluster, nodes)
         self._follow_nodes(nodes)
@@ -126,7 +136,7 @@ class KaiState:
         kept = KeptCluster(self._rows, self._jobs)
         return KaiSession(
             options, self._rows.nodes, (), queues, topology, cluster.now / 1e9, self._rules,
-            NO_CLAIMS, kept,
+            NO_CLAIMS, kept, usage,
         )  # fmt: skip
 
     def settle(self, session: KaiSession) -> Iterable[KaiJob]:
@@ -168,7 +178,9 @@ class KaiState:
         statuses = {task.uid: task.status for task in node.tasks.values()}
         return all(statuses.get(uid) == task.status for uid, task in read.items())
 
-    def _open_anew(self, cluster: ModelCluster, options: KaiOptions) -> KaiSession:
+    def _open_anew(
+        self, cluster: ModelCluster, options: KaiOptions, usage: Mapping[str, Shares]
+    ) -> KaiSession:
         self._forget()
         self._class_names = frozenset(one.name for one in classes_of(cluster))
         pods = []
@@ -199,6 +211,7 @@ class KaiState:
             device_classes=devices,
             allocate=self._devices(slices, devices),
             scheduler_names=self._names,
+            usage=usage,
         )
         session = session_of(objects, options, self._rules)
         for job in session.jobs.values():
@@ -208,7 +221,7 @@ class KaiState:
     # What has changed.
 
     def _follow(self, cluster: ModelCluster, nodes: Sequence[Node]) -> None:
-        fixed = _fixed(cluster)
+        fixed = (*_fixed(cluster), self._shares_cards)
         is_new = fixed != self._fixed
         if not is_new:
             names = (
@@ -251,7 +264,13 @@ class KaiState:
         self._old_jobs = dict.fromkeys((*groups, *self._old_jobs))
 
     def _key(self, pod: Pod) -> str | None:
-        """Key of its group, "" for pods of other schedulers on nodes; None for others of them."""
+        """Key of its group, "" for pods of other schedulers on nodes; None for others of them, and
+        for those that are left out."""
+        self.left_out.pop(pod.uid, None)
+        if not self._shares_cards and not pod.node_name and asks_for_share(pod):
+            if pod.spec.scheduler_name in self._names:
+                self.left_out[pod.uid] = pod
+            return None
         if pod.spec.scheduler_name not in self._names:
             return "" if pod.node_name else None
         return f"{pod.namespace}/{_stated(pod) or grouped_name(pod)}"
@@ -263,6 +282,8 @@ class KaiState:
         self._drop(uid, key)
         if pod is None or key is None:
             self._memory.forget(uid)
+            if pod is None:
+                self.left_out.pop(uid, None)
             return
         task = task_of(self._memory.pod(pod, key), cluster.now / 1e9, self._index, NO_CLAIMS)
         self._tasks[uid], self._pods[uid] = task, pod
@@ -393,6 +414,12 @@ def classes_of(cluster: ModelCluster) -> Sequence[PriorityClass]:
         if name not in names
     ]
     return [*given, *own]
+
+
+def asks_for_share(pod: Pod) -> bool:
+    """Whether a pod asks for a part of a card."""
+    notes = pod.metadata.annotations
+    return "gpu-fraction" in notes or "gpu-memory" in notes
 
 
 def _stated(pod: Pod) -> str:

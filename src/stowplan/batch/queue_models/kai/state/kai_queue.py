@@ -155,9 +155,10 @@ class QueueTree:
             for i in RANGE:
                 queue.request[i] += shares[i]
 
-    def divide(self, k: float) -> None:
-        """Set fair shares. k: see fair_share."""
-        divided = [_shares(queue) for queue in self.queues.values()]
+    def divide(self, k: float, usage: Mapping[str, Shares] | None = None) -> None:
+        """Set fair shares. k: see fair_share. usage: of queues over time, from 0 to 1."""
+        known = usage or {}
+        divided = [_shares(queue, known.get(queue.name)) for queue in self.queues.values()]
         divide(dict(zip(RESOURCES, self.total, strict=True)), divided, k)
         for shares in divided:
             self.queues[shares.name].fair = [shares.shares[name].fair for name in RESOURCES]
@@ -197,10 +198,10 @@ def _is_above(bounds: Sequence[float], used: Sequence[float], asked: Sequence[fl
     )
 
 
-def _shares(queue: KaiQueue) -> KaiQueueShares:
-    terms = queue.terms
+def _shares(queue: KaiQueue, usage: Shares | None) -> KaiQueueShares:
+    terms, used = queue.terms, usage or (0.0, 0.0, 0.0)
     shares = {
-        name: KaiShare(queue.quota[i], queue.limit[i], terms.weight[i], queue.request[i])
+        name: KaiShare(queue.quota[i], queue.limit[i], terms.weight[i], queue.request[i], used[i])
         for i, name in enumerate(RESOURCES)
     }
     return KaiQueueShares(queue.name, queue.parent, terms.priority, terms.created, shares)

@@ -1,0 +1,1 @@
+"""KAI-Scheduler's kinds on the embedded cluster."""

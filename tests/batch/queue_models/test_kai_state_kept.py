@@ -1,0 +1,150 @@
+"""What sessions of KAI's model keep from one to the next equals what they would read anew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
+from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
+from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.queue_model import ModelCluster
+from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
+from stowplan.messages import events as happened
+from stowplan.messages.events import Event
+from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+
+SHARES = ("0.25", "0.5")
+N_NODES, N_ROUNDS = 3, 12
+
+
+def facts(session: KaiSession) -> dict[str, Any]:
+    """What a session decides by."""
+    return {
+        "jobs": {
+            job.uid: (job.terms, sorted(_task(task) for task in job.tasks()), job.order())
+            for job in session.jobs.values()
+        },
+        "nodes": {
+            name: (node.idle, node.releasing, node.used, node.is_ready, sorted(node.tasks))
+            for name, node in session.nodes.items()
+        },
+        "columns": (session.rows.idle.tolist(), session.rows.later.tolist()),
+        "queues": {
+            name: (queue.allocated, queue.fixed, queue.request, queue.fair)
+            for name, queue in session.queues.queues.items()
+        },
+        "total": session.queues.total,
+        "waiting": sorted(job.uid for job in session.waiting),
+    }
+
+
+def _task(task: Any) -> tuple[Any, ...]:
+    return task.key, task.status, task.node, task.request, task.accepted, task.groups
+
+
+class Cluster(KaiBenchmark):
+    """Random changes of a small cluster with shared cards."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(N_NODES, 2)
+        self.random = random.Random(seed)
+        quota = KaiQueueResources(
+            *(KaiQueueResource(2000, -1, 1.0),) * 2, KaiQueueResource(3, -1, 1)
+        )
+        self.show([self.queue(name, resources=quota) for name in ("red", "blue")])
+        self.show([happened.Synced()])
+
+    def changes(self, round_: int) -> list[Event]:
+        """Some of everything that may happen between two sessions."""
+        dice = self.random
+        events: list[Event] = []
+        for number in range(dice.randrange(4)):
+            asks = ("1", "1Gi", str(dice.randrange(3)))
+            on = [dice.randrange(N_NODES) for _ in range(2)] if dice.random() < 0.3 else ()
+            name = f"g{round_}-{number}"
+            kind = {"priority_class_name": dice.choice(("train", "build"))}
+            events += self.gang(name, dice.choice(("red", "blue", "none")), 2, asks, on, **kind)
+        known = sorted(self.pods)
+        for name in dice.sample(known, min(len(known), dice.randrange(3))):
+            if dice.random() < 0.5:
+                events.append(happened.PodDeleted(self.pods.pop(name)))
+                self.effects = [one for one in self.effects if getattr(one, "name", "") != name]
+            else:
+                notes = {
+                    **self.pods[name].metadata.annotations,
+                    "gpu-fraction": dice.choice(SHARES),
+                }
+                meta = replace(self.pods[name].metadata, annotations=notes)
+                events.append(self._changed(name, metadata=meta))
+        return events
+
+
+def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Compare in every session; the number of sessions with evictions or binds."""
+    original = KaiState.open
+
+    def compared(
+        self: KaiState, cluster: ModelCluster, options: KaiOptions, usage: Any = None
+    ) -> KaiSession:
+        session = original(self, cluster, options)
+        anew = KaiState(self._names, _copy(self._memory), self._rules, self._devices)
+        assert facts(session) == facts(original(anew, cluster, options))
+        return session
+
+    monkeypatch.setattr(KaiState, "open", compared)
+    cluster = Cluster(seed)
+    n_busy = 0
+    for round_ in range(N_ROUNDS):
+        cluster.session(*cluster.changes(round_))
+        n_busy += bool(cluster.effects)
+        if cluster.random.random() < 0.8:
+            cluster.settle()
+    monkeypatch.setattr(KaiState, "open", original)
+    return n_busy
+
+
+def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several clusters."""
+    for seed in range(6):
+        run(seed, monkeypatch)
+
+
+def _copy(memory: KaiMemory) -> KaiMemory:
+    copied = KaiMemory()
+    for name in ("_cards", "_started", "_stale"):
+        setattr(copied, name, dict(getattr(memory, name)))
+    return copied
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_kept_equals_what_is_read_anew(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(seed, monkeypatch) >= 2
+
+
+SETTLE, DROP = KaiState.settle, KaiState._drop
+
+
+def _forgets_jobs(self: KaiState, session: KaiSession) -> Iterable[KaiJob]:
+    found = SETTLE(self, session)
+    self._old_jobs.clear()
+    return found
+
+
+def _forgets_nodes(self: KaiState, uid: str, key: str | None) -> None:
+    DROP(self, uid, key)
+    self._old_nodes.clear()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("settle", _forgets_jobs), ("_drop", _forgets_nodes)])
+def test_a_state_that_forgets_what_has_changed_differs(
+    name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KaiState, name, wrong)
+    with pytest.raises(AssertionError):
+        run_all(monkeypatch)

@@ -1,0 +1,99 @@
+"""Fair shares by usage over time: a month of three queues, and the record of usage."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from stowplan.assembly.sessions.kai_settings import live_kai_options
+from stowplan.batch.queue_models.kai.state.queue_usage import QueueUsage, UsageRules
+from stowplan.config.queue_models.kai_configuration import read_kai
+from stowplan.config.strict_decoder import Problems
+from tests.soak import factor
+from tests.tidy import tree
+
+DAY = 86_400.0
+
+
+def figure() -> ModuleType:
+    path = tree.ROOT / "docs" / "scripts" / "kai_usage_figure.py"
+    spec = importlib.util.spec_from_file_location("kai_usage_figure", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def largest_difference(days: int) -> float:
+    """By which a day of a queue differs from the formula."""
+    month = figure()
+    decided, formula = month.by_day(month.simulated(days)), month.by_day(month.expected(days))
+    pairs = zip(decided, formula, strict=True)
+    return max(abs(mine[name] - theirs[name]) for mine, theirs in pairs for name in mine)
+
+
+def test_queues_get_what_the_formula_says_day_by_day() -> None:
+    # One of 24 cards is 0.042.
+    assert largest_difference(30 if factor() > 1 else 13) < 0.03
+
+
+def test_queues_whose_usage_does_not_count_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueUsage, "shares", lambda _: {})
+    assert largest_difference(8) > 0.2
+
+
+def usage(rules: UsageRules, *held: tuple[float, float, float]) -> float:
+    """The part of 10 cards. held: days, cards, cards of the cluster."""
+    record, now = QueueUsage(rules), 0.0
+    record.advance(now)
+    for days, cards, total in held:
+        record.hold({"q": [0.0, 0.0, cards]}, [0.0, 0.0, total])
+        for _ in range(10):
+            now += days * DAY / 10
+            record.advance(now)
+    return record.shares()["q"][2]
+
+
+@pytest.mark.parametrize(
+    ("rules", "held", "want"),
+    [
+        # KAI's example: 24 of 100 card hours.
+        (UsageRules(), [(1, 2.4, 10)], 0.24),
+        # The second half counts twice as much as the first one, a half-life before it.
+        (UsageRules(half_life=DAY), [(1, 10, 10), (1, 0, 10)], 1 / 3),
+        # What the cluster had then counts, not what it has now.
+        (UsageRules(), [(1, 5, 10), (1, 5, 30)], 0.25),
+        # What is older than the window does not count.
+        (UsageRules(window=2 * DAY), [(3, 10, 10), (1, 0, 10), (1, 10, 10)], 0.5),
+        # A window that began 1 day ago.
+        (UsageRules(window=2 * DAY, is_fixed=True), [(2, 10, 10), (1, 0, 10)], 0.0),
+    ],
+)
+def test_usage_is_a_part_of_what_the_cluster_had(
+    rules: UsageRules, held: list[tuple[float, float, float]], want: float
+) -> None:
+    assert usage(rules, *held) == pytest.approx(want, abs=0.02)
+
+
+def read(**params: Any) -> tuple[Any, list[str]]:
+    problems = Problems()
+    found = read_kai({"usageDBConfig": {"usageParams": params}}, problems)
+    return found.usage, [str(one) for one in problems.found]
+
+
+def test_parameters_are_read() -> None:
+    params, problems = read(halfLifePeriod="2d", windowSize="1w", windowType="tumbling")
+    assert not problems
+    rules = live_kai_options((), {}, params).usage
+    assert rules == UsageRules(half_life=2 * DAY, window=7 * DAY, is_fixed=True)
+    assert live_kai_options((), {}, None).usage is None
+
+
+def test_wrong_parameters_are_mistakes_with_their_paths() -> None:
+    _, problems = read(halfLifePeriod="0s", windowType="cron", halfLife="2d")
+    for name in ("halfLifePeriod", "windowType", "halfLife"):
+        assert any(f"usageDBConfig.usageParams.{name}" in one for one in problems)
