@@ -426,7 +426,7 @@ def _reversed(states: Any, claims: Any, state: int, node: Any, devices_of: Any) 
     [
         (devices_are_not_followed, 1),
         (a_pod_more_is_counted, 8),
-        (classes_are_all_alike, 43),
+        (classes_are_all_alike, 107),
         (what_is_taken_together_is_not_seen, 1),
         (shares_do_not_count, 8),
         (claims_are_all_alike, 1),
