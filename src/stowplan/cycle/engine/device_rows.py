@@ -31,7 +31,6 @@ COUNTED_CLASSES_MAX = 64
 
 _NEVER = -(1 << 40)
 """A count that no number of pods raises above 0."""
-_NONE: frozenset[int] = frozenset()
 
 
 class ClassDevices(NamedTuple):
@@ -124,9 +123,10 @@ class DeviceRows:
             alike.add(one)
         return len(classes)
 
-    def follow(self, placed: frozenset[int] = _NONE) -> bool:
+    def follow(self, placed: int = -1) -> bool:
         """Ask the rows whose devices have changed again; False where one needs an answer of its
-        own. placed: rows that are in the log already."""
+        own. placed: the last row in the log, -1 for none; earlier ones may have been evaluated
+        since."""
         first = next(iter(self._classes.values()), None)
         if first is None:
             return True
@@ -148,7 +148,7 @@ class DeviceRows:
             self._recount(one, changed)
         self._known[changed] = states[changed]
         # Where a pool is reached by many nodes, most rows serve what they served before.
-        others = [row for row in changed[differs].tolist() if row not in placed]
+        others = [row for row in changed[differs].tolist() if row != placed]
         if others:
             self._class_arrays.note(others, 0)
         return True

@@ -341,7 +341,7 @@ class Engine:
         for i in those:
             row = placed[i - start]
             run.states[i] = device_rows.reserve(run.classes[i], run.pods[i], row, free)
-        if not device_rows.follow(frozenset(placed)):
+        if not device_rows.follow(placed[-1]):
             self._forget_devices(run)
 
     def _forget_devices(self, run: PodRun) -> None:

@@ -84,6 +84,8 @@ class ClassClaims:
         self._search = ClaimSearch(pod, claims, None, {}, devices, settings)
         self._asked = self._search.asked()
         self._n_counted = 0
+        # Answers that were counted for every row; they may be forgotten.
+        self._whole: StateAnswers | None = None
 
     @property
     def has_alternatives(self) -> bool:
@@ -118,6 +120,8 @@ class ClassClaims:
             node = nodes.nodes[rows[is_unknown][place]]
             if state == NO_STATE or not self._count(int(state), node):
                 return None
+        if rows.shape[0] == nodes.n_nodes:
+            self._whole = self.answers
         return self.answers.fitting[states]
 
     @property
@@ -174,6 +178,8 @@ class ClassClaims:
         if not isinstance(other, ClassClaims):
             return False
         one, two = self.answers, other.answers
+        if one is not self._whole or two is not other._whole:
+            return False
         known = min(one.fitting.shape[0], two.fitting.shape[0])
         both = (one.fitting[:known] != UNKNOWN) & (two.fitting[:known] != UNKNOWN)
         return all(
