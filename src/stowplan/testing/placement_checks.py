@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from stowplan.columns.nodetable import table_of
 from stowplan.framework import ContractError, ObjectStore, Snapshot, Status
 from stowplan.framework.pod_groups.placement_plugins import check_placements, placement_scores
 from stowplan.framework.pod_groups.placements import (
@@ -24,7 +25,6 @@ from stowplan.objects.scheduling_group import (
     TopologyConstraint,
 )
 from stowplan.testing.generators.choices import chance, pick, random_int
-from stowplan.testing.generators.scenes import table_of
 from stowplan.testing.plugin_trial import PluginTrial
 
 NAMESPACE, NAME = "default", "g"
