@@ -68,6 +68,8 @@ class RecordedCluster(ApiCluster):
             tree = msgspec.json.decode(change.value)
             for field in SERVER_FIELDS:
                 tree["metadata"].pop(field, None)
+            if change.path == "pods":
+                leave_out_account(tree["spec"])
             at = self.event_queue.now / SECOND
             key = (change.path, change.namespace, change.name)
             history = self.histories.setdefault(key, [])
@@ -99,6 +101,19 @@ class RecordedCluster(ApiCluster):
         if isinstance(value, list):
             return [self._plain_tree(each) for each in value]
         return plain(value) if isinstance(value, str) else value
+
+
+def leave_out_account(spec: Tree) -> None:
+    """Leave out the service account of a pod and the volume with its token, which only pods of `up`
+    have."""
+    spec.pop("serviceAccountName", None)
+    spec.pop("serviceAccount", None)
+    held = [(spec, "volumes")]
+    held += [(one, "volumeMounts") for one in spec["containers"] + spec.get("initContainers", [])]
+    for holder, field in held:
+        kept = [one for one in holder.pop(field, ()) if "kube-api-access-" not in one["name"]]
+        if kept:
+            holder[field] = kept
 
 
 def plain(name: str) -> str:
@@ -245,6 +260,7 @@ IDLE = {
     "NamespaceController": "no namespace is deleted",
     "PodGarbageCollector": "no node is deleted",
     "PodGroupProtectionController": "no pod group is deleted",
+    "RootCertificatePublisher": "no certificate is given",
 }
 
 

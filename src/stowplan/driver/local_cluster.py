@@ -261,8 +261,8 @@ def _restored_cluster(
     store: SqliteStore | None,
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
-    audit: AuditLog | None,
-    certificate: str,
+    audit: AuditLog | None = None,
+    certificate: str = "",
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
     options = _api_server_options(settings, port, known, audit, is_durable=store is not None)
