@@ -50,12 +50,12 @@ class Cluster(KaiBenchmark):
 
     def arrive(self, number: int) -> Iterator[Event]:
         """A gang, elastic or not, in one of the queues."""
-        dice = self.random
-        size = dice.randint(1, 3)
-        asks = ("1", "1Gi", str(dice.choice((1, 1, 1, 2, 3, 4))))
-        kind = dice.choice(("train", "build-preemptible"))
+        rng = self.random
+        size = rng.randint(1, 3)
+        asks = ("1", "1Gi", str(rng.choice((1, 1, 1, 2, 3, 4))))
+        kind = rng.choice(("train", "build-preemptible"))
         name = f"g{number}"
-        queue = dice.choice([*QUOTAS])
+        queue = rng.choice([*QUOTAS])
         yield from self.gang(name, queue, size, asks, priority_class_name=kind)
 
     def cycle(self, *events: Event) -> None:
@@ -231,8 +231,8 @@ def last_evictions(seed: int, n_cycles: int) -> int:
 
 
 def test_evictions_end() -> None:
-    n_cycles = 1000 if factor() > 1 else 30
-    assert [last_evictions(seed, n_cycles) for seed in SEEDS] == [0] * len(SEEDS)
+    n_cycles, few = (1000, SEEDS[:8]) if factor() > 1 else (30, SEEDS)
+    assert [last_evictions(seed, n_cycles) for seed in few] == [0] * len(few)
 
 
 def test_queues_that_take_from_each_other_in_turn_are_found(monkeypatch: Patch) -> None:

@@ -62,23 +62,23 @@ class Cluster(KaiBenchmark):
 
     def changes(self, round_: int) -> list[Event]:
         """Some of everything that may happen between two sessions."""
-        dice = self.random
+        rng = self.random
         events: list[Event] = []
-        for number in range(dice.randrange(4)):
-            asks = ("1", "1Gi", str(dice.randrange(3)))
-            on = [dice.randrange(N_NODES) for _ in range(2)] if dice.random() < 0.3 else ()
+        for number in range(rng.randrange(4)):
+            asks = ("1", "1Gi", str(rng.randrange(3)))
+            on = [rng.randrange(N_NODES) for _ in range(2)] if rng.random() < 0.3 else ()
             name = f"g{round_}-{number}"
-            kind = {"priority_class_name": dice.choice(("train", "build"))}
-            events += self.gang(name, dice.choice(("red", "blue", "none")), 2, asks, on, **kind)
+            kind = {"priority_class_name": rng.choice(("train", "build"))}
+            events += self.gang(name, rng.choice(("red", "blue", "none")), 2, asks, on, **kind)
         known = sorted(self.pods)
-        for name in dice.sample(known, min(len(known), dice.randrange(3))):
-            if dice.random() < 0.5:
+        for name in rng.sample(known, min(len(known), rng.randrange(3))):
+            if rng.random() < 0.5:
                 events.append(happened.PodDeleted(self.pods.pop(name)))
                 self.effects = [one for one in self.effects if getattr(one, "name", "") != name]
             else:
                 notes = {
                     **self.pods[name].metadata.annotations,
-                    "gpu-fraction": dice.choice(SHARES),
+                    "gpu-fraction": rng.choice(SHARES),
                 }
                 meta = replace(self.pods[name].metadata, annotations=notes)
                 events.append(self._changed(name, metadata=meta))

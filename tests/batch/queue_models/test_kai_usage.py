@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.sessions.kai_settings import live_kai_options
-from stowplan.batch.queue_models.kai.state.queue_usage import QueueUsage, UsageRules
+from stowplan.batch.queue_models.kai.state.kai_usage import KaiUsage, UsageRules
 from stowplan.config.queue_models.kai_configuration import read_kai
 from stowplan.config.strict_decoder import Problems
 from tests.soak import factor
@@ -30,25 +30,25 @@ def figure() -> ModuleType:
 
 def largest_difference(days: int) -> float:
     """By which a day of a queue differs from the formula."""
-    month = figure()
-    decided, formula = month.by_day(month.simulated(days)), month.by_day(month.expected(days))
+    script = figure()
+    decided, formula = script.by_day(script.simulated(days)), script.by_day(script.expected(days))
     pairs = zip(decided, formula, strict=True)
     return max(abs(mine[name] - theirs[name]) for mine, theirs in pairs for name in mine)
 
 
-def test_queues_get_what_the_formula_says_day_by_day() -> None:
+def test_queues_get_their_part_by_the_formula_day_by_day() -> None:
     # One of 24 cards is 0.042.
     assert largest_difference(30 if factor() > 1 else 13) < 0.03
 
 
 def test_queues_whose_usage_does_not_count_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueUsage, "shares", lambda _: {})
+    monkeypatch.setattr(KaiUsage, "shares", lambda _: {})
     assert largest_difference(8) > 0.2
 
 
 def usage(rules: UsageRules, *held: tuple[float, float, float]) -> float:
     """The part of 10 cards. held: days, cards, cards of the cluster."""
-    record, now = QueueUsage(rules), 0.0
+    record, now = KaiUsage(rules), 0.0
     record.advance(now)
     for days, cards, total in held:
         record.hold({"q": [0.0, 0.0, cards]}, [0.0, 0.0, total])

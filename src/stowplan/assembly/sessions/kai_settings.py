@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
-from stowplan.batch.queue_models.kai.state.queue_usage import WEEK, UsageRules
+from stowplan.batch.queue_models.kai.state.kai_usage import WEEK, UsageRules
 from stowplan.config.queue_models.kai_configuration import days_or_duration
 from stowplan.objects.encoding import duration
 

@@ -26,6 +26,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
+from stowplan.batch.queue_models.kai.state.kai_usage import UsageRules
 from stowplan.batch.queue_models.kai.state.node_rows import (
     Column,
     Mask,
@@ -36,7 +37,6 @@ from stowplan.batch.queue_models.kai.state.node_rows import (
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
-from stowplan.batch.queue_models.kai.state.queue_usage import UsageRules
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""

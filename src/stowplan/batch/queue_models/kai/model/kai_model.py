@@ -23,7 +23,7 @@ from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
-from stowplan.batch.queue_models.kai.state.queue_usage import QueueUsage, UsageRules
+from stowplan.batch.queue_models.kai.state.kai_usage import KaiUsage, UsageRules
 from stowplan.batch.queue_models.queue_model import (
     ModelCluster,
     ModelDecisions,
@@ -77,7 +77,7 @@ class KaiModel:
     ) -> None:
         self._options = options
         self._budget = SearchBudget(options.simulated_max)
-        self._usage = QueueUsage(options.usage or UsageRules())
+        self._usage = KaiUsage(options.usage or UsageRules())
         self._parts = parts
         self._memory = KaiMemory()
         self._state = KaiState(scheduler_names, self._memory, parts.rules, parts.devices)
@@ -96,7 +96,7 @@ class KaiModel:
         if not isinstance(settings, KaiOptions):
             raise ContractError("settings of the queue model kai must be KaiOptions")
         if settings.usage != self._options.usage:
-            self._usage = QueueUsage(settings.usage or UsageRules())
+            self._usage = KaiUsage(settings.usage or UsageRules())
         self._options = settings
         self._budget = SearchBudget(settings.simulated_max)
 

@@ -40,7 +40,7 @@ class _Part:
         self.offered = [0.0] * len(RANGE)
 
 
-class QueueUsage:
+class KaiUsage:
     """What queues had over time, and what the cluster had."""
 
     def __init__(self, rules: UsageRules) -> None:
