@@ -325,10 +325,12 @@ def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
 
 def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None:
     class Losing(SchedulingQueue):
-        def _requeue(self, entry: PodRecord, strategy: QueueingStrategy, now: int) -> object:  # type: ignore[override]
+        def _requeue(
+            self, entry: PodRecord, strategy: QueueingStrategy, now: int, **opened: bool
+        ) -> object:  # type: ignore[override]
             if strategy is not QueueingStrategy.SKIP and not self.gates.admits(entry):
                 return None
-            return super()._requeue(entry, strategy, now)
+            return super()._requeue(entry, strategy, now, **opened)
 
     with pytest.raises(AssertionError):
         check_queue(Losing, Phase.generate)

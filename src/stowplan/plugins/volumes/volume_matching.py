@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -267,9 +266,10 @@ class FreeVolumes:
     @classmethod
     def of(cls, object_store: ObjectStore) -> FreeVolumes:
         """Those of an object store, as they are now."""
-        found = _FREE_VOLUMES.get(object_store)
+        # No table with weak keys: the counts refer to node tables, which lead to its store.
+        found: FreeVolumes | None = object_store.indexes.get(cls)
         if found is None:
-            found = _FREE_VOLUMES[object_store] = cls()
+            found = object_store.indexes[cls] = cls()
         found._follow(object_store)
         return found
 
@@ -328,6 +328,3 @@ class FreeVolumes:
             self._naming[key] += sign
             if not self._naming[key]:
                 del self._naming[key]
-
-
-_FREE_VOLUMES: WeakKeyDictionary[ObjectStore, FreeVolumes] = WeakKeyDictionary()
