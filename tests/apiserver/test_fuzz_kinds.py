@@ -212,9 +212,10 @@ class Attacker:
         after = self.seconds(long)
         if after < NOTICED_S or after < RATIO_MAX * self.seconds(short):
             return False
-        if self.calls(long) > CALLS_RATIO_MAX * self.calls(short):
-            return True
         far = self.creation(target, SHORT_BYTES * FAR_STEP, alike)
+        # What is kept of short lists only makes the first ratio large, a quadratic check both.
+        if self.calls(long) > CALLS_RATIO_MAX * self.calls(short):
+            return self.calls(far) > CALLS_RATIO_MAX * self.calls(long)
         least = [float("inf"), float("inf")]
         for _ in range(turns):
             least = [min(least[0], self.seconds(short)), min(least[1], self.seconds(far))]
