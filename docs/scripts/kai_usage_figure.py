@@ -108,7 +108,8 @@ def main() -> None:
     """Draw the figure."""
     path = Path(__file__).with_name("gallery_figures.py")
     spec = importlib.util.spec_from_file_location("gallery_figures", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     figures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(figures)
     decided, formula = by_day(simulated()), by_day(expected())
