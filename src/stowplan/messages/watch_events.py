@@ -8,7 +8,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-_WATCH_EVENTS = frozenset(
+WATCH_EVENTS = frozenset(
     (
         happened.PodAdded,
         happened.PodUpdated,
@@ -21,15 +21,16 @@ _WATCH_EVENTS = frozenset(
         happened.ObjectDeleted,
     )
 )
+"""Types of the events that watches show. All others result from own decisions."""
 
 
 def watch_events_first(events: list[Event]) -> list[Event]:
     """The events of watches, then all others, each in their order."""
     if len(events) < 2:
         return events
-    first = [event for event in events if type(event) in _WATCH_EVENTS]
+    first = [event for event in events if type(event) in WATCH_EVENTS]
     if 0 < len(first) < len(events):
-        first += [event for event in events if type(event) not in _WATCH_EVENTS]
+        first += [event for event in events if type(event) not in WATCH_EVENTS]
         return first
     return events
 

@@ -29,6 +29,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.messages.watch_events import WATCH_EVENTS
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
 
@@ -191,7 +192,7 @@ class DecisionComparer:
         if changed:
             self.compare_all(now)
             self._reference.follow(changed, now)
-        watched = [event for event in events if isinstance(event, _WATCH_EVENTS)]
+        watched = [event for event in events if type(event) in WATCH_EVENTS]
         for event in watched:
             if isinstance(event, happened.PodAdded | happened.PodUpdated):
                 self._add_pending(event.pod)
@@ -302,21 +303,6 @@ def _is_marked_unschedulable(pod: Pod) -> bool:
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in pod.status.conditions
     )
-
-
-_WATCH_EVENTS = (
-    happened.PodAdded,
-    happened.PodUpdated,
-    happened.PodDeleted,
-    happened.NodeAdded,
-    happened.NodeUpdated,
-    happened.NodeDeleted,
-    happened.ObjectAdded,
-    happened.ObjectUpdated,
-    happened.ObjectDeleted,
-)
-"""Watch events. All others result from own decisions, which the reference scheduler does not
-make."""
 
 
 def _ignore(difference: DecisionDifference) -> None:
