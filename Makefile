@@ -47,6 +47,7 @@ bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS=
 	$(BIN)/python bench/live_rate.py 3000 500
 	$(BIN)/python bench/live_steady.py $(STEADY)
 	$(BIN)/python bench/live_real.py $(REAL)
+	$(BIN)/python bench/live_real_steady.py $(STEADY)
 
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py

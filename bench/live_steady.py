@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from live_rate import JSON, PODS, Request, cpu_s, listed, pod, process
+from live_rate import JSON, PODS, cpu_s, listed, pod, process
 
+from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import PODS as POD_RESOURCE
 from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.api_client import ApiClient
@@ -100,9 +101,9 @@ class Load:
         task.add_done_callback(self._tasks.discard)
 
     async def _come(self, name: str) -> None:
-        body = json.dumps(pod(name, f"app{hash(name) % 50}")).encode()
+        body = json.dumps(self._pod(name)).encode()
         self._sent[name] = time.perf_counter()
-        answer = await self._api.send(Request("POST", PODS, (), body, JSON))
+        answer = await self._api.send(ApiRequest("POST", PODS, (), body, JSON))
         if answer.is_done:
             self._leaving.append((time.perf_counter() + LIFE_S, name))
         else:
@@ -110,8 +111,11 @@ class Load:
             self._sent.pop(name, None)
 
     async def _go(self, name: str) -> None:
-        answer = await self._api.send(Request("DELETE", f"{PODS}/{name}"))
+        answer = await self._api.send(ApiRequest("DELETE", f"{PODS}/{name}"))
         self.n_failed += not answer.is_done
+
+    def _pod(self, name: str) -> dict:
+        return pod(name, f"app{hash(name) % 50}")
 
 
 def memory_mb(pid: int) -> float:
