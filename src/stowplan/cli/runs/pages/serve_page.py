@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from stowplan.cli.errors import CommandFailed, reported
-from stowplan.driver.http.status_server import AddressError
-from stowplan.web.serving.page_server import PageServer, parse_web_address
+
+if TYPE_CHECKING:
+    from stowplan.web.serving.page_server import PageServer
 
 
 @contextmanager
 def serving_page(web: str, certificate: str = "", key: str = "") -> Iterator[PageServer]:
     """A started server until the end of the block. web: the value of `--web`. certificate, key:
     files for other addresses than loopback. Raises CommandError."""
+    # Only here: the page answers questions, with half of Stowplan, and most commands have none.
+    from stowplan.driver.http.status_server import AddressError
+    from stowplan.web.serving.page_server import PageServer, parse_web_address
+
     with reported(AddressError):
         address = parse_web_address(web, certificate, key)
     server = PageServer(address, experiments=".")
