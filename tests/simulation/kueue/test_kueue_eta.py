@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stowplan.simulation.replay import ReplayOptions
+from stowplan.simulation.simulate import simulate
 from tests.cli.run import Ran, check_one_line, run
 from tests.simulation.kueue.test_job_admission import Tree, flavor, kueue, node, queue, written
 from tests.simulation.kueue.test_replayed_jobs import timed
@@ -76,3 +78,19 @@ def test_the_pods_of_a_dump_have_run_for_a_while(tmp_path: Path) -> None:
     assert times["job/a"]["createdS"] == -300
     assert 295 < times["job/a"]["finishedS"] < 310
     assert times["job/b"]["admittedS"] >= times["job/a"]["finishedS"] - 1
+
+
+def test_a_job_of_a_dump_without_a_selector_knows_its_pods(tmp_path: Path) -> None:
+    """As in dumps that a tool has cleaned up, or that were written by hand."""
+    made = running_job()
+    del made[0]["spec"]["selector"]
+    del made[0]["spec"]["template"]["metadata"]["labels"]
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), made]
+    config = tmp_path / "kueue.yaml"
+    config.write_text("scheduler: kueue\n")
+    file = written(tmp_path, node(), flavor(), *objects)
+    result = simulate(file, config=config, replay=ReplayOptions(until_s=900.0))
+    # Its only pod was there already.
+    assert result.placements == []
+    (workload,) = result.summary["workloads"]
+    assert workload["status"] == "Finished"

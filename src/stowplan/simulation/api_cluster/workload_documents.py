@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from stowplan.apis.batch.job import generate_selector
 from stowplan.apis.core.pod_lifecycle import KUBELET, KUBELET_CHANGES, has_kubelet_annotation
 from stowplan.apis.machinery.timestamps import parse_time
 from stowplan.inputs.annotations import RUN_ANNOTATION
@@ -156,17 +157,24 @@ def with_selector(tree: Tree) -> Tree:
     """A workload without a selector with one for its template; a template without labels gets one.
 
     The API server requires selectors and nothing else of `simulate` reads them. Without one a
-    controller does not know its pods and creates more for ever.
+    controller does not know its pods and creates more for ever. Stored objects are restored as
+    they are: there a Job gets the selector that the API server would have given it.
     """
     kind = tree.get("kind")
     spec = tree.get("spec") or {}
-    if kind not in _SELECTING_KINDS or _is_stored(tree) or spec.get("selector"):
+    is_stored_job = kind == "Job" and _is_stored(tree) and not spec.get("tasks")
+    if spec.get("selector") or not (kind in _SELECTING_KINDS or is_stored_job):
         return tree
     found = copy.deepcopy(tree)
     spec = found["spec"] = found.get("spec") or {}
     template = spec["template"] = spec.get("template") or {}
     template["spec"] = template.get("spec") or {}
     meta = template["metadata"] = template.get("metadata") or {}
+    if is_stored_job:
+        meta["labels"] = meta.get("labels") or {}
+        spec.pop("selector", None)
+        generate_selector(found)
+        return found
     if not meta.get("labels"):
         digest = sha256(f"{kind}/{found['metadata']['name']}".encode()).hexdigest()
         meta["labels"] = {WORKLOAD_LABEL: digest[:16]}
