@@ -403,7 +403,13 @@ class _ClusterReader:
         if n_daemons:
             notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
         objects = [one for one in found.objects if id(one) not in there]
-        return msgspec.structs.replace(found, objects=objects, notes=notes)
+        return msgspec.structs.replace(
+            found,
+            objects=objects,
+            notes=notes,
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
+        )
 
     def _read(self, there: Iterable[Object]) -> Cluster:
         """What was read, expanded and admitted, without its nodes; raises InputError for invalid
