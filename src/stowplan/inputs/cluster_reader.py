@@ -171,11 +171,16 @@ def read_cluster(
 
 
 def read_objects(
-    trees: Iterable[Tree], source: str, *, orphans: str = "pending", validate: str = "auto"
+    trees: Iterable[Tree],
+    source: str,
+    *,
+    orphans: str = "pending",
+    validate: str = "auto",
+    keep_manifests: bool = False,
 ) -> Cluster:
     """The cluster of objects that are read already; see `read_cluster`. source: their name in
     errors. Raises InputError."""
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
     for number, tree in enumerate(trees, start=1):
         reading.take_document(FileDocument(source, f"object {number}", tree))
     return reading.cluster(source, orphans)

@@ -86,9 +86,16 @@ class Arrival(NamedTuple):
 class WorkloadDocuments:
     """The arrivals of a replay, in order. start_s: Unix seconds of virtual time 0."""
 
-    def __init__(self, documents: Iterable[Tree], speedup: float, profile: str = "") -> None:
+    def __init__(
+        self,
+        documents: Iterable[Tree],
+        speedup: float,
+        profile: str = "",
+        start_s: float | None = None,
+    ) -> None:
         """speedup: factor by which arrivals are closer together. profile: schedulerName of all
-        pods that are not bound; "" keeps theirs. Raises InputError."""
+        pods that are not bound; "" keeps theirs. start_s: None: as the objects show; what was
+        created before it is there at the start. Raises InputError."""
         trees = [with_selector(with_restart_policy(tree)) for tree in documents]
         if profile:
             trees = [with_profile(tree, profile) for tree in trees]
@@ -97,6 +104,8 @@ class WorkloadDocuments:
         # A dump begins when it was taken, as far as it shows.
         stored = (at for tree in trees if _is_stored(tree) for at in _moments(tree))
         self.start_s = min(known, default=max(stored, default=DEFAULT_START_S))
+        if start_s is not None:
+            self.start_s = start_s
         self.arrivals = sorted(
             (self._arrival(tree, speedup) for tree in trees), key=lambda arrival: arrival.at_s
         )
@@ -109,7 +118,7 @@ class WorkloadDocuments:
         if text is not None:
             return Arrival(_seconds(tree, ARRIVAL, text) / speedup, tree, changes, False)
         created = _created(tree)
-        at_s = 0.0 if created is None else (created - self.start_s) / speedup
+        at_s = 0.0 if created is None else max(0.0, created - self.start_s) / speedup
         return Arrival(at_s, tree, changes, False)
 
 
