@@ -97,7 +97,11 @@ def test_a_job_starts_when_another_has_ended() -> None:
     assert cluster.running() == {"a": 2}
     assert cluster.the(JOBS, "b")["spec"]["suspend"] is True
     assert cluster.conditions("a")["Admitted"] == ("True", "Admitted")
-    assert cluster.conditions("b") == {"QuotaReserved": ("False", "WaitingForQuota")}
+    assert cluster.conditions("b") == {
+        "QuotaReserved": ("False", "WaitingForQuota"),
+        "Admitted": ("False", "NoReservation"),
+        "PodsReady": ("False", "WaitForStart"),
+    }
     assert cluster.message("b") == (
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
         "1 more needed"
@@ -203,14 +207,18 @@ def test_an_admission_check_is_answered_by_its_annotation(answer: str, state: st
         )
         assert cluster.conditions("a")["QuotaReserved"] == ("False", "Suspended")
         return
-    assert cluster.conditions("a") == {"QuotaReserved": ("True", "QuotaReserved")}
+    assert cluster.conditions("a")["QuotaReserved"] == ("True", "QuotaReserved")
+    assert cluster.conditions("a")["Admitted"] == ("False", "UnsatisfiedAdmissionChecks")
     (check,) = cluster.workload("a")["status"]["admissionChecks"]
     assert (check["name"], check["state"]) == ("check", "Pending")
     cluster.run(40)
     assert cluster.running() == ({"a": 2} if state == "Ready" else {})
     if state == "Rejected":
-        assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
+        assert cluster.conditions("a")["Evicted"] == ("True", "DeactivatedDueToAdmissionCheck")
         assert cluster.the(JOBS, "a")["spec"]["suspend"] is True
+        (check,) = cluster.workload("a")["status"]["admissionChecks"]
+        text = "Reset to Pending after eviction. Previously: Rejected"
+        assert (check["state"], check["message"]) == ("Pending", text)
 
 
 def test_a_workload_that_a_check_sends_back_is_tried_again_after_a_backoff() -> None:
@@ -260,7 +268,8 @@ def test_a_job_whose_pods_do_not_get_ready_is_evicted_and_tried_again() -> None:
     assert cluster.conditions("a")["Requeued"] == ("True", "BackoffFinished")
     # The second time is one too many.
     cluster.run(70)
-    assert cluster.conditions("a")["Evicted"] == ("True", "Deactivated")
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    assert cluster.conditions("a")["Evicted"] == ("True", reason)
     assert cluster.workload("a")["spec"]["active"] is False
 
 

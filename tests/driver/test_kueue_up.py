@@ -7,10 +7,12 @@ Restated from kueue.sigs.k8s.io/docs/tasks/manage/administer_cluster_quotas (one
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.client.requests import ApiRequest
@@ -20,6 +22,7 @@ from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cl
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 from stowplan.simulation.kueue.job_admission import admit_jobs
 from stowplan.web.serving.live_source import LiveSource
+from tests.cli.run import run
 from tests.driver.embedded import Tree
 from tests.driver.test_volcano_up import create, listed, until
 
@@ -115,6 +118,7 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         ):
             await check_documented_steps(api)
             await asyncio.to_thread(check_listing)
+            await asyncio.to_thread(check_forecasts)
             check_page(await sources[0].cluster(), await sources[0].queues(0.0))
             # Room for the last one: it starts without another change.
             background = (("propagationPolicy", "Background"),)
@@ -154,5 +158,21 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         assert (waiting.job, waiting.reason) == ("job/sample-3", "WaitingForQuota")
         (queue,) = report.queues
         assert (queue.admitted, queue.pending, queue.quotas[0].used) == (3, 1, "9")
+
+    def check_forecasts() -> None:
+        """When the last one starts, and how many more would be admitted, of the live cluster."""
+        live = "--kubeconfig", str(tmp_path / "k"), "--config", str(config)
+        found = json.loads(run("eta", "--all", *live, "-o", "json").out)
+        times = {one["job"]: one for one in found["workloads"]}
+        # The pods of the others run for an hour.
+        assert 3000 < times["job/sample-3"]["admittedS"] < 3700
+        assert times["job/sample-3"]["startedS"] >= times["job/sample-3"]["admittedS"]
+        assert times["job/sample-0"]["admittedS"] <= 0
+        file = tmp_path / "more.yaml"
+        file.write_text(yaml.safe_dump(sample_job("more")))
+        answer = run("capacity", str(file), *live, "-o", "json")
+        (one,) = json.loads(answer.out)["jobs"]
+        assert (answer.code, one["count"], one["position"]) == (1, 0, 2)
+        assert one["shortages"][0]["available"] == "0"
 
     asyncio.run(asyncio.wait_for(steps(), 300))

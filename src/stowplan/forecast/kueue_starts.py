@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.controllers.kueue.kueue_kinds import POD_GROUP_LABEL
+from stowplan.forecast.start_times.declared_run_times import with_run_times
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import owners_of
 from stowplan.simulation.replay import ReplayOptions
@@ -15,9 +17,12 @@ from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.simulate import Simulation, simulate
 
 SCHEMA = "stowplan.dev/kueue-eta/v1"
-ASSUMED = (
-    "no more jobs arrive",
-    "pods run for as long as stowplan.dev/run-seconds says, those of jobs without it one second",
+NO_ARRIVALS = "no more jobs arrive"
+DECLARED = "pods run for as long as stowplan.dev/run-seconds says, those without it one second"
+OBSERVED = (
+    "pods run for as long as stowplan.dev/run-seconds says, else as finished pods of the same owner"
+    " did (the median), else until activeDeadlineSeconds, else as all finished pods did; those of"
+    " which nothing is known one second"
 )
 
 
@@ -50,24 +55,30 @@ class KueueStarts(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     workloads: list[WorkloadStart]
-    assumptions: tuple[str, ...] = ASSUMED
+    assumptions: tuple[str, ...] = ()
 
 
 def kueue_starts(
-    cluster: Cluster, deciders: Deciders, seed: int = 0, horizon_s: float | None = None
+    cluster: Cluster,
+    deciders: Deciders,
+    seed: int = 0,
+    horizon_s: float | None = None,
+    now_s: float | None = None,
 ) -> KueueStarts:
     """When each workload is admitted, starts and ends.
 
-    cluster: with its manifests. horizon_s: where
-    the simulation ends; None: when nothing happens any more.
+    cluster: with its manifests. horizon_s: where the simulation ends; None: when nothing happens
+    any more. now_s: Unix seconds from which times count; None: as the objects show.
 
     Raises InputError, ConfigError and ContractError.
     """
-    options = ReplayOptions(until_s=horizon_s)
+    cluster, n_observed = with_run_times(cluster)
+    options = ReplayOptions(until_s=horizon_s, start_s=now_s)
     found = simulate(cluster, config=deciders, seed=seed, replay=options)
     starts = _starts(found)
     return KueueStarts(
         workloads=[_start(one, starts) for one in found.summary["workloads"]],
+        assumptions=(NO_ARRIVALS, OBSERVED if n_observed else DECLARED),
     )
 
 
@@ -79,11 +90,16 @@ def _starts(found: Simulation) -> dict[tuple[str, str], list[float | None]]:
     for pod in () if found.objects is None else found.objects.pods:
         for kind, name in owners_of(pod):
             known[pod.namespace, f"{kind.lower()}/{name}"].append(started.get(pod.key))
+        group = pod.metadata.labels.get(POD_GROUP_LABEL)
+        title = f"podgroup/{group}" if group else f"pod/{pod.name}"
+        known[pod.namespace, title].append(started.get(pod.key))
     return known
 
 
 def _start(one: dict[str, Any], starts: dict[tuple[str, str], list[float | None]]) -> WorkloadStart:
-    times = starts.get((one["namespace"], one["job"]), [])
+    kind, _, name = one["job"].partition("/")
+    group = one["namespace"], f"podgroup/{name}"
+    times = starts.get((one["namespace"], f"{kind}/{name}")) or starts.get(group, [])
     reached = [at for at in times if at is not None]
     return WorkloadStart(
         one["namespace"],

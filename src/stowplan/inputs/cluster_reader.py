@@ -171,11 +171,16 @@ def read_cluster(
 
 
 def read_objects(
-    trees: Iterable[Tree], source: str, *, orphans: str = "pending", validate: str = "auto"
+    trees: Iterable[Tree],
+    source: str,
+    *,
+    orphans: str = "pending",
+    validate: str = "auto",
+    keep_manifests: bool = False,
 ) -> Cluster:
     """The cluster of objects that are read already; see `read_cluster`. source: their name in
     errors. Raises InputError."""
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
     for number, tree in enumerate(trees, start=1):
         reading.take_document(FileDocument(source, f"object {number}", tree))
     return reading.cluster(source, orphans)
@@ -403,7 +408,13 @@ class _ClusterReader:
         if n_daemons:
             notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
         objects = [one for one in found.objects if id(one) not in there]
-        return msgspec.structs.replace(found, objects=objects, notes=notes)
+        return msgspec.structs.replace(
+            found,
+            objects=objects,
+            notes=notes,
+            kueue_objects=self.kueue_objects,
+            queued=self.queued,
+        )
 
     def _read(self, there: Iterable[Object]) -> Cluster:
         """What was read, expanded and admitted, without its nodes; raises InputError for invalid

@@ -53,7 +53,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     departures: whether pods with a run time end. churn: node churn; None: none. sample_s: interval
     of samples; None: a thousandth of the arrival span. autoscale: pools of a node autoscaler; None:
     no nodes are added or removed. node_lifecycle: when nodes without heartbeats are unreachable,
-    and how fast they are evicted, where controllers run.
+    and how fast they are evicted, where controllers run. start_s: Unix seconds of virtual time 0
+    where controllers run; None: as the objects show.
     """
 
     speedup: float = 1.0
@@ -64,6 +65,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     sample_s: float | None = None
     autoscale: AutoscaleConfig | None = None
     node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
+    start_s: float | None = None
 
     def check(self) -> None:
         """Raise InputError for invalid options."""

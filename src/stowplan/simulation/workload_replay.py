@@ -49,6 +49,7 @@ from stowplan.simulation.cluster.cluster_api import ClusterApi
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.kueue.replayed_workloads import (
     ReplayedWorkload,
+    group_titles,
     queued_documents,
     replay_notes,
     replayed_workloads,
@@ -79,10 +80,11 @@ class WorkloadReplay(Replay):
         """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
         Raises InputError."""
         documents = self._documents_of(cluster)
+        self._group_titles = group_titles(cluster)
         self._manifests = cluster.manifests
         if deciders.kueue is not None:
             documents = list(queued_documents(documents, cluster))
-        self._documents = WorkloadDocuments(documents, options.speedup, profile)
+        self._documents = WorkloadDocuments(documents, options.speedup, profile, options.start_s)
         if options.until_s is None:
             trees = [arrival.tree for arrival in self._documents.arrivals]
             _check_ends(trees, departures=options.departures)
@@ -186,7 +188,8 @@ class WorkloadReplay(Replay):
         resource = self._api.server.registry.by_path(WORKLOADS)
         if self._deciders.kueue is None or resource is None:
             return None
-        return replayed_workloads(self._api.server.list(resource, ""), self._start_s)
+        trees = self._api.server.list(resource, "")
+        return replayed_workloads(trees, self._start_s, self._group_titles)
 
     # Pod lifecycle.
 

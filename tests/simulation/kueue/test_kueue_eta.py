@@ -5,8 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stowplan.simulation.replay import ReplayOptions
+from stowplan.simulation.simulate import simulate
 from tests.cli.run import Ran, check_one_line, run
-from tests.simulation.kueue.test_job_admission import Tree, flavor, kueue, node, queue, written
+from tests.simulation.kueue.test_job_admission import (
+    QUEUE,
+    Tree,
+    flavor,
+    job,
+    kueue,
+    node,
+    queue,
+    written,
+)
 from tests.simulation.kueue.test_replayed_jobs import timed
 
 
@@ -76,3 +87,54 @@ def test_the_pods_of_a_dump_have_run_for_a_while(tmp_path: Path) -> None:
     assert times["job/a"]["createdS"] == -300
     assert 295 < times["job/a"]["finishedS"] < 310
     assert times["job/b"]["admittedS"] >= times["job/a"]["finishedS"] - 1
+
+
+def test_a_job_of_a_dump_without_a_selector_knows_its_pods(tmp_path: Path) -> None:
+    """As in dumps that a tool has cleaned up, or that were written by hand."""
+    made = running_job()
+    del made[0]["spec"]["selector"]
+    del made[0]["spec"]["template"]["metadata"]["labels"]
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), made]
+    config = tmp_path / "kueue.yaml"
+    config.write_text("scheduler: kueue\n")
+    file = written(tmp_path, node(), flavor(), *objects)
+    result = simulate(file, config=config, replay=ReplayOptions(until_s=900.0))
+    # Its only pod was there already.
+    assert result.placements == []
+    (workload,) = result.summary["workloads"]
+    assert workload["status"] == "Finished"
+
+
+def test_run_times_that_finished_pods_show(tmp_path: Path) -> None:
+    """Of a job whose pods declare nothing, and of one that has none that finished."""
+    done = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a-0", "namespace": "default"}}
+    stored(done, "u-done", ownerReferences=[{**OWNER, "uid": "u-gone"}])
+    done["spec"] = {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}
+    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-05-01T12:02:00Z"}}
+    states = [{"name": "c", "state": ended}]
+    done["status"] = {"phase": "Succeeded", "startTime": CREATED, "containerStatuses": states}
+    limited = job("b", "one", 1)
+    limited["spec"]["activeDeadlineSeconds"] = 30
+    objects: list[Tree | list[Tree]] = [queue("one", "9"), done, job("a", "one", 1), limited]
+    found = asked(tmp_path, "--all", "-o", "json", objects=objects)
+    answer = json.loads(found.out)
+    lasted = {
+        one["job"]: one["finishedS"] - one["startedS"]
+        for one in answer["workloads"]
+        if one["startedS"] is not None
+    }
+    assert 119 <= lasted["job/a"] <= 125
+    assert 29 <= lasted["job/b"] <= 35
+    assert "finished pods of the same owner" in answer["assumptions"][1]
+
+
+def test_a_train_job_of_files_has_its_own_name_and_start(tmp_path: Path) -> None:
+    trainer = {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "2"}}}
+    meta = {"name": "t", "namespace": "default", "labels": {QUEUE: "one"}}
+    train = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta}
+    train["spec"] = {"runtimeRef": {"name": "torch"}, "trainer": trainer, "suspend": True}
+    objects: list[Tree | list[Tree]] = [queue("one", "4"), train]
+    found = asked(tmp_path, "trainjob/t", "-o", "json", objects=objects)
+    (one,) = json.loads(found.out)["workloads"]
+    assert (one["job"], one["status"]) == ("trainjob/t", "Finished")
+    assert one["startedS"] is not None

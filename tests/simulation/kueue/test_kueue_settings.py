@@ -55,7 +55,7 @@ waitForPodsReady:
   blockAdmission: true
   requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3, backoffBaseSeconds: 30}
 """
-    wanted = PodsReadyOptions(600.0, True, 30.0, 3600.0, 3, False)
+    wanted = PodsReadyOptions(600.0, True, 30.0, 3600.0, 3, False, 600.0)
     assert read(tmp_path, text).pods_ready == wanted
     assert read(tmp_path, "scheduler: kueue\n").pods_ready is None
     off = "scheduler: kueue\nwaitForPodsReady: {enable: false}\n"

@@ -86,5 +86,5 @@ def test_a_jobset_is_admitted_as_a_group_of_pods(tmp_path: Path) -> None:
     }
     result = replayed(tmp_path, node(), flavor(), queue("one", "4"), made)
     (found,) = result.summary["workloads"]
-    assert (found["job"], found["pods"], found["status"]) == ("podgroup/train", 4, "Finished")
+    assert (found["job"], found["pods"], found["status"]) == ("jobset/train", 4, "Finished")
     assert result.summary["bindings"] == 4

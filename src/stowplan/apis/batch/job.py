@@ -159,7 +159,7 @@ class JobStrategy(PodTemplateStrategy):
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         super().prepare_create(obj, call)
         if not obj["spec"].get("manualSelector"):
-            _generate_selector(obj)
+            generate_selector(obj)
         # The original defaults the labels of the job with every read.
         labels = obj["spec"]["template"]["metadata"].get("labels")
         if labels and not obj["metadata"].get("labels"):
@@ -191,7 +191,8 @@ class JobStrategy(PodTemplateStrategy):
         yield from super().warnings(obj, old, call)
 
 
-def _generate_selector(obj: Tree) -> None:
+def generate_selector(obj: Tree) -> None:
+    """Give a Job the selector, and its pods the labels, that the API server makes of its uid."""
     name, uid = obj["metadata"].get("name", ""), obj["metadata"].get("uid", "")
     labels = obj["spec"]["template"]["metadata"].setdefault("labels", {})
     for key, value in ((_OLD_NAME, name), (_NAME, name), (_OLD_UID, uid), (_UID, uid)):

@@ -24,11 +24,13 @@ from stowplan.assembly.kueue.cluster_objects import (
     read_other_pods,
     read_workload,
 )
+from stowplan.assembly.kueue.restarted_queues import requeue_restarted
 from stowplan.batch.queue_models.kueue.admission_workload import (
     ADMITTED,
     EVICTED,
     PREEMPTED,
     QUOTA_RESERVED,
+    REQUEUED,
     AdmissionWorkload,
 )
 from stowplan.batch.queue_models.kueue.kueue_admission import (
@@ -44,9 +46,11 @@ from stowplan.batch.queue_models.kueue.reports.status_trees import (
     local_queue_status,
     queue_status,
 )
-from stowplan.batch.queue_models.kueue.reports.workload_reports import why_pending
+from stowplan.batch.queue_models.kueue.reports.workload_reports import SUSPENDED, why_pending
+from stowplan.batch.queue_models.kueue.stopped_queues import stopped_by
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import PodFacts
+from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NAMESPACES, NODES, PODS
 from stowplan.controllers.kueue.kueue_kinds import (
     CHECKS,
@@ -57,7 +61,17 @@ from stowplan.controllers.kueue.kueue_kinds import (
     TOPOLOGIES,
     WORKLOADS,
 )
-from stowplan.controllers.kueue.workload_status import PODS_READY, condition_of, is_true, note
+from stowplan.controllers.kueue.workload_status import (
+    DEACTIVATED,
+    PODS_READY,
+    condition_of,
+    drop_reservation,
+    is_true,
+    note,
+    note_evicted,
+    note_not_admitted,
+    queued_at,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
@@ -174,6 +188,7 @@ class KueueAdmissionController:
     def _rebuild(self) -> None:
         """Read the state from the store."""
         before = self.admission
+        requeue_restarted(self.api)
         self.admission = KueueAdmission(read_objects(self.api), self.options)
         if before is not None:
             self.admission.evictions = before.evictions
@@ -184,7 +199,7 @@ class KueueAdmissionController:
             for tree in self.api.list(WORKLOADS)
             if _waits_for_pods(tree)
         }
-        for one in self.admission.workloads.values():
+        for one in list(self.admission.workloads.values()):
             self._note_checks(self.admission, one)
 
     def _follow(self, admission: KueueAdmission) -> None:
@@ -208,7 +223,11 @@ class KueueAdmissionController:
                 found = read_workload(self.api, tree)
                 if found is None:
                     admission.finish([key])
-                elif held is None or _counts(found) != _counts(held.workload):
+                elif (
+                    held is None
+                    or _counts(found) != _counts(held.workload)
+                    or (_may_not_return(held) and is_true(tree, REQUEUED))
+                ):
                     admission.replace(found)
                     self._note_checks(admission, admission.workloads[key])
             del self._changed[key]
@@ -220,12 +239,14 @@ class KueueAdmissionController:
             self._write_admitted(admission, admission.workloads[key])
         for key, (reason, preemptor) in outcome.preempted.items():
             by = admission.workloads[preemptor]
+            victim = admission.workloads[key]
             text = (
                 f"Preempted to accommodate a workload (UID: {by.uid}, JobUID: {_job_uid(by)}) due "
                 f"to {_WHY.get(reason, reason)}; preemptor path: {_path(admission, by)}; "
-                f"preemptee path: {_path(admission, admission.workloads[key])}"
+                f"preemptee path: {_path(admission, victim)}"
             )
             self._write_evicted(key, PREEMPTED, reason, text)
+            self._record_preemption(by, victim, text)
         for key, reason in outcome.evicted.items():
             text = "Workload was evicted as there was no replacement for a failed node"
             self._write_evicted(key, reason, "", text)
@@ -242,6 +263,7 @@ class KueueAdmissionController:
             return
         now, queue = self.api.now, one.cluster_queue
         is_new = not is_true(tree, QUOTA_RESERVED)
+        reserved = condition_of(tree, QUOTA_RESERVED) or {}
         status = tree.setdefault("status", {})
         status["admission"] = admission_tree(one)
         status.pop("unhealthyNodes", None)
@@ -254,16 +276,21 @@ class KueueAdmissionController:
                 note(tree, kind, False, QUOTA_RESERVED, text_before, now)
         self._list_checks(admission, one, tree)
         if is_new:
-            waited = max(0.0, now - one.queued_since)
+            waited = max(0.0, now - queued_at(tree))
             text = f"{text}, wait time since queued was {waited:.0f}s"
             self._event(tree, QUOTA_RESERVED, text)
         if one.is_condition(ADMITTED):
             note(tree, ADMITTED, True, ADMITTED, "The workload is admitted", now)
             self._unready.add(one.key)
-            self._event(
-                tree, ADMITTED, f"Admitted by ClusterQueue {queue}, wait time since reservation "
-                "was 0s",
-            )  # fmt: skip
+            since = now if is_new else unix_seconds(reserved.get("lastTransitionTime"))
+            text = f"Admitted by ClusterQueue {queue}, wait time since reservation was"
+            self._event(tree, ADMITTED, f"{text} {max(0.0, now - since):.0f}s")
+        elif any(state != "Ready" for state in one.checks.values()):
+            reason = "UnsatisfiedAdmissionChecks"
+            note(tree, ADMITTED, False, reason, "The workload has not all checks ready", now)
+        else:
+            text = "There are pending delayed topology requests"
+            note(tree, ADMITTED, False, "PendingDelayedTopologyRequests", text, now)
         self.api.update_status(WORKLOADS, tree)
 
     def _list_checks(self, admission: KueueAdmission, one: AdmissionWorkload, tree: Tree) -> None:
@@ -288,9 +315,20 @@ class KueueAdmissionController:
         tree = self._tree(one.key)
         if tree is None:
             return
+        stopped = stopped_by(one, admission)
+        if stopped is not None and one.is_condition(ADMITTED):
+            if stopped.is_drained:
+                self._evict(one, stopped.eviction, stopped.text)
+                return
+        elif stopped is not None:
+            drop_reservation(tree, SUSPENDED, stopped.message, self.api.now)
+            found = read_workload(self.api, self.api.update_status(WORKLOADS, tree))
+            if found is not None:
+                admission.replace(found)
+            return
         refused = any(state in ("Retry", "Rejected") for state in one.checks.values())
         if one.workload.spec.active is False:
-            self._evict(one, "Deactivated", "The workload is deactivated")
+            self._evict(one, DEACTIVATED, "The workload is deactivated")
         elif refused:
             self._refuse(one, tree)
         elif not one.is_condition(ADMITTED):
@@ -310,7 +348,8 @@ class KueueAdmissionController:
             self.api.update(WORKLOADS, tree)
             text = _checks_in(tree, "Rejected")
             self._event(tree, "AdmissionCheckRejected", f"Deactivated due to {text}", "Warning")
-            self._evict(one, "Deactivated", f"The workload is deactivated due to {text}")
+            reason = f"{DEACTIVATED}DueToAdmissionCheck"
+            self._evict(one, reason, f"The workload is deactivated due to {text}")
             return
         count = int((tree["status"].get("requeueState") or {}).get("count", 0)) + 1
         at = format_time(self.api.now + CHECK_BACKOFF_S * 2.0 ** (count - 1))
@@ -326,12 +365,29 @@ class KueueAdmissionController:
         tree = self._tree(key)
         if tree is None:
             return
-        note(tree, EVICTED, True, reason, text, self.api.now)
+        note_evicted(tree, reason, text, self.api.now)
         if why:
             note(tree, PREEMPTED, True, why, text, self.api.now)
-            self._event(tree, PREEMPTED, text)
         self.api.update_status(WORKLOADS, tree)
         self._event(tree, f"EvictedDueTo{reason}", text)
+
+    def _record_preemption(
+        self, by: AdmissionWorkload, victim: AdmissionWorkload, text: str
+    ) -> None:
+        """The events of a preemption, on both workloads."""
+        trees = self._tree(by.key), self._tree(victim.key)
+        if trees[0] is None or trees[1] is None:
+            return
+        known = (f"{one.priority} (base: {one.priority}, boost: 0)" for one in (by, victim))
+        priorities = "preemptor effective priority: {}; preemptee effective priority: {}".format(
+            *known
+        )
+        self._event(trees[1], PREEMPTED, f"{text}; {priorities}")
+        text = (
+            f"Preempted workload {victim.key} (UID: {victim.uid}) in ClusterQueue "
+            f"{victim.cluster_queue}; {priorities}"
+        )
+        self._event(trees[0], "PreemptedWorkload", text)
 
     def _write_pending(self, admission: KueueAdmission, one: AdmissionWorkload) -> None:
         tree = self._tree(one.key)
@@ -341,8 +397,10 @@ class KueueAdmissionController:
         n_victims = self._n_victims.get(one.key, 0)
         if n_victims and reason == WAITING_FOR_PREEMPTED:
             message = f"{message}. Pending the preemption of {n_victims} workload(s)"
-        if note(tree, QUOTA_RESERVED, False, reason or "Pending", message, self.api.now):
+        is_new = note(tree, QUOTA_RESERVED, False, reason or "Pending", message, self.api.now)
+        if note_not_admitted(tree, self.api.now) or is_new:
             self.api.update_status(WORKLOADS, tree)
+        if is_new:
             self._event(tree, reason or "Pending", message, "Warning")
 
     def _write_rest(self, admission: KueueAdmission) -> None:
@@ -417,6 +475,11 @@ def _needed_checks(admission: KueueAdmission, one: AdmissionWorkload) -> set[str
         return set()
     flavors = {flavor for demand in one.demands for flavor in demand.flavors.values()}
     return {name for name, on in queue.checks.items() if on & flavors}
+
+
+def _may_not_return(one: AdmissionWorkload) -> bool:
+    """Whether a workload was evicted and is not to be tried again yet."""
+    return REQUEUED in one.conditions and not one.is_condition(REQUEUED)
 
 
 def _counts(workload: Workload) -> bytes:

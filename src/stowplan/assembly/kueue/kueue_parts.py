@@ -24,7 +24,7 @@ def kueue_controllers(
     pods_ready = PodsReadyController(api, index, recorder)
     rules = options.pods_ready
     if rules is not None:
-        pods_ready.timeout_s = rules.timeout_s
+        pods_ready.timeout_s, pods_ready.recovery_s = rules.timeout_s, rules.recovery_s
         pods_ready.backoff_s, pods_ready.backoff_max_s = rules.backoff_s, rules.backoff_max_s
         pods_ready.requeues_max = rules.requeues_max
     return [

@@ -41,6 +41,8 @@ _NOT_READ = (
 _PODS_READY_FIELDS = ("enable", "timeout", "blockAdmission", "recoveryTimeout", "requeuingStrategy")
 _REQUEUING_FIELDS = ("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds")
 _STRATEGIES = "preemptionStrategies"
+_OLD_TIMEOUT_S = 300.0
+"""Default of `waitForPodsReady.timeout` in v1beta1."""
 
 
 def is_for_kueue(text: str | bytes) -> bool:
@@ -70,7 +72,9 @@ def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> Kue
     # Kueue has gates of parts that decide nothing here.
     _check_gates(tree.get("featureGates"), problems, is_own=is_own)
     _check_fair_sharing(tree.get(_FAIR_SHARING), problems)
-    pods_ready = _pods_ready(tree.get(_PODS_READY), problems)
+    is_old = str(tree.get("apiVersion", "")).endswith("/v1beta1")
+    default_s = _OLD_TIMEOUT_S if is_old else PodsReadyOptions().timeout_s
+    pods_ready = _pods_ready(tree.get(_PODS_READY), default_s, problems)
     transformations = _transformations(tree.get(_RESOURCES), problems)
     if problems.found:
         raise problems.error(source)
@@ -96,8 +100,8 @@ def _transformations(tree: Any, problems: Problems) -> list[Any]:
     return list(found or ())
 
 
-def _pods_ready(tree: Any, problems: Problems) -> PodsReadyOptions | None:
-    """`waitForPodsReady`; None where it is off."""
+def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOptions | None:
+    """`waitForPodsReady`; None where it is off. default_s: its timeout where none is stated."""
     if tree is None:
         return None
     _check_mapping(tree, _PODS_READY, _PODS_READY_FIELDS, problems)
@@ -108,12 +112,8 @@ def _pods_ready(tree: Any, problems: Problems) -> PodsReadyOptions | None:
     _check_mapping(strategy, path, _REQUEUING_FIELDS, problems)
     if not isinstance(strategy, dict):
         return None
-    timeout_s = PodsReadyOptions().timeout_s
-    text = tree.get("timeout", "5m")
-    try:
-        timeout_s = parse_duration(str(text))
-    except ValueError:
-        problems.add(f"{_PODS_READY}.timeout", format_value(text), "a duration such as 5m")
+    timeout_s = _seconds(tree, "timeout", default_s, problems)
+    recovery_s = _seconds(tree, "recoveryTimeout", timeout_s, problems)
     stamp = strategy.get("timestamp") or "Eviction"
     if stamp not in ("Eviction", "Creation"):
         problems.add(f"{path}.timestamp", format_value(stamp), "Eviction or Creation")
@@ -134,7 +134,20 @@ def _pods_ready(tree: Any, problems: Problems) -> PodsReadyOptions | None:
         float(numbers["backoffMaxSeconds"]),
         limit,
         stamp == "Eviction",
+        recovery_s or None,
     )
+
+
+def _seconds(tree: dict[str, Any], field: str, default: float, problems: Problems) -> float:
+    """A duration of `waitForPodsReady` in seconds."""
+    text = tree.get(field)
+    if text is None:
+        return default
+    try:
+        return parse_duration(str(text))
+    except ValueError:
+        problems.add(f"{_PODS_READY}.{field}", format_value(text), "a duration such as 5m")
+        return default
 
 
 def _check_mapping(tree: Any, path: str, fields: tuple[str, ...], problems: Problems) -> None:

@@ -11,7 +11,13 @@ from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controllers.kueue.kueue_kinds import CHECKS, WORKLOADS
-from stowplan.controllers.kueue.workload_status import QUOTA_RESERVED, condition_of, is_true, note
+from stowplan.controllers.kueue.workload_status import (
+    EVICTED,
+    QUOTA_RESERVED,
+    condition_of,
+    is_true,
+    note,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import WatchEvent
 
@@ -35,7 +41,7 @@ class CheckAnswers(Controller):
             self._activate(key)
             return
         workload = self.api.get(WORKLOADS, *key)
-        if workload is None or not is_true(workload, QUOTA_RESERVED):
+        if workload is None or not is_true(workload, QUOTA_RESERVED) or is_true(workload, EVICTED):
             return
         since = (condition_of(workload, QUOTA_RESERVED) or {}).get("lastTransitionTime")
         is_new = False

@@ -27,6 +27,8 @@ PRIORITY_CLASSES = f"{GROUP}/workloadpriorityclasses"
 
 QUEUE_LABEL = f"{GROUP}/queue-name"
 PRIORITY_LABEL = f"{GROUP}/priority-class"
+JOB_UID_LABEL = f"{GROUP}/job-uid"
+MAX_TIME_LABEL = f"{GROUP}/max-exec-time-seconds"
 POD_GROUP_LABEL = f"{GROUP}/pod-group-name"
 POD_GROUP_COUNT = f"{GROUP}/pod-group-total-count"
 MANAGED_LABEL = f"{GROUP}/managed"

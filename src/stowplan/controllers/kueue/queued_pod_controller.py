@@ -35,12 +35,12 @@ from stowplan.controllers.kueue.workload_status import (
     ADMITTED,
     EVICTED,
     FINISHED,
-    PODS_READY,
     QUOTA_RESERVED,
     condition_of,
     is_true,
     new_workload,
     note,
+    note_pods_ready,
     pod_set_infos,
     release_quota,
     workload_name,
@@ -98,16 +98,26 @@ class QueuedPodController(Controller):
             if len(pods) >= wanted:
                 self._begin(key, pods)
         elif all(pod["status"].get("phase") in ("Succeeded", "Failed") for pod in pods):
-            text = "Pods succeeded: {}/{}".format(
-                sum(pod["status"]["phase"] == "Succeeded" for pod in pods), len(pods)
-            )
-            if note(workload, FINISHED, True, "Succeeded", text, self.api.now):
-                self.api.update_status(WORKLOADS, workload)
+            self._finish(key, pods, workload)
         elif is_true(workload, EVICTED):
             self._stop(pods, workload)
         elif is_true(workload, ADMITTED):
             self._start(pods, workload)
             self._note_ready(key, workload)
+
+    def _finish(self, key: Key, pods: list[Tree], workload: Tree) -> None:
+        """All pods have ended. A group has succeeded when none of its pods will run again."""
+        if key[1].startswith("/"):
+            status = pods[0]["status"]
+            reason, text = str(status["phase"]), str(status.get("message") or "")
+        else:
+            n = sum(pod["status"]["phase"] == "Succeeded" for pod in pods)
+            reason, text = "Succeeded", f"Pods succeeded: {n}/{len(pods)}."
+        if note(workload, FINISHED, True, reason, text, self.api.now):
+            self.api.update_status(WORKLOADS, workload)
+            title = f"{key[0]}/{workload['metadata']['name']}"
+            text = f"Workload '{title}' is declared finished"
+            self.recorder.record(pods[0], COMPONENT, "FinishedWorkload", text)
 
     def _end_without_pods(self, key: Key) -> None:
         """A group whose pods are gone needs no quota."""
@@ -135,7 +145,7 @@ class QueuedPodController(Controller):
         spec = {
             "queueName": labels[QUEUE_LABEL],
             "podSets": pod_sets,
-            **priority_of(labels, first["spec"], self.api),
+            **priority_of(labels, str(first["spec"].get("priorityClassName") or ""), self.api),
         }
         owners = [controller_reference(pod, "Pod", "v1") for pod in pods]
         if is_group:
@@ -178,10 +188,8 @@ class QueuedPodController(Controller):
 
     def _note_ready(self, key: Key, workload: Tree) -> None:
         facts = [self.index.pods[key[0], name] for name in self._members[key]]
-        if not facts or not all(pod.ready or pod.phase == "Succeeded" for pod in facts):
-            return
-        text = "All pods reached readiness and the workload is running"
-        if note(workload, PODS_READY, True, "Started", text, self.api.now):
+        are_ready = bool(facts) and all(pod.ready or pod.phase == "Succeeded" for pod in facts)
+        if note_pods_ready(workload, are_ready, self.api.now):
             self.api.update_status(WORKLOADS, workload)
 
     def _stop(self, pods: list[Tree], workload: Tree) -> None:

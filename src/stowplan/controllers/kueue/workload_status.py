@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from hashlib import sha1
 
 from stowplan.apis.kind.conditions import find_condition, set_status_condition
+from stowplan.controller_runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.kueue.kueue_kinds import API_VERSION, FLAVORS
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store
 
 QUOTA_RESERVED, ADMITTED, EVICTED, PREEMPTED = "QuotaReserved", "Admitted", "Evicted", "Preempted"
 REQUEUED, FINISHED, PODS_READY = "Requeued", "Finished", "PodsReady"
+WAIT_FOR_RECOVERY = "WaitForRecovery"
+DEACTIVATED = "Deactivated"
+REQUEUED_AT_ONCE = (PREEMPTED, "NodeFailures")
+"""Reasons of evictions after which a Workload is tried again at once."""
 _NAME_MAX = 253
 _HASH_LENGTH = 5
 
@@ -67,20 +72,81 @@ def note(workload: Tree, kind: str, status: bool, reason: str, message: str, now
     return True
 
 
+def holds_quota(workload: Tree) -> bool:
+    """Whether quota is reserved for a Workload."""
+    return is_true(workload, QUOTA_RESERVED)
+
+
+def note_not_admitted(workload: Tree, now: float) -> bool:
+    """A Workload without a reservation is not admitted; whether that is new.
+
+    The time for which it was admitted is added up.
+    """
+    before = condition_of(workload, ADMITTED)
+    if before is not None and before.get("status") == "True":
+        status = workload["status"]
+        past = int(status.get("accumulatedPastExecutionTimeSeconds") or 0)
+        ran = max(0.0, now - unix_seconds(before.get("lastTransitionTime")))
+        status["accumulatedPastExecutionTimeSeconds"] = past + int(ran)
+    return note(workload, ADMITTED, False, "NoReservation", "The workload has no reservation", now)
+
+
+def queued_at(workload: Tree) -> float:
+    """Unix seconds since which a Workload waits: it was created, or requeued."""
+    requeued = condition_of(workload, REQUEUED) or {}
+    created = workload["metadata"].get("creationTimestamp")
+    return unix_seconds(requeued.get("lastTransitionTime") or created)
+
+
+def note_evicted(workload: Tree, reason: str, message: str, now: float) -> None:
+    """A Workload has to stop; the answers of its admission checks count no more."""
+    note(workload, EVICTED, True, reason, message, now)
+    status = workload["status"]
+    status.pop("unhealthyNodes", None)
+    for check in status.get("admissionChecks") or ():
+        state = check.get("state", "Pending")
+        if state == "Pending":
+            continue
+        if state == "Retry":
+            check["retryCount"] = int(check.get("retryCount") or 0) + 1
+        check.pop("podSetUpdates", None)
+        check |= {
+            "state": "Pending",
+            "message": f"Reset to Pending after eviction. Previously: {state}",
+            "lastTransitionTime": format_time(now),
+        }
+
+
 def release_quota(workload: Tree, now: float) -> None:
     """An evicted Workload whose pods are gone gives its quota back, and waits again."""
     evicted = condition_of(workload, EVICTED) or {}
     reason, message = str(evicted.get("reason", "")), str(evicted.get("message", ""))
-    status = workload["status"]
-    status.pop("admission", None)
-    status.pop("admissionChecks", None)
-    note(workload, QUOTA_RESERVED, False, "Pending", message, now)
-    if condition_of(workload, ADMITTED) is not None:
-        text = "The workload has no reservation"
-        note(workload, ADMITTED, False, "NoReservation", text, now)
-    has_backoff = bool((status.get("requeueState") or {}).get("requeueAt"))
-    is_requeued = reason != "Deactivated" and not has_backoff
-    note(workload, REQUEUED, is_requeued, reason, message, now)
+    note(workload, REQUEUED, reason in REQUEUED_AT_ONCE, reason, message, now)
+    drop_reservation(workload, "PendingEvaluation", message, now)
+
+
+def drop_reservation(workload: Tree, reason: str, message: str, now: float) -> None:
+    """A Workload has no quota any more."""
+    workload["status"].pop("admission", None)
+    note(workload, QUOTA_RESERVED, False, reason, message, now)
+    note_not_admitted(workload, now)
+
+
+def note_pods_ready(workload: Tree, are_ready: bool, now: float) -> bool:
+    """Note whether the pods of an admitted Workload are ready; whether that is new."""
+    before = condition_of(workload, PODS_READY)
+    recovers = before is not None and before["reason"] in (WAIT_FOR_RECOVERY, "Recovered")
+    if are_ready:
+        text = "All pods reached readiness and the workload is running"
+        return note(workload, PODS_READY, True, "Recovered" if recovers else "Started", text, now)
+    failed = before is not None and (
+        before["status"] == "True" or before["reason"] == WAIT_FOR_RECOVERY
+    )
+    if failed and is_true(workload, ADMITTED):
+        text = "At least one pod has failed, waiting for recovery"
+        return note(workload, PODS_READY, False, WAIT_FOR_RECOVERY, text, now)
+    text = "Not all pods are ready or succeeded"
+    return note(workload, PODS_READY, False, "WaitForStart", text, now)
 
 
 class PodSetInfo:

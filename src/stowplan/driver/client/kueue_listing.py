@@ -6,7 +6,7 @@ import asyncio
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver.client.api_client import ApiClient
-from stowplan.driver.client.object_listing import ListedKind, list_objects
+from stowplan.driver.client.object_listing import ListedKind, ObjectListing, list_objects
 from stowplan.objects.encoding.tree import Tree
 
 GROUP = "kueue.x-k8s.io"
@@ -22,6 +22,18 @@ KINDS = {
 }
 VERSIONS = ("v1beta2", "v1beta1")
 """Versions of Kueue's API; the first one that is served is read."""
+_READ = {"v1": ("nodes/Node", "pods/Pod"), "batch/v1": ("jobs/Job",)}
+_MAY_BE_READ = {
+    "v1": ("namespaces/Namespace", "limitranges/LimitRange"),
+    "scheduling.k8s.io/v1": ("priorityclasses/PriorityClass",),
+    "jobset.x-k8s.io/v1alpha2": ("jobsets/JobSet",),
+    "kubeflow.org/v1": ("pytorchjobs/PyTorchJob",),
+    "trainer.kubeflow.org/v1alpha1": (
+        "trainjobs/TrainJob", "trainingruntimes/TrainingRuntime",
+        "clustertrainingruntimes/ClusterTrainingRuntime",
+    ),
+}  # fmt: skip
+"""Kinds that the user need not be allowed to list."""
 
 
 def list_kueue_objects(client_config: ClientConfig) -> list[Tree]:
@@ -43,3 +55,29 @@ async def _list_objects(client_config: ClientConfig) -> list[Tree]:
             if found:
                 return found
     return []
+
+
+def list_kueue_cluster(client_config: ClientConfig) -> ObjectListing:
+    """All objects that a replay of a cluster with Kueue reads; `refused` says which kinds could not
+    be listed.
+
+    Raises ServerUnreachable and CredentialError.
+    """
+    return asyncio.run(_list_cluster(client_config))
+
+
+async def _list_cluster(client_config: ClientConfig) -> ObjectListing:
+    found, refusals = ObjectListing(await _list_objects(client_config)), []
+    async with ApiClient(client_config) as api:
+        for optional, versions in ((False, _READ), (True, _MAY_BE_READ)):
+            for version, kinds in versions.items():
+                root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                for name in kinds:
+                    plural, _, kind = name.partition("/")
+                    one = ListedKind(f"{root}/{plural}", version, kind, is_optional=optional)
+                    listing = await list_objects(api, client_config, one)
+                    found.trees += listing.trees
+                    if listing.refused:
+                        refusals.append(listing.refused)
+    found.refused = "; ".join(refusals)
+    return found

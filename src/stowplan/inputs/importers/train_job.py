@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.config.strict_decoder import format_value
+from stowplan.controllers.kueue.train_jobs import child_job_set_spec
 from stowplan.inputs.importers import jobset
 from stowplan.inputs.importers.imported_objects import (
     Condition,
@@ -30,12 +31,9 @@ from stowplan.objects.meta import Value
 
 UNMODELLED = (
     "spec.initializer", "spec.podSpecOverrides", "spec.podTemplateOverrides",
-    "spec.runtimePatches", "spec.activeDeadlineSeconds", "spec.managedBy",
+    "spec.activeDeadlineSeconds", "spec.managedBy",
 )  # fmt: skip
 _OF_RUNTIME = ("spec.mlPolicy.mpi", "spec.mlPolicy.flux", "spec.mlPolicy.torch.elasticPolicy")
-STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
-NODE = "node"
-"""Name of the trainer's job and container in runtimes."""
 
 
 class TrainingRuntimeRef(Value, frozen=True):
@@ -113,7 +111,8 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
         yield from jobset.expand(_job_set(tree, job, _runtime(tree, job, known)), known)
 
 
-def _runtime(tree: Tree, job: TrainJob, known: ImportLookup) -> TrainingRuntime:
+def _runtime(tree: Tree, job: TrainJob, known: ImportLookup) -> Tree:
+    """The runtime of a TrainJob; empty if it is not in the input."""
     reference = job.spec.runtime_ref
     is_namespaced = reference.kind == "TrainingRuntime"
     key = f"{namespace_of(tree)}/{reference.name}" if is_namespaced else reference.name
@@ -123,54 +122,34 @@ def _runtime(tree: Tree, job: TrainJob, known: ImportLookup) -> TrainingRuntime:
             f"{reference.kind} {key} is not in the input: its TrainJobs have numNodes pods that"
             " request trainer.resourcesPerNode"
         )
-        return TrainingRuntime()
+        return {}
     unmodelled = used(found, _OF_RUNTIME)
     if unmodelled:
         known.remark(f"{reference.kind} {key}: not modelled: {list_names(unmodelled)}")
-    runtime: TrainingRuntime = decode_object(found, TrainingRuntime, "")
-    return runtime
+    return found
 
 
-def _job_set(tree: Tree, job: TrainJob, runtime: TrainingRuntime) -> Tree:
+def _job_set(tree: Tree, job: TrainJob, found: Tree) -> Tree:
+    runtime = decode_object(found, TrainingRuntime, "") if found else TrainingRuntime()
     template = runtime.spec.template
-    given = _mappings(template.spec, "replicatedJobs") or [{"name": NODE, "template": {}}]
+    for one in _mappings(template.spec, "replicatedJobs"):
+        _mappings(mapping(_pod_template(one), "spec"), "containers")
     nodes = job.spec.trainer.num_nodes
     if nodes is None:
         nodes = runtime.spec.ml_policy.num_nodes
     checked(nodes, tree, "spec.trainer.numNodes")
-    jobs = [_trained(one, nodes, job) if _is_trainer(one) else one for one in given]
     labels = {**mapping(template.metadata, "labels"), **job.spec.labels}
     meta = tree["metadata"]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {**meta, "labels": {**labels, **mapping(meta, "labels")}},
-        "spec": {**template.spec, "suspend": False, "replicatedJobs": jobs},
+        "spec": child_job_set_spec(tree, found),
     }
 
 
-def _is_trainer(one: Tree) -> bool:
-    labels = mapping(mapping(mapping(one, "template"), "metadata"), "labels")
-    step = labels.get(STEP_LABEL)
-    return bool(step == "trainer" if step else one.get("name") == NODE)
-
-
-def _trained(one: Tree, nodes: int | None, job: TrainJob) -> Tree:
-    """The trainer's replicated job with the nodes and resources of the TrainJob."""
-    template = mapping(one, "template")
-    spec = dict(mapping(template, "spec"))
-    if nodes is not None:
-        spec |= {"parallelism": nodes, "completions": nodes}
-    pods = mapping(spec, "template")
-    pod_spec = dict(mapping(pods, "spec"))
-    containers = [dict(each) for each in _mappings(pod_spec, "containers")] or [{"name": NODE}]
-    resources = job.spec.trainer.resources_per_node
-    if resources is not None:
-        named = [each for each in containers if each.get("name") == NODE]
-        (named or containers)[0]["resources"] = resources
-    pod_spec["containers"] = containers
-    spec["template"] = {**pods, "spec": pod_spec}
-    return {**one, "template": {**template, "spec": spec}}
+def _pod_template(one: Tree) -> Tree:
+    return mapping(mapping(mapping(one, "template"), "spec"), "template")
 
 
 def _mappings(tree: Tree, name: str) -> list[Tree]:

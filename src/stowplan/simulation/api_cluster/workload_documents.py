@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from stowplan.apis.batch.job import generate_selector
 from stowplan.apis.core.pod_lifecycle import KUBELET, KUBELET_CHANGES, has_kubelet_annotation
 from stowplan.apis.machinery.timestamps import parse_time
 from stowplan.inputs.annotations import RUN_ANNOTATION
@@ -85,9 +86,16 @@ class Arrival(NamedTuple):
 class WorkloadDocuments:
     """The arrivals of a replay, in order. start_s: Unix seconds of virtual time 0."""
 
-    def __init__(self, documents: Iterable[Tree], speedup: float, profile: str = "") -> None:
+    def __init__(
+        self,
+        documents: Iterable[Tree],
+        speedup: float,
+        profile: str = "",
+        start_s: float | None = None,
+    ) -> None:
         """speedup: factor by which arrivals are closer together. profile: schedulerName of all
-        pods that are not bound; "" keeps theirs. Raises InputError."""
+        pods that are not bound; "" keeps theirs. start_s: None: as the objects show; what was
+        created before it is there at the start. Raises InputError."""
         trees = [with_selector(with_restart_policy(tree)) for tree in documents]
         if profile:
             trees = [with_profile(tree, profile) for tree in trees]
@@ -96,6 +104,8 @@ class WorkloadDocuments:
         # A dump begins when it was taken, as far as it shows.
         stored = (at for tree in trees if _is_stored(tree) for at in _moments(tree))
         self.start_s = min(known, default=max(stored, default=DEFAULT_START_S))
+        if start_s is not None:
+            self.start_s = start_s
         self.arrivals = sorted(
             (self._arrival(tree, speedup) for tree in trees), key=lambda arrival: arrival.at_s
         )
@@ -108,7 +118,7 @@ class WorkloadDocuments:
         if text is not None:
             return Arrival(_seconds(tree, ARRIVAL, text) / speedup, tree, changes, False)
         created = _created(tree)
-        at_s = 0.0 if created is None else (created - self.start_s) / speedup
+        at_s = 0.0 if created is None else max(0.0, created - self.start_s) / speedup
         return Arrival(at_s, tree, changes, False)
 
 
@@ -156,17 +166,24 @@ def with_selector(tree: Tree) -> Tree:
     """A workload without a selector with one for its template; a template without labels gets one.
 
     The API server requires selectors and nothing else of `simulate` reads them. Without one a
-    controller does not know its pods and creates more for ever.
+    controller does not know its pods and creates more for ever. Stored objects are restored as
+    they are: there a Job gets the selector that the API server would have given it.
     """
     kind = tree.get("kind")
     spec = tree.get("spec") or {}
-    if kind not in _SELECTING_KINDS or _is_stored(tree) or spec.get("selector"):
+    is_stored_job = kind == "Job" and _is_stored(tree) and not spec.get("tasks")
+    if spec.get("selector") or not (kind in _SELECTING_KINDS or is_stored_job):
         return tree
     found = copy.deepcopy(tree)
     spec = found["spec"] = found.get("spec") or {}
     template = spec["template"] = spec.get("template") or {}
     template["spec"] = template.get("spec") or {}
     meta = template["metadata"] = template.get("metadata") or {}
+    if is_stored_job:
+        meta["labels"] = meta.get("labels") or {}
+        spec.pop("selector", None)
+        generate_selector(found)
+        return found
     if not meta.get("labels"):
         digest = sha256(f"{kind}/{found['metadata']['name']}".encode()).hexdigest()
         meta["labels"] = {WORKLOAD_LABEL: digest[:16]}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kueue.admission_workload import (
     ADMITTED,
+    EVICTED,
     AdmissionWorkload,
     PodSetDemand,
 )
@@ -39,6 +40,7 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     why_inactive,
     why_pending,
 )
+from stowplan.batch.queue_models.kueue.stopped_queues import stopped_by
 from stowplan.controllers.kueue.kueue_kinds import WORKLOAD_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
@@ -67,12 +69,9 @@ def check_admission(cluster: Cluster) -> None:
 
 def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
     """Admit the jobs of a cluster until nothing changes; raises InputError."""
-    cluster = for_kueue(cluster)
-    manifests = KueueManifests(cluster.kueue_objects)
-    jobs = queued_jobs(cluster, manifests)
-    admission = KueueAdmission(_objects(cluster, manifests, jobs), options)
+    admission, jobs = admission_of(cluster, options)
     preempted: dict[str, str] = {}
-    cycles = _run(admission, preempted)
+    cycles = run_cycles(admission, preempted)
     by_key = {job.workload.key: job for job in jobs}
     positions = {
         key: i + 1 for one in admission.pending.values() for i, key in enumerate(one.in_order())
@@ -82,17 +81,39 @@ def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
         for key, one in admission.workloads.items()
     }
     report = KueueReport(list(reports.values()), queue_reports(admission), cycles)
-    return _decided(cluster, jobs, admission, reports, report)
+    return _decided(for_kueue(cluster), jobs, admission, reports, report)
 
 
-def _objects(cluster: Cluster, manifests: KueueManifests, jobs: list[QueuedJob]) -> KueueObjects:
+def admission_of(
+    cluster: Cluster, options: KueueOptions, namespaces: Iterable[str] = ()
+) -> tuple[KueueAdmission, list[QueuedJob]]:
+    """The state before the first cycle, and the jobs that need pods. namespaces: that are there
+    beside those of the cluster. Raises InputError."""
+    cluster = for_kueue(cluster)
+    manifests = KueueManifests(cluster.kueue_objects)
+    jobs = queued_jobs(cluster, manifests)
+    admission = KueueAdmission(_objects(cluster, manifests, jobs, namespaces), options)
+    for one in list(admission.workloads.values()):
+        stopped = stopped_by(one, admission) if one.holds_quota else None
+        if stopped is not None and (stopped.is_drained or not one.is_condition(ADMITTED)):
+            one.set_condition(EVICTED, True, stopped.eviction, admission.now)
+            admission.release(one.key)
+    return admission, jobs
+
+
+def _objects(
+    cluster: Cluster,
+    manifests: KueueManifests,
+    jobs: list[QueuedJob],
+    namespaces: Iterable[str] = (),
+) -> KueueObjects:
     own = {job.workload.key: job.workload for job in jobs}
     workloads = {one.key: one for one in manifests.all(Workload)} | own
     managed = {pod.key for job in jobs for pod in job.pods}
     labels = {
         one.name: one.metadata.labels for one in cluster.objects if isinstance(one, Namespace)
     }
-    names = dict.fromkeys(one.metadata.namespace for one in workloads.values())
+    names = dict.fromkeys((*(one.metadata.namespace for one in workloads.values()), *namespaces))
     return KueueObjects(
         cluster_queues=manifests.all(KueueClusterQueue),
         cohorts=manifests.all(Cohort),
@@ -120,7 +141,7 @@ def _objects(cluster: Cluster, manifests: KueueManifests, jobs: list[QueuedJob])
     )
 
 
-def _run(admission: KueueAdmission, preempted: dict[str, str]) -> int:
+def run_cycles(admission: KueueAdmission, preempted: dict[str, str]) -> int:
     """Run cycles until nothing changes; their number. preempted: gets victim -> preemptor."""
     most = max(100, CYCLES_PER_WORKLOAD * len(admission.workloads))
     idle = cycles = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadSummary
 from stowplan.controller_runtime.object_times import unix_seconds
@@ -41,13 +41,23 @@ class ReplayedWorkload(WorkloadSummary, frozen=True):
     wait_s: float | None = None
 
 
-def replayed_workloads(trees: Iterable[Tree], start_s: float) -> list[ReplayedWorkload]:
-    """All Workloads, in the order in which they were created."""
-    found = [_replayed(tree, start_s) for tree in trees]
+def replayed_workloads(
+    trees: Iterable[Tree], start_s: float, titles: Mapping[tuple[str, str], str]
+) -> list[ReplayedWorkload]:
+    """All Workloads, in the order in which they were created. titles: see `group_titles`."""
+    found = [_replayed(tree, start_s, titles) for tree in trees]
     return sorted(found, key=lambda one: (one.created_s, one.namespace, one.job))
 
 
-def _replayed(tree: Tree, start_s: float) -> ReplayedWorkload:
+def group_titles(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Namespace and name of a group of pods that stands for a job -> the job, as `jobset/train`."""
+    owners = [owner_of_tree(tree) for tree in cluster.queued if not _is_batch(tree)]
+    return {key[1:]: f"{key[0].lower()}/{key[2]}" for key in owners}
+
+
+def _replayed(
+    tree: Tree, start_s: float, titles: Mapping[tuple[str, str], str]
+) -> ReplayedWorkload:
     meta, spec, status = tree["metadata"], tree["spec"], tree.get("status") or {}
     created = unix_seconds(meta.get("creationTimestamp")) - start_s
     admitted = _since(tree, ADMITTED, start_s)
@@ -57,8 +67,10 @@ def _replayed(tree: Tree, start_s: float) -> ReplayedWorkload:
     waits = condition_of(tree, QUOTA_RESERVED) or {}
     owners = meta.get("ownerReferences") or ()
     owner = next((f"{one['kind'].lower()}/{one['name']}" for one in owners), "")
+    if any(one["name"] != meta["name"] and one["kind"] == "Pod" for one in owners):
+        owner = titles.get((meta["namespace"], meta["name"]), owner)
     if len(owners) > 1:
-        owner = f"podgroup/{meta['name']}"
+        owner = titles.get((meta["namespace"], meta["name"]), f"podgroup/{meta['name']}")
     return ReplayedWorkload(
         meta["namespace"],
         owner or f"workload/{meta['name']}",
@@ -145,4 +157,8 @@ def _in_group(tree: Tree, owner: Tree, group: str, size: int) -> Tree:
     marks = {QUEUE_LABEL: queue, POD_GROUP_LABEL: group, **own}
     meta["labels"] = {**(meta.get("labels") or {}), **marks}
     meta["annotations"] = {**(meta.get("annotations") or {}), POD_GROUP_COUNT: str(size)}
-    return {**tree, "metadata": meta}
+    spec = tree["spec"]
+    if owner is not tree and spec.get("restartPolicy", "Always") == "Always":
+        # Pods of jobs end; a template of Kubeflow need not say so.
+        spec = {**spec, "restartPolicy": "Never"}
+    return {**tree, "metadata": meta, "spec": spec}

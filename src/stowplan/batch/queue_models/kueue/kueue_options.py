@@ -43,17 +43,19 @@ class ResourceTransformation:
 @dataclass(frozen=True, slots=True)
 class PodsReadyOptions:
     """All-or-nothing with ready pods. timeout_s: until all pods of an admitted workload are ready,
-    else it is evicted. blocks: admit one workload at a time, once those before are ready.
+    else it is evicted. recovery_s: the same once a pod has failed; None: for ever. blocks: admit
+    one workload at a time, once those before are ready.
     backoff_s, backoff_max_s: until it is tried again, doubled each time. requeues_max: evictions
     after which it is deactivated; None: never. by_eviction: it then waits behind those that came
     before its eviction; otherwise its creation counts."""
 
-    timeout_s: float = 300.0
+    timeout_s: float = 1800.0
     blocks: bool = False
     backoff_s: float = 60.0
     backoff_max_s: float = 3600.0
     requeues_max: int | None = None
     by_eviction: bool = True
+    recovery_s: float | None = 1800.0
 
 
 @dataclass(frozen=True, slots=True)

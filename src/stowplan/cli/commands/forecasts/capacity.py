@@ -103,6 +103,9 @@ def command(**given: Any) -> None:
     leaves less of the GPU cards without use for the pods of FILE, without FILE for the workload
     that the plugin GpuShare is configured with, or for the cluster's own pods.
 
+    `scheduler: kueue`: how many more of the jobs of FILE are admitted, and which quota the next
+    one lacks.
+
     Exit code 1 if nothing fits, no node can be emptied, or no move helps.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
@@ -112,7 +115,7 @@ def command(**given: Any) -> None:
     given["files"] = ()
     source = ClusterSource.take(given, local=True)
     deciders = read_command_deciders(
-        given.pop("config_files"), given.pop("plugin_files"), given.pop("compat")
+        given.pop("config_files"), given.pop("plugin_files"), given.pop("compat"), admits=True
     )
     output = given.pop("output")
     sys.exit(run_capacity(CapacityRequest(source=source, **given), deciders, output))

@@ -38,6 +38,20 @@ class CapacityRequest(NamedTuple):
 def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> int:
     """Print the answer; the exit code."""
     _check(request)
+    if deciders.kueue is not None:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_capacity import check_options, run_kueue_capacity
+
+        check_options(
+            {
+                "--fit": request.fit,
+                "--compact": request.compact,
+                "--defragment": request.defragment,
+                "--autoscale": request.autoscale,
+                "--profile": request.profile,
+            }
+        )
+        return run_kueue_capacity(request.workload, request.source, deciders, output, request.limit)
     prices = _prices(request.prices)
     autoscale = read_autoscale_option(request.autoscale)
     cluster = read_cluster_source(request.source, deciders, notes=True)

@@ -52,8 +52,8 @@ def run_import_volcano(
     _print_summary(found, deciders)
     if save is not None:
         _save(save, found)
-    how = {"orphans": source.orphans, "validate": source.validate or "auto"}
-    cluster = read_objects(found.objects, title, **how)
+    validate = source.validate or "auto"
+    cluster = read_objects(found.objects, title, orphans=source.orphans, validate=validate)
     for line in describe_ignored(cluster.ignored):
         click.echo(f"Warning: {line}", err=True)
     return run_sessions(
