@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
@@ -19,6 +20,7 @@ from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.next_moment import next_moment
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
@@ -87,6 +89,7 @@ class KaiModel:
         self._missing: dict[str, int] = {}
         self._next = 0
         self._turn: set[str] = set()
+        self._leaves_reasons = False
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -119,6 +122,12 @@ class KaiModel:
         changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
+        moment = next_moment(session)
+        decisions = replace(
+            decisions,
+            continues=self._leaves_reasons,
+            again_at=0 if moment is None else round(moment * 1e9),
+        )
         self._state.outdated(self._memory.note(session, changed))
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
@@ -237,9 +246,12 @@ class KaiModel:
         first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
         self._next = first + LOOKED_AT_MAX
         turn = self._turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
+        known = self._texts
         self._texts = {
-            job.uid: reasons.message(job) if job.uid in turn else self._texts.get(job.uid, "")
+            job.uid: reasons.message(job) if job.uid in turn else known[job.uid]
             for job in waiting
+            if job.uid in turn or job.uid in known
         }
+        self._leaves_reasons = len(self._texts) < len(waiting)
         for job in waiting:
-            yield job, self._texts[job.uid]
+            yield job, self._texts.get(job.uid, "")

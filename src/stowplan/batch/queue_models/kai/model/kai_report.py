@@ -17,6 +17,7 @@ from stowplan.batch.queue_models.kai.model.kai_reasons import (
     placed,
     plain_amount,
 )
+from stowplan.batch.queue_models.kai.model.next_moment import eviction_moments
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue
@@ -55,12 +56,14 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
         return report
     job, task = found
     nodes = {name: reasons.of_node(task, node) for name, node in session.nodes.items()}
-    has_queue = job.queue in session.queues.queues
-    return replace(report, nodes=nodes, evictions=reasons.evictions(job) if has_queue else ())
+    if job.queue not in session.queues.queues:
+        return replace(report, nodes=nodes)
+    evictions, moments = reasons.evictions(job), tuple(eviction_moments(session, job))
+    return replace(report, nodes=nodes, evictions=evictions, moments=moments)
 
 
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
-    reason, message = reasons.of(job)
+    session, (reason, message) = opened.session, reasons.of(job)
     own = opened.own.get(job.uid)
     tasks = job.tasks()
     return JobReport(
@@ -77,7 +80,14 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         waiting=tuple(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
         reason=reason,
         message=message,
+        uses=_some(session.index.shares(job.allocated)),
+        wanted=_some(session.wanted(job)) if job.n_pending else {},
+        is_preemptible=job.is_preemptible or job.queue not in session.queues.queues,
     )
+
+
+def _some(amounts: Sequence[float]) -> dict[str, float]:
+    return {name: amount for name, amount in _plain(amounts).items() if amount}
 
 
 def _own_name(pod: Pod) -> str:
@@ -132,6 +142,7 @@ def _queue(session: KaiSession, queue: KaiQueue, n_placed: int, n_pending: int) 
         guarantee=_plain(queue.quota),
         parent=queue.parent,
         owned=_plain(queue.quota),
+        fixed=_plain(queue.fixed),
     )
 
 
