@@ -474,7 +474,8 @@ class SessionLane:
         rules = f" ({victim.decided_by})" if victim.decided_by else ""
         text = f"{scheduler}: {victim.why}{target}{rules}"
         preemptor = "" if victim.preemptor is None else victim.preemptor.uid
-        self._pending_evictions[self._context.outbox.evict(pod, preemptor, text)] = pod
+        effect = self._context.outbox.evict(pod, preemptor, text, victim.why)
+        self._pending_evictions[effect] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 
     def _evict_done(self, event: EvictDone) -> None:
