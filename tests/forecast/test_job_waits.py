@@ -152,7 +152,7 @@ def test_sessions_that_only_follow_changes_start_it_late(
 
     assert start() == pytest.approx(1200, abs=2)
     # Without it only the end of the other job is a reason to decide again.
-    monkeypatch.setattr(kai_model, "next_moment", lambda _: None)
+    monkeypatch.setattr(kai_model, "next_session_in", lambda *_: None)
     assert start() == pytest.approx(6600, abs=2)
 
 

@@ -227,7 +227,6 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             decided.pods,
             decided.queues,
             continues=decided.continues,
-            again_at=decided.again_at,
         )
 
     def _victims(self, decided: ModelDecisions) -> Iterator[SessionVictim]:

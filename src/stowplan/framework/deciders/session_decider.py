@@ -88,8 +88,7 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     nominations: pods that wait for resources being freed, with their nodes. fault: error that ended
     it; then there are no decisions. continues: what it decided about groups lets another session
-    decide more, though nothing else has changed. again_at: Unix time in nanoseconds from which on
-    another one may decide more for the time alone, 0 for none.
+    decide more, though nothing else has changed.
     """
 
     binds: Sequence[NodeAssignment] = ()
@@ -100,7 +99,6 @@ class SessionResult(msgspec.Struct, frozen=True):
     queues: Sequence[QueueStatusReport] = ()
     fault: str = ""
     continues: bool = False
-    again_at: int = 0
 
 
 class BindFailureResult(msgspec.Struct, frozen=True):

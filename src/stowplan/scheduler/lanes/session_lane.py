@@ -86,8 +86,6 @@ class SessionLane:
         self._is_synced = context.options.synced
         self._has_changes = True
         self._due = 0
-        # From when on time alone lets a session decide more.
-        self._again: int | None = None
         self._changed: ConfigurationChanged | None = None
         self._arrived_at: dict[str, int] = {}
         self._nominations: dict[str, str] = {}
@@ -258,7 +256,7 @@ class SessionLane:
     @property
     def is_again_due(self) -> bool:
         """True if there is a time from which on another session may decide more."""
-        return self._again is not None
+        return self._again_at is not None
 
     @property
     def due(self) -> int:
@@ -268,11 +266,8 @@ class SessionLane:
     def next_deadline(self) -> int | None:
         """The next time at which a session or a read is due; None if there is none."""
         times = [self._deadlines.next_at()]
-        if self._is_synced and self._context.outbox.leads:
-            if self._has_changes:
-                times.append(self._due)
-            elif self._again is not None:
-                times.append(max(self._again, self._due))
+        if self._has_changes and self._is_synced and self._context.outbox.leads:
+            times.append(self._due)
         return min((at for at in times if at is not None), default=None)
 
     def _session_ended(self) -> None:
@@ -283,12 +278,11 @@ class SessionLane:
         """Run a session if one is due; a session is never divided."""
         context = self._context
         self._read_refused()
-        is_time = self._again is not None and self._again <= context.now
-        ready = (self._has_changes or is_time) and self._is_synced and context.outbox.leads
+        ready = self._has_changes and self._is_synced and context.outbox.leads
         if not ready or self._due > context.now:
             return
         self._reload()
-        self._has_changes, self._again = False, None
+        self._has_changes = False
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
         now = context.now + context.options.unix_offset_ns
@@ -298,8 +292,6 @@ class SessionLane:
             context.outbox.report("session", result.fault, is_fault=True)
             return
         self._has_changes = bool(result.binds or result.victims) or result.continues
-        if result.again_at:
-            self._again = result.again_at - context.options.unix_offset_ns
         self._apply_result(result)
 
     def _nominated_by_others(self) -> list[NodeAssignment]:

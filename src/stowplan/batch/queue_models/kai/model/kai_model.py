@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
@@ -20,7 +19,6 @@ from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
-from stowplan.batch.queue_models.kai.model.next_moment import next_moment
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
@@ -122,12 +120,6 @@ class KaiModel:
         changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
-        moment = next_moment(session)
-        decisions = replace(
-            decisions,
-            continues=self._leaves_reasons,
-            again_at=0 if moment is None else round(moment * 1e9),
-        )
         self._state.outdated(self._memory.note(session, changed))
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
@@ -190,7 +182,9 @@ class KaiModel:
             if key in session.jobs and key not in started
         ]
         reports = [*self._reports(session, reasons, {job.uid for job in changed})]
-        return ModelDecisions(bound, victims, {}, gangs, (), reports, unready)
+        return ModelDecisions(
+            bound, victims, {}, gangs, (), reports, unready, continues=self._leaves_reasons
+        )
 
     def _had_node(self, task: KaiTask) -> bool:
         before = self._state.task(task.uid)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stowplan.batch.job_report import JobReport
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.model.eviction_moments import eviction_moments
 from stowplan.batch.queue_models.kai.model.kai_reasons import (
     GROUP_NOT_FOUND,
     RESOURCE_NAMES,
@@ -17,7 +18,6 @@ from stowplan.batch.queue_models.kai.model.kai_reasons import (
     placed,
     plain_amount,
 )
-from stowplan.batch.queue_models.kai.model.next_moment import eviction_moments
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue
