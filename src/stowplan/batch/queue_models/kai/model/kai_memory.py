@@ -10,7 +10,11 @@ from msgspec.structs import replace
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
-from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
+    SUB_GROUP_LABEL,
+    KaiPodGroupObject,
+)
 from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -29,11 +33,12 @@ class KaiMemory:
         self._stale: dict[str, float] = {}
         self._n_sessions = 0
 
-    def pod(self, pod: Pod, group: str) -> Pod:
-        """A pod as KAI would have written it. group: key of its pod group."""
+    def pod(self, pod: Pod, group: str, sub_group: str = "") -> Pod:
+        """A pod as KAI would have written it. group: key of its pod group. sub_group: "" for what
+        its label says."""
         meta = pod.metadata
         notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
-        labels = meta.labels
+        labels = {**meta.labels, SUB_GROUP_LABEL: sub_group} if sub_group else meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
             cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
