@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -32,6 +32,16 @@ class KaiMemory:
         self._started: dict[str, float] = {}
         self._stale: dict[str, float] = {}
         self._n_sessions = 0
+
+    @property
+    def started(self) -> Mapping[str, float]:
+        """By key of a group: when it started, in seconds."""
+        return self._started
+
+    @property
+    def stale(self) -> Mapping[str, float]:
+        """By key of a group: since when it has fewer pods than it needs."""
+        return self._stale
 
     def pod(self, pod: Pod, group: str, sub_group: str = "") -> Pod:
         """A pod as KAI would have written it. group: key of its pod group. sub_group: "" for what

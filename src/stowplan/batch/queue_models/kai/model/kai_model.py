@@ -19,6 +19,7 @@ from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.next_session import next_session_in
 from stowplan.batch.queue_models.kai.model.pod_grouper import OWNER_TYPES
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
@@ -122,6 +123,8 @@ class KaiModel:
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
         self._state.outdated(self._memory.note(session, changed))
+        again = next_session_in(session, self._memory, self._state.terminating())
+        decisions = msgspec.structs.replace(decisions, again_in_s=again)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions

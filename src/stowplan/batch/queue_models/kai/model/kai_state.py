@@ -7,7 +7,7 @@ made anew for each session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from stowplan.batch.queue_models.kai.kai_objects import (
@@ -111,6 +111,13 @@ class KaiState:
     def refusals(self) -> Mapping[str, str]:
         """By uid: why a pod that names no group has none."""
         return self._grouper.refusals
+
+    def terminating(self) -> Iterator[float]:
+        """Times in seconds at which pods were deleted that are still there."""
+        for uid in self._terminating:
+            since = self._pods[uid].metadata.deletion_timestamp
+            if since is not None:
+                yield since.timestamp()
 
     # Sessions.
 
