@@ -123,8 +123,8 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     binds: uid -> node. gangs: uid -> name of the gang whose pods start all or none. nominations:
     uid -> node kept for a pod until resources are released; the complete list. groups: statuses and
     events of PodGroups to write. pods: why pods have no node. unready: (group, number of missing
-    pods) of groups that are not ready. continues: see SessionResult. queues: what pods of queues
-    have, where that is not what their status says.
+    pods) of groups that are not ready. continues, again_in_s: see SessionResult. queues: what pods
+    of queues have, where that is not what their status says.
     """
 
     binds: Mapping[str, str]
@@ -136,6 +136,7 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     unready: Sequence[tuple[str, int]] = ()
     continues: bool = False
     queues: Sequence[QueueStatusReport] = ()
+    again_in_s: float | None = None
 
 
 class QueueModel(Protocol):

@@ -19,6 +19,8 @@ from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.next_session import next_session_in
+from stowplan.batch.queue_models.kai.model.pod_grouper import OWNER_TYPES
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
@@ -70,6 +72,7 @@ class KaiModel:
         ResourceClaim,
         ResourceSlice,
         DeviceClass,
+        *OWNER_TYPES,
     )
 
     def __init__(
@@ -121,6 +124,8 @@ class KaiModel:
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
         self._state.outdated(self._memory.note(session, changed))
+        again = next_session_in(session, self._memory, self._state.terminating())
+        decisions = msgspec.structs.replace(decisions, again_in_s=again)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions
@@ -148,7 +153,8 @@ class KaiModel:
         return self._usage.shares()
 
     def _opened(self, session: KaiSession) -> OpenKaiSession:
-        return OpenKaiSession(session, dict(self._state.own), dict(self._state.orphans))
+        state = self._state
+        return OpenKaiSession(session, dict(state.own), dict(state.orphans), dict(state.refusals))
 
     def _decisions(
         self,
@@ -216,7 +222,8 @@ class KaiModel:
             yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
         for key, pods in self._state.orphans.items():
             waiting = {pod.uid: pod for pod in pods if not pod.node_name}
-            yield from self._report(key, reasons.no_group(key), waiting, before.get(key))
+            text = self._state.refusals.get(pods[0].uid) or reasons.no_group(key)
+            yield from self._report(key, text, waiting, before.get(key))
 
     def _report(
         self,

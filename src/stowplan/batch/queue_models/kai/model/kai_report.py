@@ -28,11 +28,13 @@ from stowplan.objects.pod import Pod
 
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
-    for pods that name none. orphans: group that does not exist -> its pods."""
+    for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
+    pod that names no group has none."""
 
     session: KaiSession
     own: Mapping[str, Pod]
     orphans: Mapping[str, Sequence[Pod]]
+    refusals: Mapping[str, str] = {}
 
 
 def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> ModelReport:
@@ -110,7 +112,7 @@ def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[JobReport]
             ready=sum(bool(pod.node_name) for pod in pods),
             waiting=tuple(pod.key for pod in pods if not pod.node_name),
             reason=GROUP_NOT_FOUND,
-            message=reasons.no_group(key),
+            message=opened.refusals.get(pods[0].uid) or reasons.no_group(key),
         )
 
 
