@@ -13,10 +13,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
 from stowplan.cli.commands.run import command
 from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
-from stowplan.client.resources import RESOURCES, ApiResource
-from stowplan.config.queue_models.queue_model_choice import MODEL_SCHEDULER_NAMES
+from stowplan.client.resources import RESOURCES, ApiResource, resources_of
+from stowplan.config.queue_models.queue_model_choice import KAI, MODEL_SCHEDULER_NAMES
 from stowplan.config.session_configuration import SCHEDULER_NAMES
 from stowplan.driver.live.competing_schedulers import LEASE_NAMESPACE
 from stowplan.driver.live.configuration_files import (
@@ -87,7 +88,8 @@ def rights(rules: list[Tree]) -> Iterator[Right]:
 def needed() -> set[Right]:
     """The rights that the client's requests take, see stowplan.client.requests."""
     found: set[Right] = set()
-    for resource in RESOURCES:
+    owners = resources_of(QUEUE_MODELS[KAI].reads)
+    for resource in dict.fromkeys((*RESOURCES, *owners)):
         group = resource.api_version.rpartition("/")[0]
         found |= {(group, resource.plural, "list"), (group, resource.plural, "watch")}
     found |= {("", "pods", "get"), ("", "pods", "delete")}

@@ -29,6 +29,9 @@ from stowplan.controllers.device_taints.device_taint_eviction import DeviceTaint
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
+from stowplan.controllers.kai.kai_group_controller import KaiGroupController
+from stowplan.controllers.kai.kai_pod_grouper import KaiPodGrouper
+from stowplan.controllers.kai.kai_queue_controller import KaiQueueController
 from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
     NodeLifecycleController,
@@ -99,6 +102,7 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
+KAI_CONTROLLERS = (KaiPodGrouper, KaiGroupController, KaiQueueController)
 PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -113,8 +117,9 @@ class ControllerManagerOptions:
     simulation, where they would be most of the writes: there only nodes with an annotation about
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
     root_certificate: PEM of the API server, which is published in each namespace; "" for none.
-    volcano: with Volcano's controllers. kueue: with those of Kueue, by these options. gates: those
-    that count are WorkloadWithJob and DRAWorkloadResourceClaims.
+    volcano: with Volcano's controllers. kai: with those of KAI-Scheduler. kueue: with those of
+    Kueue, by these options. gates: those that count are WorkloadWithJob and
+    DRAWorkloadResourceClaims.
     """
 
     controllers: bool = True
@@ -124,6 +129,7 @@ class ControllerManagerOptions:
     node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
     root_certificate: str = ""
     volcano: bool = False
+    kai: bool = False
     kueue: KueueOptions | None = None
     gates: FeatureGates = field(default_factory=FeatureGates)
 
@@ -266,6 +272,8 @@ class ControllerManager:
             self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
             if manager_options.volcano:
                 self.parts += [kind(self.api, self.index, recorder) for kind in VOLCANO_CONTROLLERS]
+            if manager_options.kai:
+                self.parts += [kind(self.api, self.index, recorder) for kind in KAI_CONTROLLERS]
             if manager_options.kueue is not None:
                 # Imported here: most clusters run without Kueue.
                 from stowplan.assembly.kueue.kueue_parts import kueue_controllers

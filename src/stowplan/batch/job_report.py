@@ -15,7 +15,8 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     PodGroup, Pods or PodDisruptionBudget. pods: number of pods. ready: pods that have a node or
     have succeeded. placed: pod -> node, placed by this session. promised: pod -> node of
     allocated and pipelined pods. waiting: other pods without a node. reason, message: why the job
-    cannot start, "" when it can or has.
+    cannot start, "" when it can or has. uses, wanted: what queues count for its pods with a place,
+    and for those that come next; is_preemptible; all three of KAI-Scheduler's model only.
     """
 
     uid: str
@@ -32,6 +33,9 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     waiting: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
+    uses: dict[str, float] = {}
+    wanted: dict[str, float] = {}
+    is_preemptible: bool = True
 
     @property
     def is_ready(self) -> bool:

@@ -11,6 +11,7 @@ from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.kai import kai_kinds
+from stowplan.objects.kai.grouping import workload_owners
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -107,9 +108,31 @@ OWNERS: tuple[ApiResource, ...] = (
     ApiResource(workload.Deployment, "apps/v1", "deployments"),
     ApiResource(workload.DaemonSet, "apps/v1", "daemonsets"),
     ApiResource(workload.Job, "batch/v1", "jobs"),
+    ApiResource(workload.CronJob, "batch/v1", "cronjobs"),
     ApiResource(device_claim.ResourceClaimTemplate, _DEVICES, "resourceclaimtemplates"),
 )
-"""What a scheduler does not read: questions about a cluster list them where they may."""
+"""What only some schedulers read: questions about a cluster list them where they may."""
+
+_KUBEFLOW, _RAY = "kubeflow.org/v1", "ray.io/v1"
+
+KAI_OWNERS: tuple[ApiResource, ...] = (
+    ApiResource(workload_owners.PyTorchJobOwner, _KUBEFLOW, "pytorchjobs"),
+    ApiResource(workload_owners.TensorFlowJobOwner, _KUBEFLOW, "tfjobs"),
+    ApiResource(workload_owners.XGBoostJobOwner, _KUBEFLOW, "xgboostjobs"),
+    ApiResource(workload_owners.JaxJobOwner, _KUBEFLOW, "jaxjobs"),
+    ApiResource(workload_owners.MpiJobOwner, _KUBEFLOW, "mpijobs"),
+    ApiResource(workload_owners.MpiJobOwner, "kubeflow.org/v2beta1", "mpijobs"),
+    ApiResource(workload_owners.NotebookOwner, "kubeflow.org/v1beta1", "notebooks"),
+    ApiResource(workload_owners.TrainJobOwner, "trainer.kubeflow.org/v1alpha1", "trainjobs"),
+    ApiResource(workload_owners.JobSetOwner, "jobset.x-k8s.io/v1alpha2", "jobsets"),
+    ApiResource(
+        workload_owners.LeaderWorkerSetOwner, "leaderworkerset.x-k8s.io/v1", "leaderworkersets"
+    ),
+    ApiResource(workload_owners.RayClusterOwner, _RAY, "rayclusters"),
+    ApiResource(workload_owners.RayJobOwner, _RAY, "rayjobs"),
+    ApiResource(workload_owners.RayServiceOwner, _RAY, "rayservices"),
+)
+"""Workloads of other projects, whose pods KAI-Scheduler groups by rules of their own."""
 
 
 def resources_of(
@@ -118,7 +141,7 @@ def resources_of(
     """API resources of these kinds, in a fixed order; several API groups serve some kinds.
     with_ended: include finished pods."""
     wanted = set(kinds)
-    found = [resource for resource in (*RESOURCES, *OWNERS) if resource.kind in wanted]
+    found = [resource for resource in (*RESOURCES, *OWNERS, *KAI_OWNERS) if resource.kind in wanted]
     if with_ended:
         found = [msgspec.structs.replace(one, fields="") if one == PODS else one for one in found]
     return tuple(found)
@@ -127,7 +150,7 @@ def resources_of(
 def resource_of(value: Object) -> ApiResource:
     """API resource of an object; raises LookupError for a kind that is not known."""
     version = getattr(value, "api_version", "")
-    for resource in (*RESOURCES, *OWNERS):
+    for resource in (*RESOURCES, *OWNERS, *KAI_OWNERS):
         if type(value) is resource.kind and version in ("", resource.api_version):
             return resource
     raise LookupError(f"no API resource for kind {type(value).__name__} in version {version!r}")

@@ -94,8 +94,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduling.k8s.io/v1alpha2 with GenericWorkload, DeviceTaintRule of resource.k8s.io/v1beta2 with
     DRADeviceTaintRules. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
-    serves_volcano: with Volcano's kinds and their controllers. serves_kai: with KAI's kinds. kueue:
-    options of Kueue's admission, with its kinds and controllers; None for none.
+    serves_volcano: with Volcano's kinds and their controllers. serves_kai: with KAI's kinds and
+    their controllers. kueue: options of Kueue's admission, with its kinds and controllers; None for
+    none.
     """
 
     data: Path | None = None
@@ -272,6 +273,7 @@ def _restored_cluster(
         controllers=settings.runs_controllers,
         node_lifecycle=settings.node_lifecycle,
         volcano=settings.serves_volcano,
+        kai=settings.serves_kai,
         kueue=settings.kueue,
         gates=settings.gates,
         root_certificate=certificate,

@@ -48,8 +48,6 @@ from stowplan.forecast.start_times.run_times import (
     RunTimes,
     Workload,
     elapsed_s,
-    finished_at,
-    latest_time,
 )
 from stowplan.forecast.start_times.start_replay import (
     RandomRun,
@@ -71,6 +69,7 @@ from stowplan.insight.autoscaling.autoscale_config import (
 from stowplan.insight.pod_owners import NO_OWNER, owner_text
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.timing.pod_times import finished_at, latest_time
 from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 from stowplan.simulation.cluster.cluster_api import Pace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.forecast.explain import found_pod
+from stowplan.forecast.queue_reports.job_waits import JobWait, job_wait
 from stowplan.forecast.session_changes.job_changes import find_job_changes
 from stowplan.forecast.session_changes.session_trials import JobChanges
 from stowplan.forecast.unstartable_jobs import unstartable_reasons, unstartable_reasons_of_report
@@ -67,7 +69,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     gates: its scheduling gates. never: why the job cannot start on these nodes. evictions: what
     reclaim and preempt would do for it. nodes: reasons per node, for the pod or for one pending pod
     of the group, `nodes_of`. message: why no session schedules the group. changes: of the PodGroup
-    and the Queue, see docs/changes.md. not_searched: what the search for them left out.
+    and the Queue, see docs/changes.md. not_searched: what the search for them left out. wait: of a
+    job of KAI-Scheduler's queues that waits.
     """
 
     api_version: str
@@ -89,6 +92,7 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     message: str = ""
     changes: tuple[Change, ...] = ()
     not_searched: tuple[str, ...] = ()
+    wait: JobWait | None = None
 
     def __repr__(self) -> str:
         where = f", node {self.node!r}" if self.node else ""
@@ -129,15 +133,17 @@ def explain_job(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
     changes: bool = True,
+    now: datetime.datetime | None = None,
 ) -> JobExplanation:
     """Run one session and explain a pod, by `NAMESPACE/NAME`, and its gang.
 
-    Raises InputError, ConfigError and ContractError.
+    now: time of the session; None for the latest that pods of the cluster show. Raises InputError,
+    ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
     cluster = cluster_of(cluster)
     found = found_pod(pod, cluster)
-    inspection = _SessionInspection(SessionRunner(cluster, deciders), pod=found)
+    inspection = _SessionInspection(SessionRunner(cluster, deciders, now=now), pod=found)
     run = inspection.runner.run_session()
     job = next((job for job in run.jobs if job.uid == inspection.job), None)
     waiting = "pending" if job is not None else "unseen"
@@ -162,6 +168,7 @@ def explain_job(
         nodes=inspection.nodes,
         changes=searched.changes,
         not_searched=searched.not_searched,
+        wait=inspection.wait(job, cluster, deciders) if changes else None,
     )
 
 
@@ -173,15 +180,17 @@ def explain_pod_group(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
     changes: bool = True,
+    now: datetime.datetime | None = None,
 ) -> JobExplanation:
     """Run one session and explain a PodGroup by `NAMESPACE/NAME`.
 
-    Raises InputError (also for an unknown PodGroup), ConfigError and ContractError.
+    now: as for `explain_job`. Raises InputError (also for an unknown PodGroup), ConfigError and
+    ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
     cluster = cluster_of(cluster)
     found = found_pod_group(group, cluster)
-    inspection = _SessionInspection(SessionRunner(cluster, deciders), group=found.key)
+    inspection = _SessionInspection(SessionRunner(cluster, deciders, now=now), group=found.key)
     run = inspection.runner.run_session()
     job = next((job for job in run.jobs if job.uid == found.key), None)
     message = ""
@@ -212,6 +221,7 @@ def explain_pod_group(
         message=message,
         changes=searched.changes,
         not_searched=searched.not_searched,
+        wait=inspection.wait(job, cluster, deciders) if changes else None,
     )
 
 
@@ -246,6 +256,7 @@ class _SessionInspection:
         self.never: tuple[str, ...] = ()
         self.evictions: tuple[str, ...] = ()
         self._pod = pod
+        self._report: ModelReport | None = None
         if runner.is_queue_model:
             asked = pod or _pending_member(runner, group)
             if asked is not None:
@@ -257,6 +268,7 @@ class _SessionInspection:
     def _read(self, result: SessionResult, report: ModelReport, asked: Pod | None) -> None:
         """The same from what a queue model reports of a session. asked: the pod that it was asked
         about."""
+        self._report = report
         if self._pod is not None:
             key = self._pod.key
             self.job = next((job.uid for job in report.jobs if _has(job, key)), self.job)
@@ -273,6 +285,15 @@ class _SessionInspection:
             cluster = self.runner.cluster
             self.never = unstartable_reasons_of_report(job, cluster.pods, cluster.nodes.values())
         self.evictions = report.evictions if not self.never else ()
+
+    def wait(self, job: JobReport | None, cluster: Cluster, deciders: Deciders) -> JobWait | None:
+        """What a job of a queue model waits for, where the model says what it asks for. cluster: as
+        it was given."""
+        if job is None or self._report is None or not (job.wanted and job.waiting):
+            return None
+        now = datetime.datetime.fromtimestamp(self.runner.began / 1e9, datetime.UTC)
+        forecasts = not (self.never or job.is_ready)
+        return job_wait(job, self._report, cluster, deciders, now, forecasts=forecasts)
 
     def _inspect(self, session: AnySession) -> None:
         task = None

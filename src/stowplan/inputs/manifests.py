@@ -23,6 +23,7 @@ from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.kai import kai_kinds
+from stowplan.objects.kai.grouping.workload_owners import OWNER_KINDS, KaiOwner
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -130,6 +131,11 @@ KINDS: Mapping[str, ManifestKind] = {
     "Queue": ManifestKind(_GANGS, Queue),
     "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
     "Topology": ManifestKind(("kai.scheduler",), kai_kinds.KaiTopologyObject),
+    **{
+        kind: ManifestKind((group,), value)
+        for (group, kind), value in OWNER_KINDS.items()
+        if issubclass(value, KaiOwner)
+    },
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 

@@ -110,11 +110,13 @@ class Evict(OnObject, frozen=True):
 
     The condition has status True, reason PreemptionByScheduler and `message`; if it cannot be set
     nothing is deleted. preemptor: uid of the pod that gets the resources, "" for none in
-    particular. Outcome: EvictDone when the deletion was accepted, EvictFailed.
+    particular. cause: name of the action that evicts it, `preemption` for that of profiles.
+    Outcome: EvictDone when the deletion was accepted, EvictFailed.
     """
 
     preemptor: str
     message: str
+    cause: str = ""
 
 
 class Prepare(OnObject, frozen=True):

@@ -263,6 +263,6 @@ class Evictions:
             f"{preemptor.scheduler_name}: preempting to accommodate a higher priority "
             f"{preemptor.kind}"
         )
-        effect = self._context.outbox.evict(victim, preemptor.uid, text)
+        effect = self._context.outbox.evict(victim, preemptor.uid, text, "preemption")
         preemption.pending[effect] = victim
         self._by_effect[effect] = preemption

@@ -332,8 +332,8 @@ class Outbox:
             text = f"{source}: configuration reloaded{what}"
         self.report(CONFIGURATION, text, is_fault=bool(refused))
 
-    def evict(self, victim: Pod, preemptor: str, message: str) -> int:
-        """Evict a victim through the API server. preemptor: uid, "" for none."""
+    def evict(self, victim: Pod, preemptor: str, message: str, cause: str) -> int:
+        """Evict a victim through the API server. preemptor: uid, "" for none. cause: see Evict."""
         number = self._next()
         self._effects.append(
             Evict(
@@ -344,6 +344,7 @@ class Outbox:
                 victim.name,
                 preemptor,
                 message,
+                cause,
             )
         )
         return number

@@ -8,6 +8,7 @@ controllers, and run from the start.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -121,6 +122,7 @@ class Replay:
         self.cluster: ClusterApi = self._make_cluster()
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
+        self.evicted_by: Counter[str] = Counter()
         self.fault = ""
         self.on_effects: Callable[[list[Effect]], None] = lambda effects: None
         self.not_created: dict[str, str] = dict(cluster.not_created)
@@ -313,6 +315,7 @@ class Replay:
     def _taken(self, effect: Effect, code: int) -> None:
         if isinstance(effect, to_do.Evict) and code == OK:
             self.evicted += 1
+            self.evicted_by[effect.cause] += 1
             # Session plugins may evict without a preemptor.
             if effect.preemptor:
                 self.preemptors.add(effect.preemptor)

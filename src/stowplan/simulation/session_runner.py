@@ -7,6 +7,7 @@ and an evicted pod is deleted and not created again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import msgspec
 import numpy as np
@@ -36,6 +37,8 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
+from stowplan.objects.timing.pod_times import latest_time
+from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import NO_LATENCY
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
@@ -67,6 +70,7 @@ class SessionRun(msgspec.Struct, frozen=True):
 class SessionRunner:
     """Runs sessions on a simulated cluster. rng: tie-break between nodes; None takes the first.
     on_run: called with every session after its actions. on_report: the same for a queue model.
+    began: Unix time in nanoseconds at which the first session runs.
 
     Raises InputError when no sessions are configured.
     """
@@ -77,8 +81,10 @@ class SessionRunner:
         deciders: Deciders,
         rng: np.random.Generator | None = None,
         recorder: Callable[[Deciders, Scheduler], None] | None = None,
+        now: datetime | None = None,
     ) -> None:
-        """recorder: called with the new scheduler before its first call."""
+        """recorder: called with the new scheduler before its first call. now: None for the latest
+        time that pods of the cluster show."""
         if deciders.batch is None:
             wanted = "a file with actions and tiers, or a block `batch`"
             raise InputError("config", "", "no sessions", wanted)
@@ -91,7 +97,11 @@ class SessionRunner:
         # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
         deciding = replace(deciders, configuration=alone)
-        self.scheduler = deciding.scheduler(rng=rng)
+        # Sessions compare their time with those of pods and groups.
+        begins = now or latest_time(cluster.pods)
+        self.began = 0 if begins is None else round(begins.timestamp() * 1e9)
+        options = SchedulerOptions(unix_offset_ns=self.began)
+        self.scheduler = deciding.scheduler(rng=rng, options=options)
         if recorder is not None:
             recorder(deciding, self.scheduler)
         self.decider = self._attached()

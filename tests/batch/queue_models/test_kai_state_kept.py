@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +12,18 @@ from msgspec.structs import replace
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
+from stowplan.benchmarks.sessions.session_benchmarks import START
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.kai.grouping.sub_groups import MIN_MEMBER, REPLICA_TYPE
+from stowplan.objects.kai.grouping.workload_owners import PyTorchJobOwner
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
+from stowplan.objects.workload import Job
 
 SHARES = ("0.25", "0.5")
 N_NODES, N_ROUNDS = 3, 12
@@ -41,6 +47,10 @@ def facts(session: KaiSession) -> dict[str, Any]:
         },
         "total": session.queues.total,
         "waiting": sorted(job.uid for job in session.waiting),
+        "sets": {
+            job.uid: [(one.name, one.minimum, sorted(one.tasks)) for one in job.root.pod_sets()]
+            for job in session.jobs.values()
+        },
     }
 
 
@@ -54,6 +64,7 @@ class Cluster(KaiBenchmark):
     def __init__(self, seed: int) -> None:
         super().__init__(N_NODES, 2)
         self.random = random.Random(seed)
+        self.owners: dict[str, type[Object]] = {}
         quota = KaiQueueResources(
             *(KaiQueueResource(2000, -1, 1.0),) * 2, KaiQueueResource(3, -1, 1)
         )
@@ -82,7 +93,42 @@ class Cluster(KaiBenchmark):
                 }
                 meta = replace(self.pods[name].metadata, annotations=notes)
                 events.append(self._changed(name, metadata=meta))
-        return events
+        return [*events, *self.owned(round_)]
+
+    def owned(self, round_: int) -> Iterator[Event]:
+        """Pods of jobs that name no group; the jobs come before them or later, change, and go."""
+        rng = self.random
+        name = f"o{round_}"
+        kind, version = rng.choice(
+            (
+                (PyTorchJobOwner, "kubeflow.org/v1"),
+                (Job, "batch/v1"),
+            )
+        )
+        reference = OwnerReference(version, kind.__name__.removesuffix("Owner"), name, name, True)
+        self.owners[name] = kind
+        for number in range(rng.randrange(3)):
+            pod = self._pod(f"{name}-{number}", "", ("1", "1Gi", "1"), "", START)
+            labels = {REPLICA_TYPE: rng.choice(("master", "worker", "other")), "project": "blue"}
+            meta = replace(
+                pod.metadata, annotations={}, labels=labels, owner_references=(reference,)
+            )
+            self.pods[pod.name] = replace(pod, metadata=meta)
+            yield happened.PodAdded(self.pods[pod.name])
+        for other in rng.sample(sorted(self.owners), min(3, len(self.owners))):
+            labels = {"kai.scheduler/queue": rng.choice(("red", "blue"))}
+            notes = {MIN_MEMBER: str(rng.randrange(1, 3))}
+            meta = ObjectMeta(other, "ns", other, labels, notes)
+            specs = {name: {"replicas": rng.randrange(3)} for name in ("Master", "Worker")}
+            if self.owners[other] is Job:
+                yield happened.ObjectUpdated(Job(metadata=meta))
+            else:
+                made = PyTorchJobOwner(metadata=meta, spec={"pytorchReplicaSpecs": specs})
+                yield happened.ObjectUpdated(made)
+        if rng.random() < 0.3:
+            gone = rng.choice(sorted(self.owners))
+            meta = ObjectMeta(gone, "ns", gone)
+            yield happened.ObjectDeleted(self.owners[gone](metadata=meta))
 
 
 def run(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -141,10 +187,20 @@ def _forgets_nodes(self: KaiState, uid: str, key: str | None) -> None:
     self._old_nodes.clear()
 
 
+def _forgets_owners(self: PodGrouper, changed: Iterable[object]) -> Iterator[str]:
+    return iter(())
+
+
 @pytest.mark.parametrize(("name", "wrong"), [("settle", _forgets_jobs), ("_drop", _forgets_nodes)])
 def test_a_state_that_forgets_what_has_changed_differs(
     name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KaiState, name, wrong)
+    with pytest.raises(AssertionError):
+        run_all(monkeypatch)
+
+
+def test_a_state_that_overlooks_changed_owners_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PodGrouper, "outdated", _forgets_owners)
     with pytest.raises(AssertionError):
         run_all(monkeypatch)

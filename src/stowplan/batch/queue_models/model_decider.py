@@ -227,6 +227,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             decided.pods,
             decided.queues,
             continues=decided.continues,
+            again_in_s=decided.again_in_s,
         )
 
     def _victims(self, decided: ModelDecisions) -> Iterator[SessionVictim]:

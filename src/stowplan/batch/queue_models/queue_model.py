@@ -68,7 +68,7 @@ class ModelQueue(msgspec.Struct, frozen=True):
     "" for none, and where the model has no tree. state: Open, Closed or Closing, "" where queues
     have none. gives_back: what it borrows may be reclaimed from it. owned: what it has without
     borrowing, all of a resource that is not named; None: what it deserves, or its weighted share
-    where the model does not divide.
+    where the model does not divide. fixed: what jobs have of it that may not be preempted.
     """
 
     name: str
@@ -86,13 +86,26 @@ class ModelQueue(msgspec.Struct, frozen=True):
     state: str = ""
     gives_back: bool = True
     owned: dict[str, float] | None = None
+    fixed: dict[str, float] = {}
+
+
+class ModelMoment(msgspec.Struct, frozen=True):
+    """A time from which on more may be evicted for a job. at: Unix seconds. what: which time ends,
+    such as the minimum runtime. victim: uid of the job that may then be evicted, "" where the job
+    itself may not evict before. action: which evicts it."""
+
+    at: float
+    what: str
+    victim: str = ""
+    action: str = ""
 
 
 class ModelReport(msgspec.Struct, frozen=True):
     """Jobs and queues of a session. total, idle: amounts of all nodes.
 
     nodes: node -> why it does not fit the pod that was asked about, as the session leaves it; no
-    reasons: it fits. evictions: what evictions would do for that pod's job, and why not.
+    reasons: it fits. evictions: what evictions would do for that pod's job, and why not. moments:
+    from when on evictions may do more for it, the first ones first.
     """
 
     jobs: Sequence[JobReport] = ()
@@ -101,6 +114,7 @@ class ModelReport(msgspec.Struct, frozen=True):
     idle: dict[str, float] = {}
     nodes: Mapping[str, tuple[str, ...]] = {}
     evictions: tuple[str, ...] = ()
+    moments: tuple[ModelMoment, ...] = ()
 
 
 class ModelDecisions(msgspec.Struct, frozen=True):
@@ -109,8 +123,8 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     binds: uid -> node. gangs: uid -> name of the gang whose pods start all or none. nominations:
     uid -> node kept for a pod until resources are released; the complete list. groups: statuses and
     events of PodGroups to write. pods: why pods have no node. unready: (group, number of missing
-    pods) of groups that are not ready. continues: see SessionResult. queues: what pods of queues
-    have, where that is not what their status says.
+    pods) of groups that are not ready. continues, again_in_s: see SessionResult. queues: what pods
+    of queues have, where that is not what their status says.
     """
 
     binds: Mapping[str, str]
@@ -122,6 +136,7 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     unready: Sequence[tuple[str, int]] = ()
     continues: bool = False
     queues: Sequence[QueueStatusReport] = ()
+    again_in_s: float | None = None
 
 
 class QueueModel(Protocol):

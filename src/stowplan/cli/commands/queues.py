@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -15,6 +16,9 @@ stowplan queues -f cluster.yaml
 
 # Show the queues of a live cluster by its own configuration
 stowplan queues --context prod --config kube-batch-conf.yaml
+
+# Find quotas that cannot be met, and jobs that can never start
+stowplan queues --audit --compat kai -f cluster.yaml
 
 # Print the names of the queues
 stowplan queues -f cluster.yaml -o name
@@ -32,6 +36,12 @@ stowplan queues -f cluster.yaml -o name
     help="Configuration of sessions: a file with actions and tiers, of kube-batch, Volcano or KAI. "
     "Repeatable.  [default: the default configuration of the scheduler that --compat names, else "
     "kube-batch's]",
+)
+@click.option(
+    "--audit",
+    is_flag=True,
+    help="Find quotas, limits and runtimes that cannot hold, jobs that can never start, and queues "
+    "that starve while others borrow. Exit code 1 if something can never be met.",
 )
 @options.plugin
 @options.compats
@@ -51,7 +61,7 @@ def command(**given: Any) -> None:
     adds each queue's part of the cluster by weight.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.queues import run_queues
+    from stowplan.cli.runs.queues import run_audit, run_queues
     from stowplan.cli.runs.scheduler_config import (
         chooses_queue_model,
         default_session_deciders,
@@ -64,4 +74,6 @@ def command(**given: Any) -> None:
         deciders = read_command_deciders(config_files, plugin_files, given["compat"], admits=True)
     else:
         deciders = default_session_deciders(plugin_files, given["compat"] or "")
+    if given["audit"]:
+        sys.exit(run_audit(source, deciders, given["output"]))
     run_queues(source, deciders, given["output"])

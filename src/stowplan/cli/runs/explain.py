@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
@@ -122,6 +123,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     is_cron_job = slash and OWNER_KINDS.get(resource) == "CronJob"
     next_run = f"{'' if request.all_namespaces else namespace}/{name}" if is_cron_job else ""
     cluster = read_cluster_source(request.source, reads, notes=True, next_run=next_run)
+    now = datetime.now(UTC) if request.source.is_live else None
     group = pod_group_key(argument, namespace, cluster)
     if group:
         return run_explain_pod_group(
@@ -132,6 +134,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             request.plugin_files,
             request.compat,
             changes=request.changes,
+            now=now,
         )
     pod = find_pod_argument(argument, None if request.all_namespaces else namespace, cluster)
     profile = request.profile
@@ -145,7 +148,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
                 f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
             )
         job_explanation = explain_job(
-            pod.key, cluster, config=deciders, changes=request.changes is not False
+            pod.key, cluster, config=deciders, changes=request.changes is not False, now=now
         )
         if request.changes:
             found = PodChanges(pod.key, job_explanation.changes, job_explanation.not_searched)

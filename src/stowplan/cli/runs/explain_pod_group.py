@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import click
 
 from stowplan.assembly.deciders import Deciders
@@ -82,15 +84,18 @@ def run_explain_pod_group(
     plugin_files: tuple[str, ...] = (),
     compat: tuple[str, ...] = (),
     changes: bool | None = None,
+    now: datetime | None = None,
 ) -> int:
     """Print the result of a session for a PodGroup; the exit code. Without sessions in the
     configuration kube-batch's default is used, and a note says so. changes: True for the changes
-    that let it start and nothing else, False for none."""
+    that let it start and nothing else, False for none. now: of the session."""
     if is_scheduled_by_profiles(key, cluster):
         return _run_native(key, cluster, deciders, output, changes=changes)
     is_loaded = deciders.batch is not None
     used = deciders if is_loaded else default_session_deciders(plugin_files, compat)
-    explanation = explain_pod_group(key, cluster, config=used, changes=changes is not False)
+    explanation = explain_pod_group(
+        key, cluster, config=used, changes=changes is not False, now=now
+    )
     if changes and output != "name":
         found = PodChanges(key, explanation.changes, explanation.not_searched)
         if output in TREES:

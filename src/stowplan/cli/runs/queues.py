@@ -1,4 +1,4 @@
-"""What `stowplan queues` does: read the cluster, compute shares, print them."""
+"""What `stowplan queues` does: read the cluster, compute shares or audit them, print them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,26 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
+from stowplan.cli.tables.queue_reports.audit_table import print_audit
 from stowplan.cli.tables.queues import print_shares
+from stowplan.forecast.queue_reports.queue_audit import audit_queues
 from stowplan.forecast.queue_shares import shares_of
 from stowplan.simulation.session_runner import SessionRunner
+
+
+def run_audit(source: ClusterSource, deciders: Deciders, output: str) -> int:
+    """Print what is wrong with the queues; 1 if something can never be met."""
+    cluster = read_cluster_source(source, deciders, notes=True)
+    audit = audit_queues(cluster, SessionRunner(cluster, deciders))
+    if output in TREES:
+        print_tree(audit, output)
+    elif output == "name":
+        named = [one for one in audit.findings if one.name]
+        for kind in dict.fromkeys(one.kind for one in named):
+            print_names(kind, dict.fromkeys(one.name for one in named if one.kind == kind))
+    else:
+        print_audit(audit, stdout_console())
+    return 1 if audit.has_errors else 0
 
 
 def run_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:

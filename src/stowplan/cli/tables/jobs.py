@@ -11,6 +11,7 @@ from rich.text import Text
 from stowplan.batch.job_report import JobReport
 from stowplan.cli.tables.changes import print_change_table
 from stowplan.cli.tables.console import examples, plain_table
+from stowplan.cli.tables.queue_reports.wait_table import print_wait
 from stowplan.forecast.explain_job import JobExplanation
 from stowplan.inputs.counts import count_of
 
@@ -57,6 +58,8 @@ def print_job_explanation(
             f"The session evicts {count_of(explanation.evicted_for_others, 'pod')} for other jobs"
         )
         screen.print(Text(text, style="dim"))
+    if explanation.wait is not None:
+        print_wait(explanation.wait, screen)
     if explanation.nodes:
         whose = f"{explanation.nodes_of}, " if explanation.pod_group else ""
         text = f"{whose}evaluated on the cluster at the end of the session"

@@ -181,6 +181,17 @@ def _preempted(run: RunResult) -> Value:
     return _figure("preemption", "victims")(run)
 
 
+def _evictions(run: RunResult) -> Values:
+    found: Any = run.summary.get("preemption", {})
+    return {cause: float(number) for cause, number in found.get("causes", {}).items()}
+
+
+def _consolidation_moves(run: RunResult) -> Value:
+    if _preempted(run) is None:
+        return None
+    return _evictions(run).get("consolidation", 0.0)
+
+
 MEASURES = (
     Measure("pods", "pods", "", _figure("pods"), "pods that arrived"),
     Measure("placed", "pods", "higher", _figure("placed"), "pods with a node at the end", "", True),
@@ -223,6 +234,11 @@ MEASURES = (
         "cause", True,
     ),
     Measure("victims", "pods", "lower", _preempted, "pods that were preempted", "", True),
+    Measure("evictions", "pods", "lower", _evictions, "the same by action", "action"),
+    Measure(
+        "consolidation_moves", "pods", "lower", _consolidation_moves,
+        "pods that KAI-Scheduler's consolidation moved to make room; 0 by other schedulers",
+    ),
     Measure(
         "preemptors", "pods", "", _figure("preemption", "preemptors"), "pods that preempted others"
     ),

@@ -7,9 +7,10 @@ import datetime
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.forecast.start_times.run_times import finished_at, is_service
+from stowplan.forecast.start_times.run_times import is_service
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod, PodStatus
+from stowplan.objects.timing.pod_times import finished_at
 
 FORMER_PODS_MIN = 20
 """Pods that have been created before now, with fewer there is no moment to look back to."""

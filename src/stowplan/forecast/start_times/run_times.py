@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -30,7 +30,8 @@ from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_owners import owners_of
-from stowplan.objects.pod import ContainerStatus, Pod
+from stowplan.objects.pod import Pod
+from stowplan.objects.timing.pod_times import ended_at
 from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.objects.workload import Job
 
@@ -190,14 +191,6 @@ def elapsed_s(pod: Pod, now: datetime.datetime) -> float:
     return 0.0 if started is None else max((now - started).total_seconds(), 0.0)
 
 
-def latest_time(pods: Iterable[Pod]) -> datetime.datetime | None:
-    """The latest time that pods show: of creation, start or end; None if they show none."""
-    times: list[datetime.datetime | None] = []
-    for pod in pods:
-        times += (pod.metadata.creation_timestamp, pod.status.start_time, _finished_at(pod))
-    return max((at for at in times if at is not None), default=None)
-
-
 def is_service(pod: Pod) -> bool:
     """True for a pod that is replaced when it ends."""
     owners = owners_of(pod)
@@ -217,21 +210,10 @@ def _thinned(runs: ObservedRuns) -> ObservedRuns:
 
 def _ran_s(pod: Pod) -> float | None:
     """Seconds from the start to the end of a finished pod; None where either is unknown."""
-    started, finished = pod.status.start_time, _finished_at(pod)
+    started, finished = pod.status.start_time, ended_at(pod)
     if started is None or finished is None or finished < started:
         return None
     return (finished - started).total_seconds()
-
-
-def finished_at(pod: Pod) -> datetime.datetime | None:
-    """When the last container of a finished pod ended; None for others, or if it is unknown."""
-    return _finished_at(pod) if pod.is_finished else None
-
-
-def _finished_at(pod: Pod) -> datetime.datetime | None:
-    statuses: Sequence[ContainerStatus] = pod.status.container_statuses
-    ends = [s.state.terminated.finished_at for s in statuses if s.state and s.state.terminated]
-    return max((at for at in ends if at is not None), default=None)
 
 
 def _checked_deadline(where: str, seconds: float) -> float:

@@ -66,6 +66,7 @@ class StartReplay(Replay):
         self._waiting = set(targets)
         self._begins = begins
         self._how = how
+        self._is_again_due = False
         options = ReplayOptions(pace=how.pace, autoscale=how.autoscale)
         super().__init__(cluster, scheduler, options)
         self.last_left = begins
@@ -124,7 +125,17 @@ class StartReplay(Replay):
 
     def _is_over(self) -> bool:
         is_late = self.event_queue.now - self._begins > self._how.horizon_s * SECOND
-        return not self._waiting or is_late or super()._is_over()
+        if not self._waiting or is_late:
+            return True
+        # Pods may also start when a minimum run time ends, though nothing else does.
+        was_due, lanes = self._is_again_due, self.scheduler.lanes.batch
+        self._is_again_due = any(lane.is_again_due for lane in lanes)
+        if self._is_again_due:
+            return False
+        if was_due:
+            # What that session evicts has still to leave.
+            self.last_left = self.event_queue.now
+        return super()._is_over()
 
     def starts(self) -> dict[str, float]:
         """Run, and return key -> seconds from the beginning to the first binding, of the pods that

@@ -99,6 +99,10 @@ class BatchLane(Lane, Protocol):
         """Number of sessions so far."""
 
     @property
+    def is_again_due(self) -> bool:
+        """True if there is a time from which on another session may decide more."""
+
+    @property
     def due(self) -> int:
         """The earliest start of the next session."""
 

@@ -88,7 +88,7 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     nominations: pods that wait for resources being freed, with their nodes. fault: error that ended
     it; then there are no decisions. continues: what it decided about groups lets another session
-    decide more, though nothing else has changed.
+    decide more, though nothing else has changed. again_in_s: the same after so many seconds.
     """
 
     binds: Sequence[NodeAssignment] = ()
@@ -99,6 +99,7 @@ class SessionResult(msgspec.Struct, frozen=True):
     queues: Sequence[QueueStatusReport] = ()
     fault: str = ""
     continues: bool = False
+    again_in_s: float | None = None
 
 
 class BindFailureResult(msgspec.Struct, frozen=True):

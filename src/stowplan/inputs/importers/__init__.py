@@ -22,6 +22,7 @@ from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import ManifestInventory, full_kind, group_of, untyped_title
 from stowplan.inputs.validation.object_validation import ObjectValidator, ValidationResult
 from stowplan.objects.encoding.json_codec import DecodeError
+from stowplan.objects.kai.grouping.sub_groups import REPLICA_SPECS
 
 Tree = dict[str, Any]
 
@@ -29,7 +30,10 @@ IMPORTERS: Mapping[tuple[str, str], str] = {
     ("batch.volcano.sh", "Job"): "volcano_job",
     ("jobset.x-k8s.io", "JobSet"): "jobset",
     ("trainer.kubeflow.org", "TrainJob"): "train_job",
-    ("kubeflow.org", "PyTorchJob"): "pytorch_job",
+    **{("kubeflow.org", kind): "kubeflow_job" for kind in REPLICA_SPECS},
+    ("kubeflow.org", "Notebook"): "notebook",
+    **{("ray.io", kind): "ray" for kind in ("RayCluster", "RayJob", "RayService")},
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "lws",
 }
 """(group, kind) -> module that expands it."""
 LABELLED = {("batch", "Job"): "kueue"}
@@ -113,7 +117,8 @@ class ImportedJobs:
         tree = source.tree
         checks = self.validation.applies(tree)
         for one in module.expand(tree, known):
-            if checks:
+            # The workload itself, with which its importer begins, is validated where it is read.
+            if checks and (group_of(one, ""), one["kind"]) not in IMPORTERS:
                 self._validate(one, source)
             inventory.add_item(one, "", source.place)
         kind = full_kind(tree, "")

@@ -78,7 +78,7 @@ class JobPodCounts(Value, frozen=True):
 
 
 def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
-    """The PodGroup and the Jobs of a JobSet that are not in the input."""
+    """A JobSet, its PodGroup, and those of its Jobs that are not in the input."""
     job_set = decode_object(tree, JobSet, "")
     queue, made = known.queue(tree["metadata"], job_set.namespace)
     ended = job_set.status.terminal_state or is_over(
@@ -86,6 +86,7 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
     )
     if ended or (job_set.spec.suspend and not known.is_queued(tree)):
         return
+    yield tree
     yield from made
     if EXCLUSIVE in job_set.metadata.annotations:
         known.remark(f"JobSet: the annotation {EXCLUSIVE} is not modelled")

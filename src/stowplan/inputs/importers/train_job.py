@@ -100,12 +100,13 @@ class TrainingRuntime(Imported, frozen=True):
 
 
 def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
-    """The PodGroup and the Jobs of a TrainJob that are not in the input."""
+    """A TrainJob, its JobSet with the PodGroup, and those of its Jobs that are not in the input."""
     job = decode_object(tree, TrainJob, "")
     if is_over(job.status.conditions, "Complete", "Failed"):
         return
     if job.spec.suspend and not known.is_queued(tree):
         return
+    yield tree
     # An existing JobSet is imported itself.
     if ("JobSet.jobset.x-k8s.io", key_of(tree)) not in known.sources:
         yield from jobset.expand(_job_set(tree, job, _runtime(tree, job, known)), known)

@@ -12,6 +12,10 @@ KAI_GROUP_API_VERSION = "scheduling.run.ai/v2alpha2"
 KAI_TOPOLOGY_API_VERSION = "kai.scheduler/v1alpha1"
 KAI_GROUP_ANNOTATION = "pod-group-name"
 """Annotation that names a pod's PodGroup."""
+KAI_PRIORITY_CLASSES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""Priority classes that KAI installs."""
+SUB_GROUP_LABEL = "kai.scheduler/subgroup-name"
+"""Label that names a pod's sub-group."""
 
 
 class KaiTopologyConstraint(Value, frozen=True):

@@ -86,6 +86,8 @@ class SessionLane:
         self._is_synced = context.options.synced
         self._has_changes = True
         self._due = 0
+        # When time alone may let a session decide more.
+        self._again_at: int | None = None
         self._changed: ConfigurationChanged | None = None
         self._arrived_at: dict[str, int] = {}
         self._nominations: dict[str, str] = {}
@@ -254,6 +256,11 @@ class SessionLane:
         return self._nominations
 
     @property
+    def is_again_due(self) -> bool:
+        """True if there is a time from which on another session may decide more."""
+        return self._again_at is not None
+
+    @property
     def due(self) -> int:
         """The earliest start of the next session."""
         return self._due
@@ -261,8 +268,11 @@ class SessionLane:
     def next_deadline(self) -> int | None:
         """The next time at which a session or a read is due; None if there is none."""
         times = [self._deadlines.next_at()]
-        if self._has_changes and self._is_synced and self._context.outbox.leads:
-            times.append(self._due)
+        if self._is_synced and self._context.outbox.leads:
+            if self._has_changes:
+                times.append(self._due)
+            if self._again_at is not None:
+                times.append(max(self._due, self._again_at))
         return min((at for at in times if at is not None), default=None)
 
     def _session_ended(self) -> None:
@@ -273,7 +283,8 @@ class SessionLane:
         """Run a session if one is due; a session is never divided."""
         context = self._context
         self._read_refused()
-        ready = self._has_changes and self._is_synced and context.outbox.leads
+        again = self._again_at is not None and self._again_at <= context.now
+        ready = (self._has_changes or again) and self._is_synced and context.outbox.leads
         if not ready or self._due > context.now:
             return
         self._reload()
@@ -283,6 +294,8 @@ class SessionLane:
         now = context.now + context.options.unix_offset_ns
         result = self.decider.run_session(name, self._nominated_by_others(), now)
         self._session_ended()
+        again_in = result.again_in_s
+        self._again_at = None if again_in is None else context.now + seconds_to_ns(again_in)
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
             return
@@ -461,7 +474,8 @@ class SessionLane:
         rules = f" ({victim.decided_by})" if victim.decided_by else ""
         text = f"{scheduler}: {victim.why}{target}{rules}"
         preemptor = "" if victim.preemptor is None else victim.preemptor.uid
-        self._pending_evictions[self._context.outbox.evict(pod, preemptor, text)] = pod
+        effect = self._context.outbox.evict(pod, preemptor, text, victim.why)
+        self._pending_evictions[effect] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 
     def _evict_done(self, event: EvictDone) -> None:

@@ -74,8 +74,9 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
 
     waits_s: time from arrival to binding of bound pods. makespan_s: from the first arrival to the
     last end. refusals: failed attempts. deleted: pods deleted before they were bound. preemption:
-    number of victims and of preemptors. restarts: pods created again after an eviction or the loss
-    of their node. over_time: resource -> mean while pods arrived, and peak. autoscaler: see
+    number of victims, also by the action that evicted them, and of preemptors. restarts: pods
+    created again after an eviction or the loss of their node. over_time: resource -> mean while
+    pods arrived, and peak. autoscaler: see
     `NodeAutoscaler.summary`. workloads: those of Kueue, if it admits jobs.
     """
     pod_histories = run.pod_histories.values()
@@ -103,7 +104,8 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
             "ended_at_s": in_seconds(run.event_queue.now),
             "bindings": run.binds,
             "refusals": run.refusals,
-            "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)},
+            "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)}
+            | ({"causes": dict(sorted(run.evicted_by.items()))} if run.evicted_by else {}),
             "deleted": sum(1 for one in pod_histories if one.is_deleted_unbound),
             "nodes_left": node_churn,
             "restarts": sum(pod_history.restarts for pod_history in pod_histories),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions import min_runtime
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
+from stowplan.batch.queue_models.kai.actions.movable_jobs import movable_jobs, victim_jobs
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
     ReclaimCheck,
     may_be_reclaimed,
@@ -102,14 +102,6 @@ def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
     return defaultdict(lambda: _FailedJobs(session.options.skips_alike))
 
 
-def _victim_jobs(
-    session: KaiSession, job: KaiJob, is_victim: Callable[[KaiJob], bool]
-) -> Iterator[KaiJob]:
-    for victim in session.jobs.values():
-        if victim.is_preemptible and victim.uid != job.uid and victim.active and is_victim(victim):
-            yield victim
-
-
 def _waiting(session: KaiSession, preemptible: bool = False) -> JobQueue:
     filters = JobFilters(ready=True, pending=True, preemptible=preemptible, may_evict=True)
     return JobQueue(session, session.waiting, filters)
@@ -132,8 +124,7 @@ def consolidate(session: KaiSession) -> None:
         statement = None
         budget.begin_search()
         if _has_cards_for(session, job):
-            most = session.options.max_moved + 1 if session.options.max_moved > 0 else None
-            movable = islice(_victim_jobs(session, job, lambda _: True), most)
+            movable = movable_jobs(session, job)
             search = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True)
             statement = search.solve(job)
         if statement is not None:
@@ -236,7 +227,7 @@ def preempt(session: KaiSession) -> None:
         statement = None
         budget.begin_search()
         if not session.is_over_capacity(job, job.next_tasks(False), with_limits=False):
-            victims = _victim_jobs(session, job, _is_preempted_by(session, job))
+            victims = victim_jobs(session, job, _is_preempted_by(session, job))
             statement = KaiVictimSearch(
                 session,
                 victims,

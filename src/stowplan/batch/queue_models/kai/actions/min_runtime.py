@@ -14,21 +14,29 @@ Protects = Callable[[KaiSession, KaiJob, KaiJob], bool]
 
 def from_preemption(session: KaiSession, job: KaiJob, victim: KaiJob) -> bool:
     """Whether a job may not be evicted for one of its queue. job: makes no difference."""
-    runtime = session.options.preempt_min_runtime
+    return _is_within(session, victim, preempt_runtime(session, victim))
+
+
+def preempt_runtime(session: KaiSession, victim: KaiJob) -> float:
+    """Seconds for which a job that was started may not be evicted for one of its queue."""
     for queue in session.queues.up(victim.queue):
         if queue.terms.preempt_min_runtime is not None:
-            runtime = queue.terms.preempt_min_runtime
-            break
-    return _is_within(session, victim, runtime)
+            return queue.terms.preempt_min_runtime
+    return session.options.preempt_min_runtime
 
 
 def from_reclaim(session: KaiSession, job: KaiJob, victim: KaiJob) -> bool:
     """Whether a job may not be evicted for one of another queue."""
+    return _is_within(session, victim, reclaim_runtime(session, job, victim))
+
+
+def reclaim_runtime(session: KaiSession, job: KaiJob, victim: KaiJob) -> float:
+    """Seconds for which a job that was started may not be evicted for one of another queue."""
     default = session.options.reclaim_min_runtime
     tree = session.queues
     theirs, mine = tree.path(victim.queue), tree.path(job.queue)
     if not theirs or not mine:
-        return _is_within(session, victim, default)
+        return default
     first = len(theirs) - 1
     if not session.options.reclaim_by_leaf:
         common = sum(1 for a, b in zip(theirs, mine, strict=False) if a.name == b.name)
@@ -36,8 +44,8 @@ def from_reclaim(session: KaiSession, job: KaiJob, victim: KaiJob) -> bool:
         first = min(common, len(theirs) - 1)
     for queue in reversed(theirs[: first + 1]):
         if queue.terms.reclaim_min_runtime is not None:
-            return _is_within(session, victim, queue.terms.reclaim_min_runtime)
-    return _is_within(session, victim, default)
+            return queue.terms.reclaim_min_runtime
+    return default
 
 
 def _is_within(session: KaiSession, victim: KaiJob, runtime: float) -> bool:

@@ -22,7 +22,8 @@ ALL_SEARCHES = 10
 
 class SearchBudget:
     """evictions_max: of searches of one action in a session that find nothing, 0 for any number;
-    the simulation that passes it is the last one. Without a maximum nothing is left out."""
+    the simulation that passes it is the last one. Without a maximum nothing is left out.
+    next_node: where the next search for jobs to move begins, see `movable_jobs`."""
 
     def __init__(self, evictions_max: int = 0) -> None:
         self._most = evictions_max
@@ -31,6 +32,7 @@ class SearchBudget:
         self._n_spent = self._n_wasted = self._n_of_search = 0
         self._n_since_progress = 0
         self._limit = evictions_max
+        self.next_node = 0
         self._refused: dict[tuple[object, ...], int] = {}
 
     def begin_session(self) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
-from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
+    SUB_GROUP_LABEL,
+    KaiPodGroupObject,
+)
 from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -29,11 +33,22 @@ class KaiMemory:
         self._stale: dict[str, float] = {}
         self._n_sessions = 0
 
-    def pod(self, pod: Pod, group: str) -> Pod:
-        """A pod as KAI would have written it. group: key of its pod group."""
+    @property
+    def started(self) -> Mapping[str, float]:
+        """By key of a group: when it started, in seconds."""
+        return self._started
+
+    @property
+    def stale(self) -> Mapping[str, float]:
+        """By key of a group: since when it has fewer pods than it needs."""
+        return self._stale
+
+    def pod(self, pod: Pod, group: str, sub_group: str = "") -> Pod:
+        """A pod as KAI would have written it. group: key of its pod group. sub_group: "" for what
+        its label says."""
         meta = pod.metadata
         notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
-        labels = meta.labels
+        labels = {**meta.labels, SUB_GROUP_LABEL: sub_group} if sub_group else meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
             cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}

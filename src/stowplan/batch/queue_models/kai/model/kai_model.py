@@ -19,6 +19,8 @@ from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.next_session import next_session_in
+from stowplan.batch.queue_models.kai.model.pod_grouper import OWNER_TYPES
 from stowplan.batch.queue_models.kai.session_claims import Allocate
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
@@ -70,6 +72,7 @@ class KaiModel:
         ResourceClaim,
         ResourceSlice,
         DeviceClass,
+        *OWNER_TYPES,
     )
 
     def __init__(
@@ -87,6 +90,7 @@ class KaiModel:
         self._missing: dict[str, int] = {}
         self._next = 0
         self._turn: set[str] = set()
+        self._leaves_reasons = False
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
@@ -120,6 +124,8 @@ class KaiModel:
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
         self._state.outdated(self._memory.note(session, changed))
+        again = next_session_in(session, self._memory, self._state.terminating())
+        decisions = msgspec.structs.replace(decisions, again_in_s=again)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions
@@ -147,7 +153,8 @@ class KaiModel:
         return self._usage.shares()
 
     def _opened(self, session: KaiSession) -> OpenKaiSession:
-        return OpenKaiSession(session, dict(self._state.own), dict(self._state.orphans))
+        state = self._state
+        return OpenKaiSession(session, dict(state.own), dict(state.orphans), dict(state.refusals))
 
     def _decisions(
         self,
@@ -181,7 +188,9 @@ class KaiModel:
             if key in session.jobs and key not in started
         ]
         reports = [*self._reports(session, reasons, {job.uid for job in changed})]
-        return ModelDecisions(bound, victims, {}, gangs, (), reports, unready)
+        return ModelDecisions(
+            bound, victims, {}, gangs, (), reports, unready, continues=self._leaves_reasons
+        )
 
     def _had_node(self, task: KaiTask) -> bool:
         before = self._state.task(task.uid)
@@ -213,7 +222,8 @@ class KaiModel:
             yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
         for key, pods in self._state.orphans.items():
             waiting = {pod.uid: pod for pod in pods if not pod.node_name}
-            yield from self._report(key, reasons.no_group(key), waiting, before.get(key))
+            text = self._state.refusals.get(pods[0].uid) or reasons.no_group(key)
+            yield from self._report(key, text, waiting, before.get(key))
 
     def _report(
         self,
@@ -237,9 +247,12 @@ class KaiModel:
         first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
         self._next = first + LOOKED_AT_MAX
         turn = self._turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
+        known = self._texts
         self._texts = {
-            job.uid: reasons.message(job) if job.uid in turn else self._texts.get(job.uid, "")
+            job.uid: reasons.message(job) if job.uid in turn else known[job.uid]
             for job in waiting
+            if job.uid in turn or job.uid in known
         }
+        self._leaves_reasons = len(self._texts) < len(waiting)
         for job in waiting:
-            yield job, self._texts[job.uid]
+            yield job, self._texts.get(job.uid, "")

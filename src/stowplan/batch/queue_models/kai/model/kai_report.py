@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stowplan.batch.job_report import JobReport
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.model.eviction_moments import eviction_moments
 from stowplan.batch.queue_models.kai.model.kai_reasons import (
     GROUP_NOT_FOUND,
     RESOURCE_NAMES,
@@ -27,11 +28,13 @@ from stowplan.objects.pod import Pod
 
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
-    for pods that name none. orphans: group that does not exist -> its pods."""
+    for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
+    pod that names no group has none."""
 
     session: KaiSession
     own: Mapping[str, Pod]
     orphans: Mapping[str, Sequence[Pod]]
+    refusals: Mapping[str, str] = {}
 
 
 def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> ModelReport:
@@ -55,12 +58,14 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
         return report
     job, task = found
     nodes = {name: reasons.of_node(task, node) for name, node in session.nodes.items()}
-    has_queue = job.queue in session.queues.queues
-    return replace(report, nodes=nodes, evictions=reasons.evictions(job) if has_queue else ())
+    if job.queue not in session.queues.queues:
+        return replace(report, nodes=nodes)
+    evictions, moments = reasons.evictions(job), tuple(eviction_moments(session, job))
+    return replace(report, nodes=nodes, evictions=evictions, moments=moments)
 
 
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
-    reason, message = reasons.of(job)
+    session, (reason, message) = opened.session, reasons.of(job)
     own = opened.own.get(job.uid)
     tasks = job.tasks()
     return JobReport(
@@ -77,7 +82,14 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         waiting=tuple(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
         reason=reason,
         message=message,
+        uses=_some(session.index.shares(job.allocated)),
+        wanted=_some(session.wanted(job)) if job.n_pending else {},
+        is_preemptible=job.is_preemptible or job.queue not in session.queues.queues,
     )
+
+
+def _some(amounts: Sequence[float]) -> dict[str, float]:
+    return {name: amount for name, amount in _plain(amounts).items() if amount}
 
 
 def _own_name(pod: Pod) -> str:
@@ -100,7 +112,7 @@ def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[JobReport]
             ready=sum(bool(pod.node_name) for pod in pods),
             waiting=tuple(pod.key for pod in pods if not pod.node_name),
             reason=GROUP_NOT_FOUND,
-            message=reasons.no_group(key),
+            message=opened.refusals.get(pods[0].uid) or reasons.no_group(key),
         )
 
 
@@ -132,6 +144,7 @@ def _queue(session: KaiSession, queue: KaiQueue, n_placed: int, n_pending: int) 
         guarantee=_plain(queue.quota),
         parent=queue.parent,
         owned=_plain(queue.quota),
+        fixed=_plain(queue.fixed),
     )
 
 

@@ -7,7 +7,7 @@ made anew for each session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from stowplan.batch.queue_models.kai.kai_objects import (
@@ -27,7 +27,7 @@ from stowplan.batch.queue_models.kai.kai_session import (
     KeptCluster,
 )
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
-from stowplan.batch.queue_models.kai.model.pod_grouper import grouped, grouped_name
+from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper, stated_group
 from stowplan.batch.queue_models.kai.model.queue_sums import QueueSums
 from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import ResourceIndex
@@ -40,7 +40,7 @@ from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.kai.kai_kinds import (
-    KAI_GROUP_ANNOTATION,
+    KAI_PRIORITY_CLASSES,
     KaiPodGroupObject,
     KaiQueueObject,
     KaiTopologyObject,
@@ -50,23 +50,15 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 
-PRIORITY_CLASSES: Mapping[str, int] = {
-    "train": 50,
-    "build-preemptible": 75,
-    "build": 100,
-    "inference": 125,
-}
-"""KAI's own priority classes."""
-
 T = TypeVar("T", bound=Object)
 NO_CLAIMS = SessionClaims((), (), lambda *_: None)
 
 
 class KaiState:
     """The pods, nodes and jobs of a cluster. own: job -> a pod of it, for jobs whose group is made
-    for pods that name none. orphans: group that does not exist -> its pods. remade: keys of the
-    jobs that are new or made anew since the last session. left_out: pods that ask for a part of a
-    card where none are shared."""
+    for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
+    pod that names no group has none. remade: keys of the jobs that are new or made anew since the
+    last session. left_out: pods that ask for a part of a card where none are shared."""
 
     def __init__(
         self,
@@ -79,6 +71,7 @@ class KaiState:
         self._memory = memory
         self._rules = rules
         self._devices = devices
+        self._grouper = PodGrouper()
         self.own: dict[str, Pod] = {}
         self.orphans: dict[str, list[Pod]] = {}
         self.remade: set[str] = set()
@@ -89,6 +82,7 @@ class KaiState:
     def _forget(self) -> None:
         self._index = ResourceIndex(())
         self._fixed: tuple[object, ...] | None = None
+        self._grouper = PodGrouper()
         self._context: JobContext
         self._class_names: frozenset[str] = frozenset()
         # Pods as they were when they were last read: what sessions do is done to copies.
@@ -112,6 +106,18 @@ class KaiState:
     def task(self, uid: str) -> KaiTask | None:
         """A pod as it was when the session opened."""
         return self._tasks.get(uid)
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """By uid: why a pod that names no group has none."""
+        return self._grouper.refusals
+
+    def terminating(self) -> Iterator[float]:
+        """Times in seconds at which pods were deleted that are still there."""
+        for uid in self._terminating:
+            since = self._pods[uid].metadata.deletion_timestamp
+            if since is not None:
+                yield since.timestamp()
 
     # Sessions.
 
@@ -182,13 +188,14 @@ class KaiState:
         self, cluster: ModelCluster, options: KaiOptions, usage: Mapping[str, Shares]
     ) -> KaiSession:
         self._forget()
+        self._grouper.follow(cluster.objects, cluster.pods)
         self._class_names = frozenset(one.name for one in classes_of(cluster))
         pods = []
         for uid, pod in cluster.pods.items():
-            key = self._key(pod)
+            key, sub_group = self._place(pod)
             if key is not None:
                 self._pods[uid] = pod
-                pods.append(self._memory.pod(pod, key))
+                pods.append(self._memory.pod(pod, key, sub_group))
                 if key:
                     self._members.setdefault(key, {})[uid] = None
         groups = {one.key: one for one in _all(cluster, KaiPodGroupObject)}
@@ -239,7 +246,9 @@ class KaiState:
             self._read_anew(cluster, nodes)
             self._fixed = fixed
             return
-        for uid in (*cluster.changed_pods, *self._terminating.copy()):
+        self._grouper.follow(cluster.objects, cluster.pods)
+        regrouped = self._grouper.outdated(cluster.changed_objects)
+        for uid in dict.fromkeys((*regrouped, *cluster.changed_pods, *self._terminating)):
             self._read(uid, cluster)
         for kind, key in cluster.changed_objects:
             if kind is KaiPodGroupObject:
@@ -251,6 +260,7 @@ class KaiState:
 
     def _read_anew(self, cluster: ModelCluster, nodes: Sequence[Node]) -> None:
         self._forget()
+        self._grouper.follow(cluster.objects, cluster.pods)
         classes = classes_of(cluster)
         self._index = resource_index(nodes, cluster.pods.values())
         self._context = JobContext(
@@ -263,29 +273,31 @@ class KaiState:
         # Groups come in their own order, before those that are made for pods.
         self._old_jobs = dict.fromkeys((*groups, *self._old_jobs))
 
-    def _key(self, pod: Pod) -> str | None:
+    def _place(self, pod: Pod) -> tuple[str | None, str]:
         """Key of its group, "" for pods of other schedulers on nodes; None for others of them, and
-        for those that are left out."""
+        for those that are left out. And its sub-group, "" for what its label says."""
         self.left_out.pop(pod.uid, None)
         if not self._shares_cards and not pod.node_name and asks_for_share(pod):
             if pod.spec.scheduler_name in self._names:
                 self.left_out[pod.uid] = pod
-            return None
+            return None, ""
         if pod.spec.scheduler_name not in self._names:
-            return "" if pod.node_name else None
-        return f"{pod.namespace}/{_stated(pod) or grouped_name(pod)}"
+            return ("" if pod.node_name else None), ""
+        return self._grouper.place(pod)
 
     def _read(self, uid: str, cluster: ModelCluster) -> None:
         """Read a pod that was added, changed or deleted."""
         pod = cluster.pods.get(uid)
-        key = None if pod is None else self._key(pod)
+        key, sub_group = (None, "") if pod is None else self._place(pod)
         self._drop(uid, key)
         if pod is None or key is None:
             self._memory.forget(uid)
+            self._grouper.forget(uid)
             if pod is None:
                 self.left_out.pop(uid, None)
             return
-        task = task_of(self._memory.pod(pod, key), cluster.now / 1e9, self._index, NO_CLAIMS)
+        known = self._memory.pod(pod, key, sub_group)
+        task = task_of(known, cluster.now / 1e9, self._index, NO_CLAIMS)
         self._tasks[uid], self._pods[uid] = task, pod
         if pod.metadata.deletion_timestamp is not None:
             self._terminating.add(uid)
@@ -380,13 +392,14 @@ class KaiState:
         self.own.pop(key, None)
         self.orphans.pop(key, None)
         pods = [self._pods[uid] for uid in self._members.get(key, ())]
-        unstated = next((pod for pod in pods if not _stated(pod)), None)
-        if unstated is not None:
-            self.own[key] = unstated
+        unstated = [pod for pod in pods if not stated_group(pod)]
+        if unstated:
+            self.own[key] = unstated[0]
         if group is not None:
             return group
-        if unstated is not None:
-            return grouped(unstated, self._class_names)
+        made = self._grouper.group(unstated, self._class_names) if unstated else None
+        if made is not None:
+            return made
         if pods:
             self.orphans[key] = pods
         return None
@@ -410,7 +423,7 @@ def classes_of(cluster: ModelCluster) -> Sequence[PriorityClass]:
     names = {one.name for one in given}
     own = [
         PriorityClass(metadata=ObjectMeta(name=name), value=number)
-        for name, number in PRIORITY_CLASSES.items()
+        for name, number in KAI_PRIORITY_CLASSES.items()
         if name not in names
     ]
     return [*given, *own]
@@ -420,10 +433,6 @@ def asks_for_share(pod: Pod) -> bool:
     """Whether a pod asks for a part of a card."""
     notes = pod.metadata.annotations
     return "gpu-fraction" in notes or "gpu-memory" in notes
-
-
-def _stated(pod: Pod) -> str:
-    return pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, "")
 
 
 def _nodes(cluster: ModelCluster) -> list[Node]:

@@ -75,6 +75,8 @@ class KaiJob:
         self._shares: tuple[float, float, float] | None = None
         self._order: tuple[int, int, float, str] | None = None
         self._requests: list[Amount] | None = None
+        self._counts: tuple[int, int, int] | None = None
+        self._is_stale: bool | None = None
 
     # Pods.
 
@@ -85,6 +87,7 @@ class KaiJob:
             return
         pods.assign(task)
         self._next = self._wanted = self._shares = self._order = self._requests = None
+        self._counts = self._is_stale = None
         if task.status & ALLOCATED_STATUSES:
             self.allocated = plus(self.allocated, task.request)
 
@@ -118,17 +121,26 @@ class KaiJob:
     @property
     def n_pending(self) -> int:
         """Pods that wait."""
-        return sum(pods.pending for pods in self.sets.values())
+        return (self._counts or self._count())[0]
 
     @property
     def active(self) -> int:
         """Pods with a place."""
-        return sum(pods.active for pods in self.sets.values())
+        return (self._counts or self._count())[1]
 
     @property
     def used(self) -> int:
         """Pods on nodes."""
-        return sum(pods.used for pods in self.sets.values())
+        return (self._counts or self._count())[2]
+
+    def _count(self) -> tuple[int, int, int]:
+        sets = self.sets.values()
+        self._counts = (
+            sum(pods.pending for pods in sets),
+            sum(pods.active for pods in sets),
+            sum(pods.used for pods in sets),
+        )
+        return self._counts
 
     @property
     def is_alive(self) -> bool:
@@ -148,9 +160,13 @@ class KaiJob:
     @property
     def is_stale(self) -> bool:
         """Runs with less than it needs."""
-        if self.has_status(KaiStatus.SUCCEEDED) or self.used == 0:
-            return False
-        return not self.is_gang_satisfied
+        if self._is_stale is None:
+            self._is_stale = (
+                self.used > 0
+                and not self.is_gang_satisfied
+                and not self.has_status(KaiStatus.SUCCEEDED)
+            )
+        return self._is_stale
 
     @property
     def is_waiting_gang(self) -> bool:
@@ -164,10 +180,13 @@ class KaiJob:
 
     def is_delayed(self, now: float) -> bool:
         """May not evict yet."""
-        delay = self.terms.preemption_delay
-        if delay is None or delay <= 0:
-            return False
-        return now < max(self.terms.created, self.last_eviction or self.terms.created) + delay
+        return (self.terms.preemption_delay or 0.0) > 0 and now < self.delay_end
+
+    @property
+    def delay_end(self) -> float:
+        """When it may evict, in seconds."""
+        delay = max(self.terms.preemption_delay or 0.0, 0.0)
+        return max(self.terms.created, self.last_eviction or self.terms.created) + delay
 
     def order(self) -> tuple[int, int, float, str]:
         """Jobs of a queue: priority, then those below their minimum before those at it before

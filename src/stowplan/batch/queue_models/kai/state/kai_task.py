@@ -8,6 +8,7 @@ from enum import IntFlag
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
 from stowplan.batch.queue_models.kai.state.numa_zones import Placement
 from stowplan.objects.devices.device_claim import AllocationResult
+from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
 from stowplan.objects.pod import Pod
 
 
@@ -73,7 +74,7 @@ class KaiTask:
         self.uid = meta.uid
         self.key = f"{meta.namespace}/{meta.name}"
         self.job = job
-        self.sub_group = meta.labels.get("kai.scheduler/subgroup-name", "") or DEFAULT_SUB_GROUP
+        self.sub_group = meta.labels.get(SUB_GROUP_LABEL, "") or DEFAULT_SUB_GROUP
         self.request = request
         self.cards = cards
         self.kind = kind
