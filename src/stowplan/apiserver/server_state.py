@@ -133,10 +133,8 @@ class ServerState:
             self._restored.extend((resource, key, body) for key, body in bodies)
         self._unrestored_paths = still
 
-    def _next_unobserved(self) -> StoreChange | None:
-        """The next change for observers: restored objects first."""
-        if not self._restored:
-            return self._unobserved_changes.popleft() if self._unobserved_changes else None
+    def _next_restored(self) -> StoreChange:
+        """The next restored object, as a change for observers."""
         resource, key, body = self._restored.popleft()
         value = unpacked(body)
         version = version_of_stored(value)
@@ -272,7 +270,11 @@ class ServerState:
             return
         self._notifying = True
         try:
-            while (change := self._next_unobserved()) is not None:
+            while self._restored or self._unobserved_changes:
+                if self._restored:
+                    change = self._next_restored()
+                else:
+                    change = self._unobserved_changes.popleft()
                 for observer in self.options.observers:
                     try:
                         observer.changed(self, change, now)

@@ -71,8 +71,9 @@ class VersionedStore:
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, or None."""
-        stored = self.stored(key)
-        return None if stored is None else unpacked(stored)
+        objects = self._objects.get(resource_path_of(key))
+        body = objects.values.get(key) if objects else None
+        return body if body is None or type(body) is bytes else unpacked(body)
 
     def stored(self, key: str) -> StoredBody | None:
         """The value of a key as it is kept: another object after each write; None."""
@@ -107,8 +108,8 @@ class VersionedStore:
     def put(self, resource: Resource, key: str, value: bytes) -> StoreChange:
         """Write; `value` already carries `version + 1`."""
         objects = self._objects_of(resource.path)
-        stored = objects.values.get(key)
-        previous = None if stored is None else unpacked(stored)
+        body = objects.values.get(key)
+        previous = None if body is None else unpacked(body)
         objects.values[key] = value
         objects.writes += 1
         if previous is None:
@@ -131,7 +132,7 @@ class VersionedStore:
     def _append_to_log(self, change: StoreChange) -> StoreChange:
         self.version = change.version
         self._log.append(change)
-        self._log_bytes += _size(change)
+        self._log_bytes += len(change.value) + len(change.previous or b"")
         if len(self._log) > self.history_max or self._log_bytes > self.history_bytes_max:
             self._shorten_log()
         return change
