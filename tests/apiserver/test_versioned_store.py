@@ -114,6 +114,7 @@ def test_the_index_is_a_sorted_set(steps: list[tuple[bool, int]], start: int) ->
             keys.discard(key)
     first = f"{start:05}"
     assert list(index.since(first)) == sorted(key for key in keys if key >= first)
+    assert list(index.between(first, "02000")) == sorted(k for k in keys if first <= k < "02000")
     assert index.count(first, "02000") == sum(first <= key < "02000" for key in keys) or (
         first > "02000"
     )
@@ -125,4 +126,4 @@ def test_an_empty_index_has_nothing() -> None:
     assert (list(index.since("")), index.count("a", "b")) == ([], 0)
     index.add("a")
     index.discard("a")
-    assert list(index.under("a")) == []
+    assert list(index.between("a", "b")) == []

@@ -112,6 +112,53 @@ def test_a_webhook_is_asked_again_after_another_has_changed_the_object(scene: Sc
 
 
 @pytest.mark.parametrize(
+    ("second", "labels", "paths"),
+    [
+        # The first is due as the second changed the object, the second as the first does it again.
+        ("/tally", {"n": "2", "m": "2"}, ["/count", "/tally", "/count", "/tally"]),
+        ("/label", {"n": "2", "hooked": "yes"}, ["/count", "/label", "/count", "/label"]),
+        ("/allow", {"n": "1"}, ["/count", "/allow"]),
+    ],
+)
+def test_two_webhooks_that_may_be_asked_again(
+    scene: Scene, second: str, labels: Tree, paths: list[str]
+) -> None:
+    again = {"reinvocationPolicy": "IfNeeded"}
+    scene.configure("mutating", *(scene.hooks.hook(one, **again) for one in ("/count", second)))
+    _, made = scene.create()
+    assert made["metadata"]["labels"] == labels
+    assert [path.partition("?")[0] for path, _ in scene.hooks.asked] == paths
+
+
+def test_a_webhook_is_asked_again_about_what_a_policy_changes_when_it_runs_once_more(
+    scene: Scene,
+) -> None:
+    labelled = 'JSONPatch{op: "add", path: "/metadata/labels/policy", value: "%s"}'
+    has_hook = "has(object.metadata.labels) && has(object.metadata.labels.n)"
+    expression = f"{has_hook} ? [{labelled % 'seen'}] : [{labelled % 'none'}]"
+    spec = {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                    "resources": ["configmaps"],
+                }
+            ]
+        },
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+    }  # fmt: skip
+    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+    assert scene.send("POST", policies, {"metadata": {"name": "p"}, "spec": spec})[0] == 201
+    binding = {"metadata": {"name": "p"}, "spec": {"policyName": "p"}}
+    assert scene.send("POST", policies.replace("policies", "policybindings"), binding)[0] == 201
+    scene.configure("mutating", scene.hooks.hook("/count", reinvocationPolicy="IfNeeded"))
+    body = {"metadata": {"name": "a", "labels": {"x": "y"}}}
+    _, made = scene.send("POST", MAPS, body)
+    assert made["metadata"]["labels"] == {"x": "y", "n": "2", "policy": "seen"}
+
+
+@pytest.mark.parametrize(
     ("path", "fields", "why"),
     [
         ("/broken", {}, 'an error on the server ("unknown") has prevented the request'),

@@ -73,10 +73,15 @@ def _answer(path: str, request: Tree) -> Tree:
         made["status"] = {"code": 418, "reason": "Teapot", "message": "no"}
     if path == "/warn":
         made["warnings"] = ["mind the gap"]
-    if path in ("/label", "/count"):
+    if path in ("/label", "/count", "/tally"):
         meta = request["object"]["metadata"]
         labels = dict(meta.get("labels") or {})
-        labels |= {"hooked": "yes"} if path == "/label" else {"n": str(int(labels.get("n", 0)) + 1)}
+        counted = "n" if path == "/count" else "m"
+        labels |= (
+            {"hooked": "yes"}
+            if path == "/label"
+            else {counted: str(int(labels.get(counted, 0)) + 1)}
+        )
         patch = [{"op": "add", "path": "/metadata/labels", "value": labels}]
         made["patchType"] = "JSONPatch"
         made["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()

@@ -39,7 +39,8 @@ class ApiServerOptions:
     record in-process writes. durable: writes are returned
     as `PersistBatch`, and watchers see them once they are saved;
     False: watchers see them at once, and `unsaved` is always None. history_max, history_bytes_max:
-    changes kept for watches and continued lists; a watch that falls further behind is closed.
+    changes kept for watches and continued lists, and the bytes of their objects before and after
+    them; a watch that falls further behind is closed.
     chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:
     a watch without timeoutSeconds ends after one to two times this. future_s: how long a request
     for a future resourceVersion is delayed. webhook_caller: calls webhooks; None: none is called,
@@ -57,7 +58,7 @@ class ApiServerOptions:
     manager: str = "kube-controller-manager"
     durable: bool = False
     history_max: int = 50_000
-    history_bytes_max: int = 128 << 20
+    history_bytes_max: int = 192 << 20
     body_bytes_max: int = 3 << 20
     bookmark_s: float = 60.0
     watch_s: float = 1800.0

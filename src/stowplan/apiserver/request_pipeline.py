@@ -28,12 +28,12 @@ from stowplan.apis.machinery.resource import (
     Subresource,
 )
 from stowplan.apis.machinery.stored_form import (
-    as_list_item,
     as_served,
     as_served_tree,
     as_stored_tree,
     decode,
     encode,
+    list_body,
     under_current_schema,
 )
 from stowplan.apis.protobuf.object_codec import object_codec
@@ -384,9 +384,7 @@ class RequestPipeline:
             "apiVersion": resource.api_version,
             "metadata": {"continue": "", **page.meta()} if resource.custom else page.meta(),
         }
-        start = encode(head)[:-1]
-        items = b",".join([as_list_item(resource, value) for value in page.values])
-        body = self._in_form(b'%b,"items":[%b]}' % (start, items), form)
+        body = self._in_form(list_body(resource, encode(head), page.values), form)
         return HttpResponse(200, self._headers(form), body, commit)
 
     # Writes

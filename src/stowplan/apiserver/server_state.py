@@ -47,6 +47,7 @@ from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.request_counters import RequestCounters
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.storage.body_packing import StoredBody, unpacked
 from stowplan.apiserver.storage.paged_lists import (
     PagedLister,
     list_key_prefix,
@@ -64,6 +65,8 @@ SYSTEM_USER = AlwaysAllow.ADMIN
 KUBE_APISERVER = "kube-apiserver"
 """The manager of the server's own writes."""
 CACHED_TREES_MAX = 1024
+LINES_SHARE = 8
+"""Encoded watch events take at most this part of what past changes may take."""
 
 
 class ServerState:
@@ -82,7 +85,10 @@ class ServerState:
         self.registry: ResourceRegistry = options.registry
         self.store = VersionedStore(records, options.history_max, options.history_bytes_max)
         self.watch_cache = WatchCache(
-            self.store.version, options.chunk_bytes_max, options.bookmark_s
+            self.store.version,
+            options.chunk_bytes_max,
+            options.bookmark_s,
+            options.history_bytes_max // LINES_SHARE,
         )
         self.lists = PagedLister(self.store, options.future_s)
         self.later_answers = LaterAnswers() if options.webhook_caller else None
@@ -102,11 +108,12 @@ class ServerState:
         self._batch = 1
         self._saving: deque[tuple[int, list[StoreChange]]] = deque()
         self._unobserved_changes: deque[StoreChange] = deque()
+        self._restored: deque[tuple[Resource, str, StoredBody]] = deque()
         self.faults = ComponentErrors()
         """Exceptions of observers and controllers; the driver logs them."""
         self._notifying = False
         self._expiries: list[tuple[float, str, int]] = []
-        self._cached_trees: dict[str, tuple[bytes, Tree]] = {}
+        self._cached_trees: dict[str, tuple[StoredBody, Tree]] = {}
         self._unscheduled_expiries: deque[tuple[str, int, float]] = deque()
         self._timers: list[tuple[float, int, Callable[[float], None]]] = []
         self._n_timers = 0
@@ -121,13 +128,18 @@ class ServerState:
             if resource is None:
                 still.append(path)
                 continue
-            for key, value in self.store.under(path, f"{path}/"):
-                version = version_of_stored(value)
-                self._unobserved_changes.append(
-                    StoreChange(version, "ADDED", resource, key, value, None)
-                )
-                self._expire_later(resource, key, version)
+            # Kept packed until their turn: all at once would take several times the memory.
+            bodies = self.store.bodies(path)
+            self._restored.extend((resource, key, body) for key, body in bodies)
         self._unrestored_paths = still
+
+    def _next_restored(self) -> StoreChange:
+        """The next restored object, as a change for observers."""
+        resource, key, body = self._restored.popleft()
+        value = unpacked(body)
+        version = version_of_stored(value)
+        self._expire_later(resource, key, version)
+        return StoreChange(version, "ADDED", resource, key, value, None)
 
     @property
     def version(self) -> int:
@@ -258,15 +270,18 @@ class ServerState:
             return
         self._notifying = True
         try:
-            while self._unobserved_changes:
-                change = self._unobserved_changes.popleft()
+            while self._restored or self._unobserved_changes:
+                if self._restored:
+                    change = self._next_restored()
+                else:
+                    change = self._unobserved_changes.popleft()
                 for observer in self.options.observers:
                     try:
                         observer.changed(self, change, now)
                     # The write is stored: only the observer's work on this object fails.
                     except Exception as error:  # noqa: BLE001
                         self.faults.add(type(observer).__name__, change.key, error)
-                if self._unrestored_paths and not self._unobserved_changes:
+                if self._unrestored_paths and not (self._restored or self._unobserved_changes):
                     self._restore_observers()
         finally:
             self._notifying = False
@@ -343,7 +358,7 @@ class ServerState:
                 yield tree
 
     def _cached_tree(self, key: str) -> Tree | None:
-        value = self.store.get(key)
+        value = self.store.stored(key)
         if value is None:
             return None
         known = self._cached_trees.get(key)
@@ -351,7 +366,7 @@ class ServerState:
             return known[1]
         if len(self._cached_trees) >= CACHED_TREES_MAX:
             self._cached_trees.clear()
-        tree = decode(value)
+        tree = decode(unpacked(value))
         self._cached_trees[key] = (value, tree)
         return tree
 

@@ -124,15 +124,18 @@ def _index(container: Any, key: Any) -> tuple[bool, Any]:
             raise EvaluationError(NO_OVERLOAD)
         return container.find(key)
     if isinstance(container, tuple):
-        if isinstance(key, bool) or not isinstance(key, int | float) or key != int(key):
-            raise EvaluationError(NO_OVERLOAD)
+        if isinstance(key, bool) or not isinstance(key, int | float):
+            raise EvaluationError(f"unsupported index type '{kind_of(key)}' in list")
+        if key != int(key):
+            raise EvaluationError(f"unsupported index value {key:g} in list")
         return (True, container[int(key)]) if 0 <= key < len(container) else (False, None)
-    raise EvaluationError(NO_OVERLOAD)
+    # Null and scalars have no keys, as an empty map has none.
+    return False, None
 
 
 def _absent(container: Any, key: Any) -> EvaluationError:
     if isinstance(container, tuple):
-        return EvaluationError(f"index out of bounds: {key}")
+        return EvaluationError(f"index out of bounds: {int(key)}")
     formatted = "true" if key is True else "false" if key is False else key
     return EvaluationError(f"no such key: {formatted}")
 
@@ -286,7 +289,41 @@ def choose(overloads: tuple[Overload, ...], values: tuple[Any, ...]) -> Overload
     for overload in overloads:
         if overload.accepts(kinds):
             return overload
-    raise EvaluationError(NO_OVERLOAD)
+    raise EvaluationError(_no_overload(overloads, kinds))
+
+
+def _no_overload(overloads: tuple[Overload, ...], kinds: tuple[str, ...]) -> str:
+    """Why values have no overload: operators say whether the first value has them at all, other
+    functions list the types where the checker has left several overloads."""
+    name = overloads[0].function
+    able = _OPERANDS.get(name)
+    if able is not None:
+        is_able = kinds[0] in able or kinds[0] in _RECEIVERS
+        return NO_OVERLOAD if is_able else f"{NO_OVERLOAD}: {name}"
+    if len(overloads) == 1:
+        return NO_OVERLOAD
+    return f"{NO_OVERLOAD}: {name}({', '.join(kinds)})"
+
+
+_NUMBERS = frozenset({"int", "uint", "double"})
+_TIMES = frozenset({"google.protobuf.Duration", "google.protobuf.Timestamp"})
+_ORDERED = _NUMBERS | _TIMES | {"bool", "string", "bytes"}
+_OPERANDS = {
+    "_+_": _NUMBERS | _TIMES | {"string", "bytes", "list"},
+    "_-_": _NUMBERS | _TIMES,
+    "_*_": _NUMBERS,
+    "_/_": _NUMBERS,
+    "_%_": frozenset({"int", "uint"}),
+    "-_": frozenset({"int", "double", "bool"}),
+    "_<_": _ORDERED,
+    "_<=_": _ORDERED,
+    "_>_": _ORDERED,
+    "_>=_": _ORDERED,
+    "size": frozenset({"string", "bytes", "list", "map"}),
+}
+"""Types that have an operator at all, whatever its other operand."""
+_RECEIVERS = _TIMES | {"string"}
+"""Types that are asked about every operator, and answer for themselves."""
 
 
 _COST_BY_OVERLOAD = frozenset({
@@ -511,4 +548,11 @@ def _items(over: Any, *, two: bool) -> list[tuple[Any, Any]]:
         return list(enumerate(over)) if two else [(one, None) for one in over]
     if isinstance(over, MapValue):
         return [(key, value) for key, value in over.entries.values()]
-    raise EvaluationError("got non-iterable type")
+    raise EvaluationError(f"got '{_class_of(over)}', expected iterable type")
+
+
+def _class_of(value: Any) -> str:
+    """The original's name of the class of a value."""
+    kind = kind_of(value)
+    name = {"null_type": "Null", "optional_type": "Optional"}.get(kind)
+    return f"types.{name or kind.rpartition('.')[2].capitalize()}"

@@ -94,6 +94,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduling.k8s.io/v1alpha2 with GenericWorkload, DeviceTaintRule of resource.k8s.io/v1beta2 with
     DRADeviceTaintRules. runs_controllers: False leaves them to another controller manager;
     hollow nodes run all the same. audit_log: file of audit events, of `audit_level`.
+    watch_cache_mb: memory for past changes, in MiB.
     serves_volcano: with Volcano's kinds and their controllers. serves_kai: with KAI's kinds and
     their controllers. kueue: options of Kueue's admission, with its kinds and controllers; None for
     none.
@@ -115,6 +116,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     runs_controllers: bool = True
     audit_log: Path | None = None
     audit_level: str = "Metadata"
+    watch_cache_mb: int = 192
     serves_volcano: bool = False
     serves_kai: bool = False
     kueue: KueueOptions | None = None
@@ -319,6 +321,7 @@ def _api_server_options(
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,
+        history_bytes_max=settings.watch_cache_mb << 20,
         webhook_caller=call_webhooks,
         audit=None if audit is None else audit.write,
         audit_level=settings.audit_level,

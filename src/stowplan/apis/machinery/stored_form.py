@@ -83,6 +83,23 @@ def as_list_item(resource: Resource, value: bytes) -> bytes:
     return b"{" + value[value.index(_META) :]
 
 
+def list_body(resource: Resource, head: bytes, values: list[bytes]) -> bytes:
+    """A list of stored bytes. head: the encoded list without its items. values: are used up, so
+    that what is made of them does not lie beside them in memory."""
+    if resource.custom or resource.alias is not None or resource.reread is not None:
+        items = b",".join([as_list_item(resource, value) for value in values])
+        return b'%b,"items":[%b]}' % (head[:-1], items)
+    head = head[:-1] + b',"items":['
+    if not values:
+        return head + b"]}"
+    for at, value in enumerate(values):
+        # As `as_list_item`, without the bracket.
+        values[at] = value[value.index(_META) :]
+    values[0] = head + b"{" + values[0]
+    values[-1] += b"]}"
+    return b",{".join(values)
+
+
 def as_stored_tree(resource: Resource, obj: Tree) -> Tree:
     """A decoded tree as it is stored (`resource.ResourceAlias`)."""
     return obj if resource.alias is None else resource.alias.to_stored(obj)

@@ -23,7 +23,6 @@ from stowplan.apiserver.admission.pod_group_admission import (
 )
 from stowplan.apiserver.admission.pod_security.pod_security_admission import PodSecurity
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
-from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
 from stowplan.apiserver.admission.policies.validating_policies import (
     ValidatingAdmissionPolicies,
 )
@@ -36,7 +35,7 @@ from stowplan.apiserver.admission.volume_claims import (
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
-from stowplan.apiserver.admission.webhooks.webhook_admission import Webhooks
+from stowplan.apiserver.admission.webhooks.webhook_admission import Mutations, ValidatingWebhooks
 
 __all__ = ["admission_plugins", "default_admission"]
 
@@ -68,13 +67,13 @@ def admission_plugins(*, accounts: bool, taints: bool) -> tuple[AdmissionPlugin,
         RuntimeClassAdmission(),
         DefaultIngressClass(),
         PodTopologyLabels(),
-        MutatingAdmissionPolicies(),
     )
     return (
         *changing,
+        Mutations(changing),
         JobGangAdmission(),
         ValidatingAdmissionPolicies(),
-        Webhooks(changing),
+        ValidatingWebhooks(),
         ResourceQuotaAdmission(),
         ServiceAddresses(),
     )

@@ -71,9 +71,13 @@ class KeyIndex:
         before = bisect_left(self._runs[first], start)
         return total - before + bisect_left(self._runs[last], stop)
 
-    def under(self, prefix: str) -> Iterator[str]:
-        """The keys with a prefix, in order."""
-        for key in self.since(prefix):
-            if not key.startswith(prefix):
-                return
-            yield key
+    def between(self, start: str, stop: str) -> Iterator[str]:
+        """The keys in [start, stop), in order. The index must not change meanwhile."""
+        if not self._runs:
+            return
+        first, last = self._run_of(start), self._run_of(stop)
+        for at in range(first, last + 1):
+            run = self._runs[at]
+            low = bisect_left(run, start) if at == first else 0
+            high = bisect_left(run, stop) if at == last else len(run)
+            yield from run[low:high]

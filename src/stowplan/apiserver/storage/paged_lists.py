@@ -193,6 +193,8 @@ class PagedLister:
             count = self.store.count_under(resource.path, prefix, first) if limit else 0
             walk = self._walk(resource, namespace, prefix, first, selection)
         printed = version if past else now
+        if not selection and not limit:
+            return ListResult(printed, [value for _, value in walk])
         values: list[bytes] = []
         for key, value in walk:
             if selection.matches(value):

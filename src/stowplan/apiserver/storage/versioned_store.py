@@ -2,7 +2,7 @@
 
 Every write increments the version, so the log is an array: the change to version v is at index
 v - first. The state at an older version is the current one with the later changes undone, so it is
-known as far back as the log.
+known as far back as the log. An object whose last change has left the log is kept packed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stowplan.apis.machinery.resource import Resource, StoreChange
+from stowplan.apiserver.storage.body_packing import BodyPacker, StoredBody, unpacked
 from stowplan.apiserver.storage.key_index import KeyIndex
 
 Record = tuple[str, int, bytes | None]
+COMPACTED_PARTS = 200
+"""A full log is shortened by its first of so many parts, so that no write packs many objects."""
 
 
 class ResourceObjects:
     """The objects of one resource path."""
 
-    __slots__ = ("keys", "values", "writes")
+    __slots__ = ("keys", "packer", "values", "writes")
 
     def __init__(self) -> None:
         self.writes = 0
-        self.values: dict[str, bytes] = {}
+        self.values: dict[str, StoredBody] = {}
+        self.packer = BodyPacker()
         self.keys = KeyIndex()
 
 
@@ -30,14 +34,14 @@ class VersionedStore:
     """Current state and recent history.
 
     records: of a state, or of its writes in order. history_max, history_bytes_max: bounds of the
-    log.
+    log; what a change replaced counts as well, even where an earlier change has it.
     """
 
     def __init__(
         self,
         records: Iterable[Record] = (),
         history_max: int = 50_000,
-        history_bytes_max: int = 128 << 20,
+        history_bytes_max: int = 192 << 20,
     ) -> None:
         self.version = 1
         self.history_max = history_max
@@ -45,11 +49,11 @@ class VersionedStore:
         self._objects: dict[str, ResourceObjects] = {}
         for key, version, value in records:
             self.version = max(self.version, version)
-            values = self._objects_of(resource_path_of(key)).values
+            of_path = self._objects_of(resource_path_of(key))
             if value is None:
-                values.pop(key, None)
+                of_path.values.pop(key, None)
             else:
-                values[key] = value
+                of_path.values[key] = of_path.packer.pack(value)
         for objects in self._objects.values():
             objects.keys = KeyIndex(objects.values)
         self.compacted = self.version
@@ -67,6 +71,12 @@ class VersionedStore:
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, or None."""
+        objects = self._objects.get(resource_path_of(key))
+        body = objects.values.get(key) if objects else None
+        return body if body is None or type(body) is bytes else unpacked(body)
+
+    def stored(self, key: str) -> StoredBody | None:
+        """The value of a key as it is kept: another object after each write; None."""
         objects = self._objects.get(resource_path_of(key))
         return objects.values.get(key) if objects else None
 
@@ -98,7 +108,8 @@ class VersionedStore:
     def put(self, resource: Resource, key: str, value: bytes) -> StoreChange:
         """Write; `value` already carries `version + 1`."""
         objects = self._objects_of(resource.path)
-        previous = objects.values.get(key)
+        body = objects.values.get(key)
+        previous = None if body is None else unpacked(body)
         objects.values[key] = value
         objects.writes += 1
         if previous is None:
@@ -111,7 +122,7 @@ class VersionedStore:
     def remove(self, resource: Resource, key: str, last: bytes) -> StoreChange:
         """Delete; `last` is the final state carrying `version + 1`."""
         objects = self._objects_of(resource.path)
-        previous = objects.values.pop(key)
+        previous = unpacked(objects.values.pop(key))
         objects.writes += 1
         objects.keys.discard(key)
         return self._append_to_log(
@@ -121,18 +132,35 @@ class VersionedStore:
     def _append_to_log(self, change: StoreChange) -> StoreChange:
         self.version = change.version
         self._log.append(change)
-        self._log_bytes += len(change.value)
+        self._log_bytes += len(change.value) + len(change.previous or b"")
         if len(self._log) > self.history_max or self._log_bytes > self.history_bytes_max:
-            # A tenth at a time, so that the array is not moved with every write.
-            self.compact(self.compacted + max(len(self._log) // 10, 1))
+            self._shorten_log()
         return change
+
+    def _shorten_log(self) -> None:
+        """Drop the oldest changes until the log is within its bounds."""
+        # A part at a time, so that the array is not moved with every write.
+        count = max(len(self._log) // COMPACTED_PARTS, 1)
+        excess = self._log_bytes - sum(map(_size, self._log[:count])) - self.history_bytes_max
+        while excess > 0 and count < len(self._log):
+            excess -= _size(self._log[count])
+            count += 1
+        self.compact(self.compacted + count)
 
     def compact(self, version: int) -> None:
         """Drop the changes up to and including `version`, as far as they are published."""
         count = min(max(min(version, self.published_version) - self.compacted, 0), len(self._log))
-        self._log_bytes -= sum(len(change.value) for change in self._log[:count])
+        for change in self._log[:count]:
+            self._log_bytes -= _size(change)
+            self._pack(change)
         del self._log[:count]
         self.compacted += count
+
+    def _pack(self, change: StoreChange) -> None:
+        """Pack an object that was not written since `change`."""
+        objects = self._objects[change.resource.path]
+        if objects.values.get(change.key) is change.value:
+            objects.values[change.key] = objects.packer.pack(change.value)
 
     def change(self, version: int) -> StoreChange:
         """The change that made `version`; it must be in the log."""
@@ -148,10 +176,16 @@ class VersionedStore:
         objects = self._objects.get(path)
         if objects is None:
             return
-        for key in objects.keys.since(max(prefix, start)):
-            if not key.startswith(prefix):
-                return
-            yield key, objects.values[key]
+        values = objects.values
+        # The first key that is greater than all with the prefix.
+        stop = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        for key in objects.keys.between(max(prefix, start), stop):
+            yield key, unpacked(values[key])
+
+    def bodies(self, path: str) -> list[tuple[str, StoredBody]]:
+        """Keys and values of a resource path as they are kept, in order."""
+        objects = self._objects.get(path)
+        return [(key, objects.values[key]) for key in objects.keys.since("")] if objects else []
 
     def under_at(
         self, path: str, prefix: str, version: int, start: str = ""
@@ -173,7 +207,11 @@ class VersionedStore:
         """The current state, as `records` of a new store."""
         for objects in self._objects.values():
             for key, value in objects.values.items():
-                yield key, self.version, value
+                yield key, self.version, unpacked(value)
+
+
+def _size(change: StoreChange) -> int:
+    return len(change.value) + len(change.previous or b"")
 
 
 def resource_path_of(key: str) -> str:

@@ -11,6 +11,7 @@ Source: apiserver v0.36, storage/cacher, as recorded; the design is our own.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
@@ -38,16 +39,11 @@ class CachedEvent:
         self.version = change.version
         self.lines: dict[object, bytes] | None = None
 
-    def line(self, resource: Resource, form: ResponseForm) -> bytes:
-        """The event for watchers without a selector."""
+    def encodings(self) -> dict[object, bytes]:
+        """The encodings that were made so far; the caller may add some."""
         if self.lines is None:
             self.lines = {}
-        key = resource, form.media
-        got = self.lines.get(key)
-        if got is None:
-            value = as_served(resource, self.change.value)
-            got = self.lines[key] = encode_watch_event(self.change.type, value, form)
-        return got
+        return self.lines
 
 
 def encode_watch_event(kind: str, value: bytes, form: ResponseForm) -> bytes:
@@ -142,12 +138,18 @@ class CacheWatcher:
 
 
 class WatchCache:
-    """All logs and watchers. saved: the last version that watchers may see."""
+    """All logs and watchers. saved: the last version that watchers may see. lines_bytes_max: bound
+    of the encoded events that are kept for further watchers; the oldest are encoded anew."""
 
-    def __init__(self, version: int, chunk_bytes_max: int, bookmark_s: float) -> None:
+    def __init__(
+        self, version: int, chunk_bytes_max: int, bookmark_s: float, lines_bytes_max: int
+    ) -> None:
         self.saved = version
         self.chunk_bytes_max = chunk_bytes_max
         self.bookmark_s = bookmark_s
+        self.lines_bytes_max = lines_bytes_max
+        self.lines_bytes = 0
+        self._encoded: deque[tuple[dict[object, bytes], int]] = deque()
         self.watchers: dict[int, CacheWatcher] = {}
         self._channels: dict[str, ResourceWatchCache] = {}
         self._woken: dict[int, None] = {}
@@ -281,7 +283,7 @@ class WatchCache:
             if event.version <= watcher.after or not event.change.key.startswith(watcher.prefix):
                 continue
             if plain:
-                line = event.line(watcher.resource, watcher.form)
+                line = self._shared_line(event, watcher.resource, watcher.form)
             else:
                 printed = watcher.shows(event)
                 if printed is None:
@@ -290,6 +292,21 @@ class WatchCache:
             lines.append(line)
             room -= len(line)
         return False
+
+    def _shared_line(self, event: CachedEvent, resource: Resource, form: ResponseForm) -> bytes:
+        """An event for watchers without a selector, encoded for the first of them."""
+        lines, key = event.encodings(), (resource, form.media)
+        got = lines.get(key)
+        if got is None:
+            value = as_served(resource, event.change.value)
+            got = lines[key] = encode_watch_event(event.change.type, value, form)
+            self._encoded.append((lines, len(got)))
+            self.lines_bytes += len(got)
+            while self.lines_bytes > self.lines_bytes_max:
+                old, size = self._encoded.popleft()
+                old.clear()
+                self.lines_bytes -= size
+        return got
 
     def _line(self, watcher: CacheWatcher, kind: str, value: bytes, now: float) -> bytes:
         value = as_served(watcher.resource, value)

@@ -97,6 +97,14 @@ _server_options = grouped(
         help="Requests per second that one client may send; twice as many at once.",
     ),
     flag(
+        "--watch-cache-mb",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=192,
+        show_default=True,
+        help="Memory for past changes, in MiB; a watch that continues from before them gets 410.",
+    ),
+    flag(
         "--audit-log",
         metavar="FILE",
         type=_NonEmptyPath(dir_okay=False, path_type=Path),
@@ -161,6 +169,7 @@ def _server_settings(given: dict[str, Any]) -> dict[str, Any]:
         "runs_controllers": not given["no_controllers"],
         "audit_log": given["audit_log"],
         "audit_level": given["audit_level"],
+        "watch_cache_mb": given["watch_cache_mb"],
     }
 
 

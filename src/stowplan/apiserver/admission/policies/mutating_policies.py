@@ -6,12 +6,13 @@ pkg/admission/plugin/policy/generic/policy_dispatcher.go.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError, internal_error
 from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceSchema
-from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, admission_forbidden
+from stowplan.apiserver.admission.admission_plugin import admission_forbidden
 from stowplan.apiserver.admission.policies.patch_results import (
     PatchError,
     check_type_names,
@@ -40,6 +41,7 @@ from stowplan.apiserver.admission.policies.policy_variables import (
     evaluation,
     versioned,
 )
+from stowplan.apiserver.admission.policies.reinvocation import Reinvocation
 from stowplan.apiserver.admission.policies.request_matching import AdmissionAttributes, is_exempt
 from stowplan.cel.cel_types import BOOL
 from stowplan.objects.encoding.tree import Tree
@@ -79,6 +81,11 @@ class _PolicyInvocation:
     params: Tree | None
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is known by when it is to run again."""
+        return self.policy.name, self.binding, str((self.params or {}).get("metadata", {}))
+
+    @property
     def is_repeatable(self) -> bool:
         """True if it runs again after others have changed the object."""
         return bool(self.policy.policy["spec"].get("reinvocationPolicy") == "IfNeeded")
@@ -102,22 +109,24 @@ class PolicyFault:
         return f"{start} denied request: {self.message}"
 
 
-class MutatingAdmissionPolicies(AdmissionPluginBase):
-    """Changes objects by the policies in force."""
+class MutatingAdmissionPolicies:
+    """Changes objects by the policies in force. in_force: these, for a write."""
 
     def __init__(self) -> None:
-        self._policies = PoliciesInForce(MUTATING_POLICIES, MUTATING_BINDINGS, compiled_mutations)
+        found = PoliciesInForce(MUTATING_POLICIES, MUTATING_BINDINGS, compiled_mutations)
+        self.in_force = found.all
 
-    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+    def mutate(
+        self, call: ApiCall, obj: Tree | None, old: Tree | None, again: Reinvocation
+    ) -> None:
         """Change a new or updated object. Raises ApiError 403 for a policy that fails."""
-        policies = self._policies.all(call)
+        policies = self.in_force(call)
         if not policies or is_exempt(call) or obj is None:
             return
-        run = _MutationRun(AdmissionAttributes(call, obj, old))
-        invocations = list(run.invocations(policies))
-        run.invoke(invocations)
-        if run.is_patched:
-            run.invoke([one for one in invocations if one.is_repeatable])
+        again.begin(obj)
+        run = _MutationRun(AdmissionAttributes(call, obj, old), again)
+        run.invoke(list(run.invocations(policies)))
+        again.end(obj)
         faults = [one for one in run.faults if not one.policy.ignores_errors]
         if faults:
             raise _refusal(call, obj, faults)
@@ -131,12 +140,12 @@ def _refusal(call: ApiCall, obj: Tree, faults: list[PolicyFault]) -> ApiError:
 
 
 class _MutationRun:
-    """The policies of one request. is_patched: a patch has been applied."""
+    """The policies of one request."""
 
-    def __init__(self, request: AdmissionAttributes) -> None:
+    def __init__(self, request: AdmissionAttributes, again: Reinvocation) -> None:
         self._request = request
+        self._again = again
         self.faults: list[PolicyFault] = []
-        self.is_patched = False
 
     def invocations(
         self, policies: list[PolicyInForce[CompiledMutations]]
@@ -164,20 +173,29 @@ class _MutationRun:
     def invoke(self, invocations: list[_PolicyInvocation]) -> None:
         """Apply the patches of policies, each to the result of the one before."""
         for one in invocations:
-            compiled = one.policy.compiled
-            held = check_conditions(
-                self._request, one.matched, one.params, compiled.conditions, compiled.variables
-            )
-            if held.error:
-                self.faults.append(PolicyFault(one.policy, one.binding, held.error, "Invalid"))
-            if not held.holds:
+            if not self._again.is_due(one.key):
                 continue
-            for kind, expression in compiled.mutations:
-                try:
-                    self._mutate(one, kind, expression)
-                except (PatchError, OutOfBudget) as error:
-                    fault = PolicyFault(one.policy, one.binding, str(error), "Invalid")
-                    self.faults.append(fault)
+            before = copy.deepcopy(self._request.obj)
+            self._invoke_one(one)
+            if self._request.obj != before:
+                self._again.changed()
+            if one.is_repeatable:
+                self._again.invoked(one.key)
+
+    def _invoke_one(self, one: _PolicyInvocation) -> None:
+        compiled = one.policy.compiled
+        held = check_conditions(
+            self._request, one.matched, one.params, compiled.conditions, compiled.variables
+        )
+        if held.error:
+            self.faults.append(PolicyFault(one.policy, one.binding, held.error, "Invalid"))
+        if not held.holds:
+            return
+        for kind, expression in compiled.mutations:
+            try:
+                self._mutate(one, kind, expression)
+            except (PatchError, OutOfBudget) as error:
+                self.faults.append(PolicyFault(one.policy, one.binding, str(error), "Invalid"))
 
     def _mutate(self, one: _PolicyInvocation, kind: str, expression: CompiledExpression) -> None:
         request, obj = self._request, self._request.obj
@@ -197,7 +215,6 @@ class _MutationRun:
             check_type_names(found.value, OBJECT)
             after = merged_by_apply(before, _applied(found.value, before, schema), schema)
         self._replace(obj, _decoded(after, schema), one.matched)
-        self.is_patched = True
 
     def _replace(self, obj: Tree, after: Tree, matched: Resource) -> None:
         call = self._request.call

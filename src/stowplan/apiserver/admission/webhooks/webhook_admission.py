@@ -33,6 +33,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     admission_forbidden,
     stored_object,
 )
+from stowplan.apiserver.admission.policies.mutating_policies import MutatingAdmissionPolicies
 from stowplan.apiserver.admission.policies.patch_results import PatchError, webhook_patched
 from stowplan.apiserver.admission.policies.policy_bindings import check_conditions
 from stowplan.apiserver.admission.policies.policy_environments import (
@@ -40,6 +41,7 @@ from stowplan.apiserver.admission.policies.policy_environments import (
     PolicyCompiler,
 )
 from stowplan.apiserver.admission.policies.policy_variables import versioned
+from stowplan.apiserver.admission.policies.reinvocation import Reinvocation
 from stowplan.apiserver.admission.policies.request_matching import (
     AdmissionAttributes,
     is_exempt,
@@ -111,30 +113,54 @@ def _hooks_of(configuration: Tree) -> Iterator[_Hook]:
         yield _Hook(place, tree, conditions)
 
 
-class Webhooks(AdmissionPluginBase):
-    """Asks webhooks about writes. before: the plugins that change objects, which run once more
-    after a webhook has changed one."""
+class MutatingWebhooks:
+    """Webhooks that change objects."""
 
-    def __init__(self, before: Sequence[AdmissionPlugin] = ()) -> None:
+    def __init__(self) -> None:
+        self._hooks = _HooksInForce(MUTATING_PATH)
+
+    def mutate(
+        self, call: ApiCall, obj: Tree | None, old: Tree | None, again: Reinvocation
+    ) -> None:
+        """Change an object. Raises ApiError, AnswersNeeded."""
+        hooks = () if call.answers is SKIPPED else self._hooks.all(call)
+        if not hooks or is_exempt(call):
+            return
+        again.begin(obj)
+        _MutatingRun(AdmissionAttributes(call, obj, old), again).invoke(hooks)
+        again.end(obj)
+
+
+class Mutations(AdmissionPluginBase):
+    """Policies and webhooks that change objects. before: the plugins that do so, which run once
+    more, with these, after one has changed an object."""
+
+    def __init__(self, before: Sequence[AdmissionPlugin]) -> None:
         self._before = tuple(before)
-        self._mutating = _HooksInForce(MUTATING_PATH)
-        self._validating = _HooksInForce(VALIDATING_PATH)
+        self._policies = MutatingAdmissionPolicies()
+        self._webhooks = MutatingWebhooks()
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Change an object. Raises ApiError, AnswersNeeded."""
-        hooks = () if call.answers is SKIPPED else self._mutating.all(call)
-        if not hooks or is_exempt(call):
+        if call.answers is SKIPPED and not self._policies.in_force(call):
             return
-        run = _MutatingRun(AdmissionAttributes(call, obj, old))
-        run.invoke(hooks, 0)
-        if not run.is_changed:
+        policies, webhooks = Reinvocation(), Reinvocation()
+        self._policies.mutate(call, obj, old, policies)
+        self._webhooks.mutate(call, obj, old, webhooks)
+        if not policies.has_changed and not webhooks.has_changed:
             return
-        before = json.dumps(obj, sort_keys=True, default=str)
         for plugin in self._before:
             plugin.admit(call, obj, old)
-        if json.dumps(obj, sort_keys=True, default=str) != before:
-            run.repeat |= run.invoked
-        run.invoke([hook for hook in hooks if hook.place in run.repeat], 1)
+        policies.is_second = webhooks.is_second = True
+        self._policies.mutate(call, obj, old, policies)
+        self._webhooks.mutate(call, obj, old, webhooks)
+
+
+class ValidatingWebhooks(AdmissionPluginBase):
+    """Webhooks that may refuse a write."""
+
+    def __init__(self) -> None:
+        self._validating = _HooksInForce(VALIDATING_PATH)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError, AnswersNeeded."""
@@ -158,34 +184,34 @@ class Webhooks(AdmissionPluginBase):
 
 
 class _MutatingRun:
-    """The mutating webhooks of one request. invoked: those that may be invoked again; repeat: those
-    that have to be. is_changed: the object was changed."""
+    """The mutating webhooks of one request."""
 
-    def __init__(self, request: AdmissionAttributes) -> None:
+    def __init__(self, request: AdmissionAttributes, again: Reinvocation) -> None:
         self._request = request
-        self.invoked: set[str] = set()
-        self.repeat: set[str] = set()
-        self.is_changed = False
+        self._again = again
 
-    def invoke(self, hooks: Sequence[_Hook], number: int) -> None:
+    def invoke(self, hooks: Sequence[_Hook]) -> None:
         """Ask each in order about what the one before has left. Raises ApiError, AnswersNeeded."""
-        request = self._request
         for hook in hooks:
-            matched = _matched_hook(request, hook)
-            if matched is None:
+            matched = _matched_hook(self._request, hook)
+            if matched is None or not self._again.is_due(hook.place):
                 continue
-            (reply,) = _replies(request, [(hook, matched)], number)
-            try:
-                found = _result(request, hook, reply, mutates=True)
-            except WebhookCallError as error:
-                if not hook.ignores_failures:
-                    raise call_failure(hook.name, error) from None
-                continue
-            if found.patch and self._patch(hook, matched, found.patch):
-                self.is_changed = True
-                self.repeat |= self.invoked
+            if self._asked(hook, matched):
+                self._again.changed()
             if hook.is_repeatable:
-                self.invoked.add(hook.place)
+                self._again.invoked(hook.place)
+
+    def _asked(self, hook: _Hook, matched: Resource) -> bool:
+        """Ask one; True if it changed the object. Raises ApiError, AnswersNeeded."""
+        number = 1 if self._again.is_second else 0
+        (reply,) = _replies(self._request, [(hook, matched)], number)
+        try:
+            found = _result(self._request, hook, reply, mutates=True)
+        except WebhookCallError as error:
+            if not hook.ignores_failures:
+                raise call_failure(hook.name, error) from None
+            return False
+        return found.patch is not None and self._patch(hook, matched, found.patch)
 
     def _patch(self, hook: _Hook, matched: Resource, patch: list[Any]) -> bool:
         """Apply a patch; True if it changed the object. Raises ApiError 500."""
@@ -346,7 +372,7 @@ def _address(call: ApiCall, client: Tree, seconds: int) -> tuple[str, tuple[str,
     if service is None:
         return f"{client['url']}?timeout={seconds}s", None
     name, namespace, port = service["name"], service["namespace"], service["port"]
-    url = f"https://{name}.{namespace}.svc:{port}{service.get('path') or ''}?timeout={seconds}s"
+    url = f"https://{name}.{namespace}.svc:{port}{service.get('path') or '/'}?timeout={seconds}s"
     held = stored_object(call, "services", namespace, name)
     if held is None:
         text = f'Post "{url}": service "{name}" not found'
