@@ -361,6 +361,34 @@ class FakeCluster:
             "notes": [],
         }
 
+    def what_admits(self, workload: str) -> Tree:
+        """Answer of `POST what-if` about a workload of Kueue."""
+        namespace, _, job = workload.partition("/")
+        waits = {"status": "Pending", "reason": "WaitingForQuota", "position": 3}
+        names = {"namespace": namespace, "job": job, "local_queue": "q", "cluster_queue": "team-b"}
+        message = f"insufficient unused quota for cpu in flavor {self.hostile}f, 4 more needed"
+        change = {"queue": f"team-b.nominalQuota[{self.hostile}f/cpu]=12"}
+        return {
+            "workload": {**names, **waits, "message": message},
+            "short": [f"cpu in flavor {self.hostile}f: requested 6; borrowed by team-a 4"],
+            "admittedBy": [
+                {"text": f"nominalQuota 12 of cpu in flavor {self.hostile}f", "changes": [change]},
+                {"text": "the end of job/big", "changes": [{"delete": "job/big"}]},
+            ],
+        }
+
+    def other_quota(self) -> Tree:
+        """Answer of `POST what-if` about quota of Kueue."""
+        before = {"status": "Pending", "reason": "WaitingForQuota", "flavors": {}}
+        after = {"status": "Admitted", "reason": "", "flavors": {"main": {"cpu": "f"}}}
+        one = {"namespace": "ml", "job": f"job/{self.hostile}sweep"}
+        return {
+            "changes": [f"--queue team-b.nominalQuota[{self.hostile}f/cpu]=12"],
+            "admitted": [3, 4],
+            "pending": [1, 0],
+            "workloads": [{**one, "before": before, "after": after}],
+        }
+
     def page(self, query: Any) -> Tree:
         """Answer of `GET pending`."""
         text = query.get("filter", "").lower()

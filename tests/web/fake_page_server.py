@@ -137,7 +137,7 @@ class FakePageServer:
         }
         for path, answer in answers.items():
             app.router.add_get(api + path, self._json(answer))
-        app.router.add_post(api + "/what-if", self._json(lambda _: cluster.what_if()))
+        app.router.add_post(api + "/what-if", self._what_if)
         app.router.add_get(api + "/live", self._live)
         app.router.add_get(api + "/replay", self._replay)
         app.router.add_get("/", self._page)
@@ -159,6 +159,16 @@ class FakePageServer:
             return self._answer(json.dumps(answer(request)).encode(), "application/json")
 
         return handle
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path)
+        body = await request.json()
+        answer = self.cluster.what_if()
+        if body.get("workload"):
+            answer = self.cluster.what_admits(body["workload"])
+        elif any("queue" in change for change in body["changes"]):
+            answer = self.cluster.other_quota()
+        return self._answer(json.dumps(answer).encode(), "application/json")
 
     async def _page(self, _: web.Request) -> web.Response:
         text = (STATIC / "page.html").read_text().replace("</head>", f"{self.head}</head>")

@@ -42,6 +42,8 @@ SCREENS = {
     "decisions?decision=5": "return document.querySelector('.scroll table')",
     "preemptions": "return document.querySelectorAll('.rows tbody tr').length > 5",
     "what-if?changes=drain x": "return document.querySelector('.map canvas')",
+    "what-if?workload=ml/job/sweep": "return document.querySelector('.scroll table button')",
+    "what-if?changes=queue b.weight=2": "return document.querySelector('.scroll table')",
     "experiments": "return document.querySelector('.scroll table')",
 }
 """Address -> when the screen has its data."""
@@ -386,3 +388,25 @@ def problems(axe: object) -> list[tuple[str, str]]:
         for one in found["violations"]
         for node in one["nodes"]
     ]
+
+
+# Kueue.
+
+
+def test_what_would_admit_a_workload_is_tried_with_a_click(plain: Site) -> None:
+    plain.open("queues")
+    plain.page.until("return document.querySelector('a[href*=workload]')").click()
+    plain.page.until("return document.querySelector('.scroll table button')")
+    text = plain.page.run(TEXT)
+    assert "Pending in team-b, number 3 in the queue: WaitingForQuota" in text
+    assert "borrowed by team-a 4" in text
+    plain.page.run("document.querySelector('.scroll table button').click()")
+    plain.page.until("return document.querySelector('main').innerText.includes('Admitted in f')")
+    text = plain.page.run(TEXT)
+    assert "admitted 3 → 4" in text
+    assert "Pending (WaitingForQuota)" in text
+    # The form has the change, so that it can be altered.
+    assert plain.page.run("return document.querySelector('.change-line input').value") == (
+        "team-b.nominalQuota[f/cpu]=12"
+    )
+    assert plain.page.logged() == []

@@ -318,5 +318,49 @@ def test_quota_and_workloads_of_kueue_are_queues_and_gangs() -> None:
     assert (waiting["phase"], waiting["queue"], waiting["min"]) == ("Pending", "b", 3)
     assert "requested 6, available 4" in waiting["message"]
     assert "borrowed by a 4" in waiting["message"]
-    with pytest.raises(BadRequest, match="what-if"):
-        asyncio.run(questions.what_if({"changes": [{"queue": "a.weight=1"}]}, at_once))
+
+
+def kueue_questions() -> tuple[ClusterQuestions, ObjectsAtOnce]:
+    deciders = deciders_of([ConfigText("scheduler: kueue\n", "kueue.yaml")], admits=True)
+    return ClusterQuestions(deciders, kueue_cluster), ObjectsAtOnce([node("n0")], [], [])
+
+
+def test_other_quota_of_kueue_is_tried() -> None:
+    questions, at_once = kueue_questions()
+    change = {"queue": "b.nominalQuota[a100/nvidia.com/gpu]=10"}
+    found = asyncio.run(questions.what_if({"changes": [change]}, at_once))
+    assert (found["admitted"], found["pending"]) == ((1, 2), (1, 0))
+    (one,) = found["workloads"]
+    assert (one["job"], one["before"]["status"], one["after"]["status"]) == (
+        "job/train-7",
+        "Pending",
+        "Admitted",
+    )
+    wrong = {"queue": "b.nominalQuota[a100/x]=10"}
+    with pytest.raises(BadRequest, match="no quota of"):
+        asyncio.run(questions.what_if({"changes": [wrong]}, at_once))
+    with pytest.raises(BadRequest, match="together with delete only"):
+        asyncio.run(questions.what_if({"changes": [change, {"drain": "n0"}]}, at_once))
+
+
+def test_what_would_admit_a_workload_can_be_tried() -> None:
+    """Every change that is named admits it, the end of a job of a live cluster included."""
+    questions, at_once = kueue_questions()
+    found = asyncio.run(questions.what_if({"workload": "default/job/train-7"}, at_once))
+    assert (found["workload"]["status"], found["workload"]["position"]) == ("Pending", 1)
+    assert "borrowed by a 4" in found["short"][0]
+    texts = [one["text"] for one in found["admittedBy"]]
+    assert texts == [
+        "nominalQuota 10 of nvidia.com/gpu in flavor a100 of ClusterQueue b (it is 8)",
+        "the end of job/big",
+    ]
+    for one in found["admittedBy"]:
+        tried = asyncio.run(questions.what_if({"changes": one["changes"]}, at_once))
+        fates = {each["job"]: each["after"] for each in tried["workloads"]}
+        assert fates["job/train-7"]["status"] == "Admitted"
+    for asked in ({"workload": "default/job/none"}, {"workload": 1}):
+        with pytest.raises(BadRequest, match="workload: "):
+            asyncio.run(questions.what_if(asked, at_once))
+    plain = ClusterQuestions(demo_deciders())
+    with pytest.raises(BadRequest, match="where Kueue admits"):
+        asyncio.run(plain.what_if({"workload": "default/job/train-7"}, objects()))

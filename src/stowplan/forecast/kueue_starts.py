@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -29,8 +30,8 @@ OBSERVED = (
 class WorkloadStart(msgspec.Struct, frozen=True, rename="camel"):
     """A workload's times in seconds after the first object of the input; None: not.
 
-    started_s: when its last pod started. status: at the end. reason, message: why it is not
-    admitted then.
+    started_s: when its last pod started, 0 where that was before. status: at the end. reason,
+    message: why it is not admitted then.
     """
 
     namespace: str
@@ -75,17 +76,18 @@ def kueue_starts(
     cluster, n_observed = with_run_times(cluster)
     options = ReplayOptions(until_s=horizon_s, start_s=now_s)
     found = simulate(cluster, config=deciders, seed=seed, replay=options)
-    starts = _starts(found)
+    starts = _starts(found, {pod.key for pod in cluster.pods if pod.node_name})
     return KueueStarts(
         workloads=[_start(one, starts) for one in found.summary["workloads"]],
         assumptions=(NO_ARRIVALS, OBSERVED if n_observed else DECLARED),
     )
 
 
-def _starts(found: Simulation) -> dict[tuple[str, str], list[float | None]]:
-    """Namespace and job -> when its pods started."""
+def _starts(found: Simulation, running: Set[str]) -> dict[tuple[str, str], list[float | None]]:
+    """Namespace and job -> when its pods started. running: pods that had started before."""
     timed = (one for one in found.placements if isinstance(one, TimedPlacement))
-    started = {one.pod: one.started_s for one in timed}
+    started = dict.fromkeys(running, 0.0)
+    started |= {one.pod: one.started_s for one in timed if one.started_s is not None}
     known: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     for pod in () if found.objects is None else found.objects.pods:
         for kind, name in owners_of(pod):

@@ -110,3 +110,23 @@ def test_as_many_are_counted_as_are_admitted_when_submitted(tmp_path: Path, n: i
     workloads = json.loads(listed.out)["workloads"]
     held = [one for one in workloads if one["status"] == "Admitted" and "more" in one["job"]]
     assert count == len(held)
+
+
+def test_a_job_that_runs_already_is_asked_for_more(tmp_path: Path) -> None:
+    """Its Workload has quota, and the copies have none."""
+    running = kueue("Workload", "job-more")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "more", "uid": "u"}
+    running["metadata"] |= {"ownerReferences": [owner], "uid": "w"}
+    template = job("more", "one", 3)["spec"]["template"]
+    running["spec"] = {"queueName": "one", "podSets": [{"name": "main", "count": 3}]}
+    running["spec"]["podSets"][0]["template"] = template
+    used = {"flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}}
+    held = [{"name": "main", "count": 3, **used}]
+    running["status"] = {
+        "admission": {"clusterQueue": "one", "podSetAssignments": held},
+        "conditions": [{"type": kind, "status": "True"} for kind in ("QuotaReserved", "Admitted")],
+    }
+    objects: list[Tree | list[Tree]] = [queue("one", "10"), running]
+    found = asked(tmp_path, job("more", "one", 3), "-o", "json", objects=objects)
+    (one,) = json.loads(found.out)["jobs"]
+    assert one["count"] == 2

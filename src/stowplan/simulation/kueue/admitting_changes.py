@@ -33,10 +33,10 @@ WORKLOADS_MAX = 2000
 
 
 class AdmittingChange(msgspec.Struct, frozen=True):
-    """A change after which a workload is admitted. text: for people. flags: of `what-if`."""
+    """A change after which a workload is admitted. text: for people. requests: for `what-if`."""
 
     text: str
-    flags: list[str]
+    requests: list[RequestedChange]
 
 
 def admitting_changes(
@@ -90,7 +90,7 @@ class _Trial:
                 after = self._after(change for _, change in parts)
                 if after is not None and after.status == "Admitted":
                     text = ", ".join(text for text, _ in parts)
-                    yield AdmittingChange(text, [change.flag for _, change in parts])
+                    yield AdmittingChange(text, [change for _, change in parts])
                     return
 
     def reordered(self) -> Iterator[AdmittingChange]:
@@ -99,7 +99,7 @@ class _Trial:
         change = RequestedChange("queue", f"{queue}.queueingStrategy=BestEffortFIFO")
         if self._admits([change]):
             text = f"queueingStrategy BestEffortFIFO of ClusterQueue {queue}"
-            yield AdmittingChange(text, [change.flag])
+            yield AdmittingChange(text, [change])
 
     def ended(self, jobs: list[str]) -> Iterator[AdmittingChange]:
         """The end of one job, or else of several, none of which could stay."""
@@ -115,7 +115,7 @@ class _Trial:
                 fewer = [one for one in gone if one != job]
                 gone = fewer if self._admits(_ended(fewer)) else gone
         text = f"the end of {' and '.join(gone)}"
-        yield AdmittingChange(text, [change.flag for change in _ended(gone)])
+        yield AdmittingChange(text, _ended(gone))
 
 
 def _ended(jobs: Iterable[str]) -> list[RequestedChange]:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kueue.admission_workload import ADMITTED, AdmissionWorkload
+from stowplan.batch.queue_models.kueue.flavor_assignment import WAITING_FOR_QUOTA
 from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission
-from stowplan.batch.queue_models.kueue.kueue_objects import Workload
+from stowplan.batch.queue_models.kueue.kueue_objects import KueueWorkloadStatus, Workload
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     QuotaShortage,
@@ -87,7 +88,9 @@ def job_capacity(
 def _asked(wanted: Cluster, cluster: Cluster) -> list[QueuedJob]:
     """The jobs to count, with the priority classes of both."""
     both = for_kueue(msgspec.structs.replace(wanted, objects=[*cluster.objects, *wanted.objects]))
-    manifests = KueueManifests([*cluster.kueue_objects, *wanted.kueue_objects])
+    # A job of the same name may have a Workload, which has quota already.
+    there = (one for one in cluster.kueue_objects if one["kind"] != "Workload")
+    manifests = KueueManifests([*there, *wanted.kueue_objects])
     return queued_jobs(both, manifests)
 
 
@@ -154,6 +157,9 @@ class _Counting:
         if refused is None:
             return found
         reason, message = why_pending(refused, admission)
+        if reason == "Pending" and shortages_of(refused, admission):
+            # It was not tried: one that asks for the same has failed.
+            reason = WAITING_FOR_QUOTA
         waiting = admission.pending.get(refused.cluster_queue)
         order = [] if waiting is None else waiting.in_order()
         position = order.index(refused.key) + 1 if refused.key in order else 0
@@ -179,4 +185,4 @@ def _copy_of(workload: Workload, number: int, now: float) -> Workload:
         uid=f"~{number:08d}",
         creation_timestamp=created,
     )
-    return replace(workload, metadata=meta)
+    return replace(workload, metadata=meta, status=KueueWorkloadStatus())

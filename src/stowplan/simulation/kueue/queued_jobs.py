@@ -58,16 +58,20 @@ class QueuedJob:
 def queued_jobs(cluster: Cluster, manifests: KueueManifests) -> list[QueuedJob]:
     """The jobs of a cluster that Kueue manages and that need pods, in the order of their pods."""
     trees = {owner_of_tree(tree): tree for tree in cluster.queued}
-    pods: dict[OwnerKey, list[Pod]] = {}
-    for pod in cluster.pods:
-        owner = owner_of_pod(pod, trees)
-        if owner is not None and not pod.is_finished and not pod.metadata.deletion_timestamp:
-            pods.setdefault(owner, []).append(pod)
     written = {
         (ref.kind, one.metadata.namespace, ref.name): one
         for one in manifests.all(Workload)
         for ref in one.metadata.owner_references
     }
+    pods: dict[OwnerKey, list[Pod]] = {}
+    for pod in cluster.pods:
+        owner = owner_of_pod(pod, trees)
+        refs = pod.metadata.owner_references
+        if owner is not None and any((ref.kind, owner[1], ref.name) in written for ref in refs):
+            # Of a live cluster: the Workload is known, and the job is not.
+            owner = owner if owner in trees else None
+        if owner is not None and not pod.is_finished and not pod.metadata.deletion_timestamp:
+            pods.setdefault(owner, []).append(pod)
     now = time_of(cluster)
     found = []
     for position, (owner, held) in enumerate(pods.items()):

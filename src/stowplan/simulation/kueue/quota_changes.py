@@ -13,11 +13,14 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.importers.imported_objects import namespace_of
 from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.meta import OwnerReference
+from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, amount
 from stowplan.simulation.kueue.job_admission import admit_jobs
-from stowplan.simulation.kueue.queued_jobs import owner_of_pod, owner_of_tree
+from stowplan.simulation.kueue.queued_jobs import OwnerKey, owner_of_pod, owner_of_tree
 
 SCHEMA = "stowplan.dev/kueue-what-if/v1"
 LIMITS = ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -145,20 +148,42 @@ def _set_limit(spec: Tree, parts: dict[str, str], value: str, change: RequestedC
 
 
 def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
+    """A cluster without a job and its Workload; of a live cluster the Workload names the job."""
     kind, _, name = change.text.partition("/")
     owners = {owner_of_tree(tree): tree for tree in cluster.queued}
-    gone = [key for key in owners if (key[0].lower(), key[2]) == (kind.lower(), name)]
+    known = {*owners, *(key for tree in cluster.kueue_objects for key in _owners(tree))}
+    gone = [key for key in known if (key[0].lower(), key[2]) == (kind.lower(), name)]
     if not gone:
-        raise change.error(f'no {kind} "{name}" with a queue in the input')
-    pods = [pod for pod in cluster.pods if owner_of_pod(pod, owners) not in gone]
-    queued = [tree for tree in cluster.queued if owner_of_tree(tree) not in gone]
-    uids = {(key[0], key[2]) for key in gone}
-    trees = [
-        tree
-        for tree in cluster.kueue_objects
-        if not any(
-            (one.get("kind"), one.get("name")) in uids
-            for one in tree["metadata"].get("ownerReferences") or ()
-        )
+        raise change.error(f'no {kind} "{name}" with a queue')
+    pods = [
+        pod
+        for pod in cluster.pods
+        if owner_of_pod(pod, owners) not in gone
+        and not any((ref.kind, pod.namespace, ref.name) in gone for ref in _refs(pod))
     ]
+    queued = [tree for tree in cluster.queued if owner_of_tree(tree) not in gone]
+    trees = [tree for tree in cluster.kueue_objects if not {*_owners(tree)} & {*gone}]
     return replace(cluster, pods=pods, queued=queued, kueue_objects=trees)
+
+
+def are_of_queues(changes: Iterable[RequestedChange], cluster: Cluster) -> bool:
+    """Whether changes delete jobs that have Workloads, and do nothing else."""
+    known = {
+        f"{kind.lower()}/{name}"
+        for tree in cluster.kueue_objects
+        for kind, _, name in _owners(tree)
+    }
+    return all(one.kind == "delete" and one.text.lower() in known for one in changes)
+
+
+def _owners(tree: Tree) -> list[OwnerKey]:
+    """The owners of a Workload."""
+    if tree["kind"] != "Workload":
+        return []
+    namespace = namespace_of(tree)
+    refs = tree["metadata"].get("ownerReferences") or ()
+    return [(str(one.get("kind")), namespace, str(one.get("name"))) for one in refs]
+
+
+def _refs(pod: Pod) -> tuple[OwnerReference, ...]:
+    return pod.metadata.owner_references

@@ -65,7 +65,7 @@ WHAT_IFS_MAX = 2
 CHANGES_MAX = 100
 REFUSED_KINDS = ("config", "plugin", "submit")
 """Kinds of changes that name files of the server."""
-KUEUE_QUOTA = "changes: queue: quota of Kueue is changed by `stowplan what-if --kubeconfig` only"
+ADMITTED_ALONE = "changes: queue: changes of Kueue's quota go together with delete only"
 USER_ERRORS = (InputError, ConfigError, ContractError)
 
 
@@ -228,14 +228,18 @@ class ClusterQuestions:
         # Imported here: most clusters have nothing of Kueue.
         from stowplan.simulation.kueue.job_admission import admit_jobs
 
+        report = admit_jobs(self._kueue_cluster(objects), options).report
+        assert report is not None, "admitting reports"
+        return report
+
+    def _kueue_cluster(self, objects: ObjectsAtOnce) -> Cluster:
+        """The cluster with Kueue's objects; raises Unavailable."""
         cluster = objects.cluster()
         try:
             cluster.kueue_objects = self._kueue_objects()
         except (ServerUnreachable, CredentialError) as problem:
             raise Unavailable(str(problem)) from None
-        report = admit_jobs(cluster, options).report
-        assert report is not None, "admitting reports"
-        return report
+        return cluster
 
     # What-if.
 
@@ -252,7 +256,7 @@ class ClusterQuestions:
             self._n_what_ifs -= 1
 
     def _what_if(self, asked: Tree, objects: ObjectsAtOnce) -> Tree:
-        unknown = asked.keys() - {"changes", "namespace", "pod"}
+        unknown = asked.keys() - {"changes", "namespace", "pod", "workload"}
         if unknown:
             raise BadRequest(f'unknown field "{min(unknown)}"')
         namespace, manifest = asked.get("namespace") or "default", asked.get("pod") or ""
@@ -265,8 +269,9 @@ class ClusterQuestions:
         for change in changes:
             if change.kind in REFUSED_KINDS:
                 raise BadRequest(f"changes: {change.kind}: not possible here: it names a file")
-            if change.kind == "queue" and self.deciders.kueue is not None:
-                raise BadRequest(KUEUE_QUOTA)
+        quota = self._quota_answer(asked.get("workload") or "", changes, manifest, objects)
+        if quota is not None:
+            return quota
         if not changes and not manifest:
             raise BadRequest("changes: Required value")
         options = WhatIfOptions(namespace=namespace, now=datetime.now(UTC))
@@ -278,6 +283,32 @@ class ClusterQuestions:
                 changes = (*changes, RequestedChange("submit", str(file)))
             tree: Tree = msgspec.to_builtins(answer(question, changes))
         return tree
+
+    def _quota_answer(
+        self,
+        workload: object,
+        changes: tuple[RequestedChange, ...],
+        manifest: str,
+        objects: ObjectsAtOnce,
+    ) -> Tree | None:
+        """The answer of Kueue; None for a question that is not about its quota."""
+        options = self.deciders.kueue
+        is_quota = any(change.kind == "queue" for change in changes)
+        if not isinstance(workload, str) or (workload and (options is None or changes)):
+            raise BadRequest("workload: expected a name, alone, where Kueue admits jobs")
+        if options is None or not (workload or changes):
+            return None
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.web.serving import kueue_questions
+
+        cluster = self._kueue_cluster(objects)
+        if not (workload or is_quota or kueue_questions.are_of_queues(changes, cluster)):
+            return None
+        if manifest or any(change.kind not in ("queue", "delete") for change in changes):
+            raise BadRequest(ADMITTED_ALONE)
+        if workload:
+            return kueue_questions.what_admits(cluster, options, workload)
+        return kueue_questions.quota_difference(cluster, options, changes)
 
 
 def job_tree(found: JobExplanation) -> Tree:

@@ -96,9 +96,7 @@ def _print(
         if one.reason:
             text = f"{one.job} in {one.namespace}: {one.reason}: {one.message}"
             console.print(Text(text), soft_wrap=True)
-    console.print(
-        "Times since now, or since the first object of files, or since a dump was taken. Assumed:"
-    )
+    console.print(f"{since}. Assumed:")
     for text in assumptions:
         console.print(Text(f"- {text}"), soft_wrap=True)
 

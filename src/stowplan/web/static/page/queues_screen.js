@@ -148,8 +148,9 @@ export class QueuesScreen {
       // The pods of a workload that waits for quota do not exist yet.
       one.workload ? one.gang : element("a", { href: this.app.address.link("pending", { gang: one.gang }) }, one.gang), one.queue, one.phase,
       countText(one.min), countText(one.running), countText(one.pending), one.missing ? countText(one.missing) : "", one.message || "",
+      one.workload && one.message ? element("a", { href: this.app.address.link("what-if", { workload: one.gang }) }, "What would admit it") : "",
     ]);
-    const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true], ["Why it waits", false, "wrap"]];
+    const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true], ["Why it waits", false, "wrap"], ["Change"]];
     // Columns that no gang fills say nothing.
     const filled = columns.map((_, k) => k < 2 || rows.some((row) => row[k] !== ""));
     const some = (cells) => cells.filter((_, k) => filled[k]);

@@ -12,6 +12,7 @@ const KINDS = [
   ["queue", "Change a queue", "NAME.weight=N"], ["priority", "Change a priority", "KIND/NAME=N"],
 ];
 const ROWS_MAX = 500;
+const QUOTA = "NAME.nominalQuota[FLAVOR/RESOURCE]=AMOUNT, or NAME.weight=N";
 
 export class WhatIfScreen {
   constructor(app) {
@@ -41,7 +42,10 @@ export class WhatIfScreen {
     const input = element("input", { type: "text", spellcheck: "false", "aria-label": "What" });
     const select = choice("Change", () => name());
     select.offer(KINDS.map(([value, title]) => [value, title]), kind);
-    const name = () => input.setAttribute("placeholder", KINDS.find(([value]) => value === select.value)?.[2] || "");
+    const name = () => {
+      const form = select.value === "queue" && this.app.cluster?.admission ? QUOTA : KINDS.find(([value]) => value === select.value)?.[2];
+      input.setAttribute("placeholder", form || "");
+    };
     input.value = text;
     name();
     const remove = element("button", { type: "button", "aria-label": "Remove this change" }, "✕");
@@ -62,6 +66,10 @@ export class WhatIfScreen {
   }
 
   show(values) {
+    if (values.workload && values.workload !== this.workload) {
+      this.workload = values.workload;
+      this.admit(values.workload);
+    }
     if (this.isFilled) return;
     this.isFilled = true;
     const given = (values.changes || "").split("\n").filter(Boolean);
@@ -70,7 +78,7 @@ export class WhatIfScreen {
       const [kind, ...rest] = line.split(" ");
       this.addLine(kind, rest.join(" "));
     }
-    if (!given.length) this.addLine("drain", "");
+    if (!given.length) this.addLine(values.workload ? "queue" : "drain", "");
     if (values.changes) this.ask();
   }
 
@@ -78,6 +86,43 @@ export class WhatIfScreen {
   update(changed) {
     if (!changed.has("nodes") || !this.found || this.drawMap) return;
     this.draw(this.found);
+  }
+
+  // What would admit a workload that waits for quota; each answer can be tried.
+  async admit(workload) {
+    this.problem.hidden = true;
+    this.answer.replaceChildren(panel(`What would admit ${workload}`, emptyText("Changes of quota and limits, and the end of other jobs, are tried on a copy…")));
+    try {
+      const found = await this.app.requests.post("what-if", { workload });
+      this.found = null;
+      this.answer.replaceChildren(this.admitted(workload, found));
+      this.app.announce("What would admit it is there.");
+    } catch (problem) {
+      this.answer.replaceChildren();
+      this.problem.hidden = false;
+      this.problem.textContent = problem.message;
+    }
+  }
+
+  admitted(workload, { workload: one, short, admittedBy }) {
+    const place = one.position ? `, number ${one.position} in the queue` : "";
+    const parts = [element("p", {}, `${one.status} in ${one.cluster_queue || one.local_queue}${place}${one.reason ? `: ${one.reason}: ${one.message}` : ""}`)];
+    for (const text of short) parts.push(element("p", { class: "soft" }, `Short: ${text}`));
+    const rows = admittedBy.map(({ text, changes }) => {
+      const button = element("button", { type: "button", "aria-label": `Try ${text}` }, "Try");
+      button.addEventListener("click", () => this.fill(changes));
+      return [text, button];
+    });
+    if (rows.length) parts.push(plainTable("Changes that would admit it, one at a time", [["Change", false, "wrap"], [""]], rows));
+    else if (one.status === "Pending") parts.push(emptyText("No single change of quota, of a limit or of other jobs admits it."));
+    return panel(`What would admit ${workload}`, ...parts);
+  }
+
+  fill(changes) {
+    this.lines.replaceChildren();
+    for (const change of changes) for (const [kind, text] of Object.entries(change)) this.addLine(kind, text);
+    this.keep();
+    this.ask();
   }
 
   async ask() {
@@ -98,8 +143,24 @@ export class WhatIfScreen {
     this.send.disabled = false;
   }
 
+  // Which workloads Kueue would admit otherwise.
+  drawQuota(found) {
+    this.drawMap = null;
+    const [admitted, pending] = [found.admitted, found.pending].map(([before, after]) => `${countText(before)} → ${countText(after)}`);
+    const chips = [`admitted ${admitted}`, `pending ${pending}`].map((text) => element("span", { class: "chip" }, text));
+    const effects = found.changes.map((text) => element("p", { class: "change" }, text));
+    const rows = found.workloads.slice(0, ROWS_MAX).map((one) => [`${one.namespace}/${one.job}`, fateText(one.before), fateText(one.after)]);
+    const more = found.workloads.length > ROWS_MAX ? element("p", { class: "soft" }, `and ${countText(found.workloads.length - ROWS_MAX)} more`) : "";
+    const table = rows.length ? plainTable("Workloads with a difference", [["Workload"], ["Before"], ["After"]], rows) : emptyText("No workload fares differently.");
+    this.answer.replaceChildren(panel("Difference", ...effects, element("div", {}, ...chips)), panel("Workloads with a difference", table, more));
+  }
+
   draw(found) {
     this.found = found;
+    if (found.workloads) {
+      this.drawQuota(found);
+      return;
+    }
     const pods = found.pods || [];
     const parts = [this.summary(found), this.map(pods), this.pods(pods), this.resources(found.resources || {}), this.queues(found.queues || {})];
     this.answer.replaceChildren(...parts.filter(Boolean));
@@ -155,6 +216,14 @@ export class WhatIfScreen {
     const columns = [["Queue"], ["Pods before", true], ["after", true], ["Pending before", true], ["after", true]];
     return rows.length ? panel("Queues", plainTable("Queues before and after", columns, rows)) : null;
   }
+}
+
+// What becomes of a workload: where it is admitted, or why it waits.
+function fateText(one) {
+  if (!one) return "-";
+  if (one.reason) return `${one.status} (${one.reason})`;
+  const flavors = Object.values(one.flavors).flatMap((held) => Object.values(held));
+  return `${one.status} in ${[...new Set(flavors)].join(", ")}`;
 }
 
 // Figures in words; one that has another before it as both.
