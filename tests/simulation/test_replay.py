@@ -158,7 +158,8 @@ def test_priority_goes_first_and_evicts() -> None:
     assert places["default/high"].bound_s == 10
     assert places["default/low"].bound_s == 30
     assert places["default/low"].restarts == 1
-    assert result.summary["preemption"] == {"victims": 1, "preemptors": 1}
+    counts = {"victims": 1, "preemptors": 1, "causes": {"preemption": 1}}
+    assert result.summary["preemption"] == counts
 
 
 def test_nodes_leave_and_come_back_and_their_pods_start_again() -> None:

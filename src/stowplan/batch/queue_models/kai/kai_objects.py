@@ -16,6 +16,7 @@ from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClai
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARD_RESOURCES,
     CARDS,
+    MIG_PREFIX,
     PODS,
     Amount,
     KaiCards,
@@ -67,6 +68,8 @@ DEFAULT_QUEUE_PRIORITY = 100
 PREEMPTIBLE_BELOW = 100
 MEMORY_UNIT = 10**6
 STUCK_AFTER = 120.0
+ASKS_MAX = 10_000
+"""Kinds of containers of which it is kept what they ask for."""
 
 
 class KaiPodState(msgspec.Struct, frozen=True):
@@ -227,8 +230,10 @@ def resource_index(nodes: Iterable[Node], pods: Iterable[Pod]) -> ResourceIndex:
 
 def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
     """The pod of a session that a pod is."""
-    request, cards = _requests(pod, index)
     annotations = pod.metadata.annotations
+    if not pod.spec.resource_claims and not any(map(_is_of_cards, annotations)):
+        return _plain_task_of(pod, now, index)
+    request, cards = _requests(pod, index)
     kind, is_old_mig = WHOLE, False
     memory, portion = (
         _number(annotations.get("gpu-memory")),
@@ -257,6 +262,35 @@ def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -
     if pod.spec.resource_claims:
         claims.read_devices(task)
     return task
+
+
+def _is_of_cards(annotation: str) -> bool:
+    return annotation.startswith(("gpu-", MIG_PREFIX))
+
+
+def _plain_task_of(pod: Pod, now: float, index: ResourceIndex) -> KaiTask:
+    """The same of a pod that asks by its containers alone; pods that ask for the same share it."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not spec.init_containers:
+        key = tuple(spec.containers[0].resources.requests.items())
+        known = index.asks.get(key)
+        if known is None:
+            if len(index.asks) >= ASKS_MAX:
+                index.asks.clear()
+            known = index.asks[key] = _asks(pod, index)
+    else:
+        known = _asks(pod, index)
+    request, cards = known
+    job = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, "")
+    return KaiTask(pod, job, request, cards, MIG if cards.mig else WHOLE, _status(pod, now))
+
+
+def _asks(pod: Pod, index: ResourceIndex) -> tuple[Amount, KaiCards]:
+    request, cards = _requests(pod, index)
+    request[CARDS] = cards.cards
+    for name, instances in cards.mig.items():
+        request[index.place[name]] = float(instances)
+    return request, cards
 
 
 def _set_state(task: KaiTask, state: KaiPodState | None) -> None:

@@ -68,22 +68,23 @@ def on_one_node(
 
 def _by_node(base: VictimScenario) -> Iterator[VictimScenario]:
     job = base.session.jobs[base.tried[-1].job]
-    scenarios: list[VictimScenario] = []
     seen: set[tuple[str, ...]] = set()
     for node in sorted({task.node for task in job.tasks() if task.node}):
-        tasks = base.tried_on(node)
+        by_job: dict[str, list[KaiTask]] = {}
+        for task in base.tried_on(node):
+            by_job.setdefault(task.job, []).append(task)
+        tasks = [task for own in by_job.values() for task in own]
+        # Those that cannot work are not made.
+        if not tasks or not base.may_work_with(tasks):
+            continue
         key = tuple(sorted(task.uid for task in tasks))
-        if not tasks or key in seen:
+        if key in seen:
             continue
         seen.add(key)
         fork = base.fork()
-        by_job: dict[str, list[KaiTask]] = {}
-        for task in tasks:
-            by_job.setdefault(task.job, []).append(task)
         for own in by_job.values():
             fork.add(own)
-        scenarios.append(fork)
-    yield from scenarios
+        yield fork
 
 
 def on_several_nodes(

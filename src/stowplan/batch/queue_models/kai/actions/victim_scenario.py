@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.state.kai_amount import plus
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
 
@@ -101,6 +102,18 @@ class VictimScenario:
             for batch in self._batches[job]
             for task in batch.tasks
         ]
+
+    def may_work_with(self, tasks: Sequence[KaiTask]) -> bool:
+        """Whether there may be room for the job that waits once the recorded victims and others are
+        gone. False is certain."""
+        freed: dict[str, list[float]] = {}
+        for task in (*self.recorded_tasks, *tasks):
+            if not task.is_plain:
+                return True
+            known = freed.get(task.node)
+            freed[task.node] = list(task.accepted) if known is None else plus(known, task.accepted)
+        places = [self.session.nodes[name] for name in freed]
+        return self.session.may_have_room(self.job, places, [*freed.values()])
 
     def fork(self) -> VictimScenario:
         """The same with no victims but the recorded ones."""

@@ -21,7 +21,6 @@ from stowplan.batch.queue_models.kai.job_queue import (
 )
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement, evict_all
-from stowplan.batch.queue_models.kai.state.kai_amount import plus
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiStatus, KaiTask
@@ -118,7 +117,7 @@ class KaiVictimSearch:
         for scenario in GENERATORS[generator](base, victims, nodes):
             if session.budget.is_spent:
                 return None
-            if not _may_work(scenario):
+            if not scenario.may_work_with(scenario.tried):
                 continue
             fingerprint = scenario.fingerprint()
             if fingerprint in self._failed:
@@ -210,21 +209,6 @@ class KaiVictimSearch:
         queue = JobQueue(session)
         queue.fill(leaves)
         return queue
-
-
-def _may_work(scenario: VictimScenario) -> bool:
-    """Whether there may be room for the job that waits once the victims of a scenario are gone.
-    False is certain."""
-    session = scenario.session
-    victims = [*scenario.recorded_tasks, *scenario.tried]
-    freed: dict[str, list[float]] = {}
-    for task in victims:
-        if not task.is_plain:
-            return True
-        known = freed.get(task.node)
-        freed[task.node] = list(task.accepted) if known is None else plus(known, task.accepted)
-    places = [session.nodes[name] for name in freed]
-    return session.may_have_room(scenario.job, places, [*freed.values()])
 
 
 def feasible_nodes(session: KaiSession, job: KaiJob) -> list[KaiNode]:

@@ -14,7 +14,11 @@ from stowplan.batch.queue_models.kai.state.kai_amount import CPU, MEMORY
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
-from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
+from stowplan.batch.queue_models.kai.state.kai_task import (
+    ALLOCATED_STATUSES,
+    KaiStatus,
+    KaiTask,
+)
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, Member
 
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
@@ -29,6 +33,7 @@ NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
 NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
+_PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
 
 
 class KaiReasons:
@@ -189,8 +194,7 @@ def _least(member: Member) -> int:
 
 def placed(job: KaiJob) -> list[KaiTask]:
     """Pods with a node that they do not wait for, and those that have succeeded."""
-    ready = KaiStatus.BINDING | KaiStatus.BOUND | KaiStatus.RUNNING | KaiStatus.ALLOCATED
-    return [task for task in job.tasks() if task.status & (ready | KaiStatus.SUCCEEDED)]
+    return [task for task in job.tasks() if task.status & _PLACED]
 
 
 def plain_amount(i: int, amount: float) -> float:

@@ -45,6 +45,8 @@ class ResourceIndex:
         self.names: tuple[str, ...] = (*CORE_RESOURCES, *others)
         self.place = {name: i for i, name in enumerate(self.names)}
         self._mig = [(i, mig_profile(name)[0]) for i, name in enumerate(self.names) if is_mig(name)]
+        # What pods with such a container ask for.
+        self.asks: dict[tuple[tuple[str, Quantity], ...], tuple[Amount, KaiCards]] = {}
 
     def has(self, resource: str) -> bool:
         """Whether amounts of the session have a resource."""
@@ -131,16 +133,20 @@ class KaiCards:
     @property
     def cards(self) -> float:
         """Cards by portion; memory requests count none."""
+        if self.portion == 1.0:
+            return float(self.count)
         return whole_percent(self.portion, self.count)
 
     @property
     def claimed_cards(self) -> int:
         """Cards through claims."""
-        return sum(self.claimed.values())
+        return sum(self.claimed.values()) if self.claimed else 0
 
     @property
     def quota(self) -> float:
         """Cards that count for quotas: portions, claims and slices of MIG instances."""
+        if not self.mig and not self.claimed:
+            return self.cards
         slices = sum(mig_profile(name)[0] * count for name, count in self.mig.items())
         return float(slices) + self.claimed_cards + self.cards
 

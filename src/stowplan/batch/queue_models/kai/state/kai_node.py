@@ -264,6 +264,10 @@ class KaiNode:
         if not task.status & USED_STATUSES:
             return
         cards = task.cards
+        if task.kind == WHOLE and not cards.claimed and cards.portion in (0.0, 1.0):
+            # It has what it asks for.
+            task.received, task.accepted, task.accepted_cards = WHOLE, task.request, cards
+            return
         if task.kind == MIG:
             task.received = MIG
             task.accepted_cards = KaiCards(mig=cards.mig)

@@ -1,0 +1,231 @@
+"""`stowplan up` with KAI's configuration: further guides of KAI, restated with their outcome.
+
+Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing and docs/topology.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.client.requests import ApiRequest
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
+from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
+from tests.driver.embedded import Tree
+from tests.driver.test_kai_up import JOBS, PODS, QUEUES, alone, on_nodes, pod, queue
+from tests.driver.test_volcano_up import create, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
+ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
+
+
+def node(name: str, cards: int, **labels: str) -> Tree:
+    offer = {"cpu": "32", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(cards)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {"allocatable": offer, "capacity": offer},
+    }
+
+
+def follow(
+    tmp_path: Path, nodes: Sequence[Tree], guide: Callable[[ApiClient], Awaitable[None]]
+) -> None:
+    """Do what a guide does on a cluster with the queue of the quick start."""
+    (tmp_path / "kai.yaml").write_text("scheduler: kai\n")
+    deciders = local_deciders([str(tmp_path / "kai.yaml")])
+
+    async def run() -> None:
+        settings = LocalClusterSettings(nodes=0, kubeconfig=tmp_path / "k", serves_kai=True, seed=1)
+        service = local_scheduler_service(deciders)
+        async with (
+            running_local_cluster(settings, [("", one) for one in nodes]) as cluster,
+            service(cluster),
+            ApiClient(load_client_config(str(tmp_path / "k"))) as api,
+        ):
+            await create(api, QUEUES, queue("default-parent-queue", "", 0, -1))
+            await create(api, QUEUES, queue("default-queue", "default-parent-queue", 0, -1))
+            await guide(api)
+
+    asyncio.run(asyncio.wait_for(run(), 240))
+
+
+def cards(name: str, number: int, of_queue: str = "default-queue", **labels: str) -> Tree:
+    tree = alone(name, pod(of_queue, **labels))
+    tree["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(number)}}
+    return tree
+
+
+def placed(pods: Sequence[Any]) -> dict[str, str]:
+    """Pod -> node, of those that are not on their way out."""
+    return {
+        one["metadata"]["name"]: one["spec"]["nodeName"]
+        for one in pods
+        if one["spec"].get("nodeName") and "deletionTimestamp" not in one["metadata"]
+    }
+
+
+# Elastic workloads.
+
+
+async def elastic(api: ApiClient) -> None:
+    await create(api, PODS, cards("other", 2))
+    await until(api, PODS, on_nodes("other"))
+    # One worker is enough; up to three may run.
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "elastic", "namespace": "default"},
+        "spec": {"queue": "default-queue", "minMember": 1, "priorityClassName": "train"},
+    }
+    await create(api, GROUPS, group)
+    for number in range(3):
+        worker = cards(f"worker-{number}", 1)
+        worker["metadata"]["annotations"] |= {"pod-group-name": "elastic"}
+        await create(api, PODS, worker)
+    # It starts as soon as there is room for one,
+    await until(api, PODS, on_nodes("other", "worker"))
+    await api.send(ApiRequest("DELETE", f"{PODS}/other"))
+    # takes more when they become free,
+    await until(api, PODS, on_nodes("worker", "worker", "worker"))
+    # and loses only a part of its pods to a job of higher priority.
+    await create(api, PODS, cards("urgent", 2, priorityClassName="build-preemptible"))
+    await until(api, PODS, on_nodes("urgent", "worker"))
+
+
+def test_an_elastic_workload_grows_and_shrinks(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 3)], elastic)
+
+
+# Fairness.
+
+
+async def fairness(api: ApiClient) -> None:
+    for name, weight in (("one", 1), ("two", 2)):
+        tree = queue(name, "", 1, -1)
+        tree["spec"]["resources"]["gpu"]["overQuotaWeight"] = weight
+        await create(api, QUEUES, tree)
+    for number in range(8):
+        await create(api, PODS, cards(f"one-{number}", 1, "one"))
+    # What nobody else asks for may be used beyond the quota.
+    await until(api, PODS, lambda pods: len(placed(pods)) == 8)
+    for number in range(8):
+        await create(api, PODS, cards(f"two-{number}", 1, "two"))
+
+    def is_shared(pods: list[Any]) -> bool:
+        return Counter(name.partition("-")[0] for name in placed(pods)) == {"one": 3, "two": 5}
+
+    # Each has its quota of one, and of the other six a part by its weight.
+    await until(api, PODS, is_shared)
+
+
+def test_queues_reclaim_their_fair_shares(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 8)], fairness)
+
+
+# Parts of GPUs.
+
+
+def share(name: str, key: str, value: str) -> Tree:
+    tree = alone(name, pod("default-queue"))
+    tree["metadata"]["annotations"] |= {key: value}
+    tree["spec"]["containers"][0]["resources"] = {}
+    return tree
+
+
+async def sharing(api: ApiClient) -> None:
+    await create(api, PODS, share("half", "gpu-fraction", "0.5"))
+    await create(api, PODS, share("half-2", "gpu-fraction", "0.5"))
+    # Together they have the only card of the node.
+    await until(api, PODS, lambda pods: {*placed(pods)} == {"half", "half-2"})
+    await create(api, PODS, share("third", "gpu-fraction", "0.5"))
+    await create(api, PODS, cards("whole", 1))
+    waiting = {"third", "whole"}
+
+    def are_refused(pods: list[Any]) -> bool:
+        refused = {
+            one["metadata"]["name"]
+            for one in pods
+            for condition in (one.get("status") or {}).get("conditions") or ()
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        }
+        return waiting <= refused
+
+    pods = await until(api, PODS, are_refused)
+    assert {*placed(pods)} == {"half", "half-2"}
+    for name in ("half", "half-2", *waiting):
+        await api.send(ApiRequest("DELETE", f"{PODS}/{name}"))
+    await until(api, PODS, lambda pods: not pods)
+    # By memory: of a card of 8,000 MiB, four pods of 2,000.
+    for number in range(5):
+        await create(api, PODS, share(f"memory-{number}", "gpu-memory", "2000"))
+    waiting = {"memory-4"}
+    pods = await until(api, PODS, are_refused)
+    assert {*placed(pods)} == {f"memory-{number}" for number in range(4)}
+
+
+def test_pods_share_a_card_by_parts_and_by_memory(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 1, **{"nvidia.com/gpu.memory": "8000"})], sharing)
+
+
+# Topology.
+
+
+def racks() -> list[Tree]:
+    """Zone a: a rack of two nodes and three of one; zone b: three racks of two."""
+    sizes = {"a": (2, 1, 1, 1), "b": (2, 2, 2)}
+    return [
+        node(f"{zone}{rack}-{number}", 1, **{ZONE: zone, RACK: f"{zone}{rack}"})
+        for zone, racks_ in sizes.items()
+        for rack, size in enumerate(racks_)
+        for number in range(size)
+    ]
+
+
+async def topology(api: ApiClient) -> None:
+    levels = [{"nodeLabel": label} for label in (ZONE, RACK, "kubernetes.io/hostname")]
+    await create(
+        api,
+        TOPOLOGIES,
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "cluster-topology"},
+            "spec": {"levels": levels},
+        },
+    )
+    notes = {
+        "kai.scheduler/topology": "cluster-topology",
+        "kai.scheduler/topology-required-placement": ZONE,
+        "kai.scheduler/topology-preferred-placement": RACK,
+        # Differs: the guide leaves it out, and looks at the three pods together. Without it KAI's
+        # pod-grouper makes groups of Jobs that start with one pod, and places them one by one.
+        "kai.scheduler/batch-min-member": "3",
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "training", "annotations": notes},
+        "spec": {"parallelism": 3, "completions": 3, "template": pod("default-queue")},
+    }
+    await create(api, JOBS, job)
+    pods = await until(api, PODS, lambda pods: len(placed(pods)) == 3)
+    nodes = sorted(placed(pods).values())
+    # In the zone with less free, on the rack of two and one other: two racks instead of three.
+    assert nodes[:2] == ["a0-0", "a0-1"]
+    assert nodes[2].startswith("a")
+
+
+def test_a_job_is_packed_into_a_zone_and_as_few_racks_as_possible(tmp_path: Path) -> None:
+    follow(tmp_path, racks(), topology)
