@@ -282,6 +282,8 @@ class ResourceStrategy:
     collects_garbage: bool = True
     """False: propagation policies are ignored (events)."""
 
+    repeats: bool = False
+    """Many objects are created that differ in their names only, as pods of a template do."""
     lingers: bool = False
     """The first deletion only marks the object, by `begin_delete`, and later ones do nothing while
     it is `held` (namespaces, definitions of custom kinds)."""

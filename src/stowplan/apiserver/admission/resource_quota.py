@@ -43,6 +43,8 @@ _GROWING = (CLAIMS, SERVICES)
 class ResourceQuotaAdmission(AdmissionPluginBase):
     """Checks creates, and updates of claims and services, against `status.used`."""
 
+    repeatable = True
+
     def __init__(self) -> None:
         self._quotas = ObjectsByNamespace(_PATH)
 

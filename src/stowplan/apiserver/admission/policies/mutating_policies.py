@@ -105,6 +105,8 @@ class PolicyFault:
 class MutatingAdmissionPolicies(AdmissionPluginBase):
     """Changes objects by the policies in force."""
 
+    repeatable = True
+
     def __init__(self) -> None:
         self._policies = PoliciesInForce(MUTATING_POLICIES, MUTATING_BINDINGS, compiled_mutations)
 

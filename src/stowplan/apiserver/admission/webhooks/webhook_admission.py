@@ -115,6 +115,8 @@ class Webhooks(AdmissionPluginBase):
     """Asks webhooks about writes. before: the plugins that change objects, which run once more
     after a webhook has changed one."""
 
+    repeatable = True
+
     def __init__(self, before: Sequence[AdmissionPlugin] = ()) -> None:
         self._before = tuple(before)
         self._mutating = _HooksInForce(MUTATING_PATH)
