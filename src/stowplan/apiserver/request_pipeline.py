@@ -430,12 +430,7 @@ class RequestPipeline:
         obj, warned = (yield from self._deferred(work, raw, media)).result()
         call = call.at(self.now)
         call.warnings.extend(warned)
-        lesson = server.repeated.lesson(self.request, call, obj)
-        stored = server.writes.create(
-            lesson.call if lesson is not None else call, as_stored_tree(resource, obj)
-        )
-        if lesson is not None:
-            lesson.learn(server.writes.packed)
+        stored = server.repeated.create(self.request, call, as_stored_tree(resource, obj))
         return self._object(
             resource, as_served_tree(resource, stored), 201, self._stored_bytes(resource)
         )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.apis.admissionregistration.webhook_calls import (
     SKIPPED,

@@ -15,7 +15,9 @@ class AdmissionPluginBase:
     repeatable: bool = False
     """What it does follows from the write and from what it reads through `call.objects`."""
     paths: tuple[str, ...] = ()
-    """The resource paths at whose writes it looks, subresources included; () for all."""
+    """The resource paths at whose writes it looks; () for all."""
+    only_objects: bool = False
+    """It does not look at writes of subresources."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Change nothing."""
@@ -28,13 +30,14 @@ AdmissionHook = Callable[[ApiCall, Tree | None, Tree | None], None]
 
 
 def hooks_of(
-    plugins: Sequence[AdmissionPlugin], path: str
+    plugins: Sequence[AdmissionPlugin], path: str, subresource: str
 ) -> tuple[list[AdmissionHook], list[AdmissionHook]]:
-    """`admit` and `validate` of the plugins that do something at writes of a resource path."""
+    """`admit` and `validate` of the plugins that do something at writes of a resource."""
     found: tuple[list[AdmissionHook], list[AdmissionHook]] = [], []
     for plugin in plugins:
         looked_at = getattr(plugin, "paths", ())
-        if looked_at and path not in looked_at:
+        only_objects = subresource and getattr(plugin, "only_objects", False)
+        if only_objects or (looked_at and path not in looked_at):
             continue
         for at, name in enumerate(("admit", "validate")):
             if getattr(type(plugin), name, None) is not getattr(AdmissionPluginBase, name):

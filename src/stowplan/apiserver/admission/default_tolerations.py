@@ -17,6 +17,7 @@ class DefaultTolerationSeconds(AdmissionPluginBase):
     """Adds the two tolerations to pods that have no toleration of the taint."""
 
     repeatable = True
+    only_objects = True
     paths = ("pods",)
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:

@@ -33,6 +33,7 @@ class LimitRanger(AdmissionPluginBase):
     """Applies the LimitRanges of a namespace to new pods, and to claims."""
 
     repeatable = True
+    only_objects = True
     paths = (_PODS, _CLAIMS)
 
     def __init__(self) -> None:

@@ -22,6 +22,7 @@ class PriorityAdmission(AdmissionPluginBase):
     """Resolves `priorityClassName` of new pods and rejects a second default class."""
 
     repeatable = True
+    only_objects = True
     paths = ("pods", priority_class.PATH)
 
     def __init__(self) -> None:

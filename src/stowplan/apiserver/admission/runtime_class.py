@@ -25,6 +25,7 @@ class RuntimeClassAdmission(AdmissionPluginBase):
     """New pods get the overhead, node selector and tolerations of their runtime class."""
 
     repeatable = True
+    only_objects = True
     paths = ("pods",)
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.apis.admissionregistration.webhook_calls import SKIPPED
 from stowplan.apis.core.pod_spec_key import TOKEN_VOLUME_PREFIX, generated_volume
@@ -189,11 +189,17 @@ class RepeatedCreations:
         self._writes.put_packed(resource, key, packed)
         return packed
 
-    def lesson(self, request: HttpRequest, call: ApiCall, obj: Tree) -> Lesson | None:
-        """What a creation that is about to be worked out may teach; None for most.
+    def create(self, request: HttpRequest, call: ApiCall, obj: Tree) -> Tree:
+        """Store the object of a body that repeats none, and learn from it; see `RegistryStore`."""
+        lesson = self._lesson(request, call, obj)
+        if lesson is None:
+            return self._writes.create(call, obj)
+        stored = self._writes.create(lesson.call, obj)
+        lesson.learn(self._writes.packed)
+        return stored
 
-        obj: the decoded body.
-        """
+    def _lesson(self, request: HttpRequest, call: ApiCall, obj: Tree) -> Lesson | None:
+        """What a creation that is about to be worked out may teach; None for most."""
         raw = request.body
         repeats = self._is_on and call.resource.strategy.repeats and not call.dry_run
         if not repeats or len(raw) > BODY_BYTES_MAX:

@@ -6,8 +6,9 @@ Source: apiserver v0.36, registry/generic/registry/store.go and registry/rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
+
+from msgspec.structs import replace
 
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import Attributes
@@ -83,7 +84,7 @@ class RegistryStore:
     ) -> None:
         self.store = store
         self.admission = admission
-        self._hooks: dict[str, tuple[list[AdmissionHook], list[AdmissionHook]]] = {}
+        self._hooks: dict[tuple[str, str], tuple[list[AdmissionHook], list[AdmissionHook]]] = {}
         self.uids = uids
         self.on_change = on_change
         self.validates = validates
@@ -388,18 +389,19 @@ class RegistryStore:
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Let admission change a write. Raises ApiError."""
-        for hook in self._hooks_of(call.resource.path)[0]:
+        for hook in self._hooks_of(call)[0]:
             hook(call, obj, old)
 
     def admit_result(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Let admission refuse a write that it has changed. Raises ApiError."""
-        for hook in self._hooks_of(call.resource.path)[1]:
+        for hook in self._hooks_of(call)[1]:
             hook(call, obj, old)
 
-    def _hooks_of(self, path: str) -> tuple[list[AdmissionHook], list[AdmissionHook]]:
-        found = self._hooks.get(path)
+    def _hooks_of(self, call: ApiCall) -> tuple[list[AdmissionHook], list[AdmissionHook]]:
+        key = call.resource.path, call.subresource
+        found = self._hooks.get(key)
         if found is None:
-            found = self._hooks[path] = hooks_of(self.admission, path)
+            found = self._hooks[key] = hooks_of(self.admission, *key)
         return found
 
     def _answer(self, resource: Resource, obj: Tree) -> Tree:
