@@ -20,6 +20,7 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
 from stowplan.objects.encoding.tree import Tree
 from tests.apiserver.whole_server import NOW
+from tests.soak import examples
 
 JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
 SPACE = "/api/v1/namespaces/default"
@@ -143,7 +144,7 @@ def differs(groups: list[list[Write]]) -> str:
     return "" if quick.content() == plain.content() else "other content"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(WRITES)
 def test_repeated_creations_are_as_if_worked_out(groups: list[list[Write]]) -> None:
     assert differs(groups) == ""

@@ -350,7 +350,7 @@ def _pattern_of(packed: bytes) -> tuple[bytes, tuple[int, ...]] | None:
             if one["name"] == volume:
                 one["name"] = f"{mark}{_VOLUME}~"
     parts = re.split(f"{mark}(\\d)~".encode(), encode(obj))
-    constants, fills = parts[::2], tuple(int(one) for one in parts[1::2])
+    constants, fills = parts[::2], tuple(b"01234".index(one) for one in parts[1::2])
     if _is_elsewhere(values, constants):
         return None
     pattern = b"%b".join(one.replace(b"%", b"%%") for one in constants)
