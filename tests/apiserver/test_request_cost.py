@@ -23,6 +23,8 @@ from tests.apiserver.whole_server import NOW
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 CALLS_MAX = 285
 PROTOBUF_CALLS_MAX = 2400
+REPEATED_CALLS_MAX = 110
+REPEATED_PROTOBUF_CALLS_MAX = 1400
 """Calls of Python functions in one creation, by JSON and by protobuf: a little above those that it
 takes. With webhooks and pod security levels that are not used it once took 291 and 2,623."""
 HOOK: Tree = {
@@ -82,18 +84,24 @@ def pod(name: str) -> Tree:
     }
 
 
-def created(server: ApiServer, path: str, tree: Tree, media: str = "application/json") -> None:
+def created(
+    server: ApiServer, path: str, tree: Tree, media: str = "application/json", agent: str = ""
+) -> None:
     body = object_codec().encode(tree) if media == PROTOBUF else encode(tree)
-    headers = {"content-type": media, "accept": media}
+    headers = {"content-type": media, "accept": media, "user-agent": agent}
     made = server.handle(HttpRequest("POST", path, (), headers, body), NOW)
     server.tick(NOW)
     assert isinstance(made, HttpResponse)
     assert made.status == 201, made.body
 
 
-def calls_of_a_creation(server: ApiServer, media: str) -> int:
+def calls_of_a_creation(server: ApiServer, media: str, *, repeats: bool = False) -> int:
+    """repeats: of a pod that differs from earlier ones in its name only; else it comes from another
+    client."""
     path = "/api/v1/namespaces/default/pods"
-    created(server, path, pod("first"), media)
+    for at in range(3):
+        created(server, path, pod(f"p{at}"), media)
+    agent = "" if repeats else "another"
     count = 0
 
     def called(frame: FrameType, event: str, argument: object) -> None:
@@ -103,7 +111,7 @@ def calls_of_a_creation(server: ApiServer, media: str) -> int:
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        created(server, path, pod("second"), media)
+        created(server, path, pod("p3"), media, agent)
     finally:
         sys.setprofile(before)
     return count
@@ -119,10 +127,22 @@ def test_calls_of_a_creation_by_protobuf() -> None:
     assert found <= PROTOBUF_CALLS_MAX
 
 
+def test_calls_of_a_repeated_creation() -> None:
+    found = calls_of_a_creation(made_server(), "application/json", repeats=True)
+    assert found <= REPEATED_CALLS_MAX
+
+
+def test_calls_of_a_repeated_creation_by_protobuf() -> None:
+    # Of its answer, which is not repeated.
+    found = calls_of_a_creation(made_server(), PROTOBUF, repeats=True)
+    assert found <= REPEATED_PROTOBUF_CALLS_MAX
+
+
 def test_a_webhook_is_asked_from_its_creation_on() -> None:
     server = made_server()
     path = "/api/v1/namespaces/default/pods"
-    created(server, path, pod("before"))
+    for at in range(4):
+        created(server, path, pod(f"before-{at}"))
     created(server, HOOKS, HOOK)
     with pytest.raises(WebhookCalledError):
         created(server, path, pod("after"))

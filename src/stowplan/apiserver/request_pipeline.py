@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from stowplan.apis.admissionregistration.webhook_calls import SKIPPED
 from stowplan.apis.machinery.errors import (
     ApiError,
     method_not_allowed,
@@ -40,7 +41,12 @@ from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.apply.apply_patch import read_apply_body
 from stowplan.apiserver.apply.scale_write import ScaleWrite
-from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
+from stowplan.apiserver.auth.request_info import (
+    RequestInfo,
+    attributes_of_info,
+    parse_request_path,
+    verb_of,
+)
 from stowplan.apiserver.http import connect
 from stowplan.apiserver.http.body_decoding import (
     body_too_large,
@@ -59,6 +65,7 @@ from stowplan.apiserver.http.negotiation import (
     ResponseForm,
     body_media_type,
     check_routed,
+    headers_of,
     in_form,
     negotiate,
     not_acceptable,
@@ -96,7 +103,6 @@ T = TypeVar("T")
 
 YAML_BYTES_MAX = 512 << 10
 """Encoding YAML takes more than a second of processor time per MB. Differs: no limit there."""
-NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
 OPTIONS_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
@@ -186,10 +192,11 @@ class RequestPipeline:
         return HttpResponse(error.code, headers, body, after=error.after)
 
     def _headers(self, form: ResponseForm) -> tuple[tuple[str, str], ...]:
-        warned = (
-            ("Warning", f"299 - {quoted_text(text)}") for text in self.warnings.header_texts()
-        )
-        return (("Content-Type", form.media), NO_CACHE_HEADER, *warned)
+        headers = headers_of(form.media)
+        if not self.warnings:
+            return headers
+        texts = self.warnings.header_texts()
+        return (*headers, *(("Warning", f"299 - {quoted_text(text)}") for text in texts))
 
     def _answer(self) -> RequestSteps:
         server, request, now = self.server, self.request, self.now
@@ -234,7 +241,7 @@ class RequestPipeline:
                     raise not_found(resource.group, resource.plural, route.name)
                 raise no_such_path()
             return (yield from self._subresource(route, resource, sub))
-        verb = self._verb(route, resource)
+        verb = verb_of(self.request.method, route, resource)
         if verb not in resource.verbs:
             raise method_not_allowed()
         if verb in ("create", "deletecollection") and resource.namespaced and not route.namespace:
@@ -261,25 +268,6 @@ class RequestPipeline:
         if resource.custom:
             return PAGE_NOT_FOUND
         raise no_such_path()
-
-    def _verb(self, route: RequestInfo, resource: Resource) -> str:
-        """The verb of the method on this path; "" if there is none."""
-        method = self.request.method
-        if route.name and resource.act is not None:
-            raise no_such_path()
-        if method == "GET":
-            if route.watch:
-                return "watch"
-            if resource.act is not None:
-                return ""
-            return "get" if route.name else "list"
-        if method == "DELETE":
-            return "delete" if route.name else "deletecollection"
-        if method == "POST":
-            return "" if route.name else "create"
-        if method in ("PUT", "PATCH") and route.name:
-            return "update" if method == "PUT" else "patch"
-        return ""
 
     def _call(self, verb: str, route: RequestInfo, resource: Resource) -> ApiCall:
         applies = verb == "patch" and patch_request.is_apply(self.request)
@@ -394,16 +382,7 @@ class RequestPipeline:
     ) -> RequestSteps:
         self.form = self._negotiated()
         if verb == "create":
-            media, raw = body_media_type(self.request), self._body()
-            call = self._call(verb, route, resource)
-            work = self._body_reader(raw, media, resource, call)
-            obj, warned = (yield from self._deferred(work, raw, media)).result()
-            call = call.at(self.now)
-            call.warnings.extend(warned)
-            stored = self.server.writes.create(call, as_stored_tree(resource, obj))
-            return self._object(
-                resource, as_served_tree(resource, stored), 201, self._stored_bytes(resource)
-            )
+            return (yield from self._create(route, resource))
         raw = self._body()
         call = self._call(verb, route, resource)
         strategy = sub.strategy if sub is not None else None
@@ -434,6 +413,24 @@ class RequestPipeline:
         code = 201 if created else 200
         return self._object(
             resource, as_served_tree(resource, obj), code, self._stored_bytes(resource)
+        )
+
+    def _create(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        media, raw, server = body_media_type(self.request), self._body(), self.server
+        if not self.form.kind and self._rounds.answers in (None, SKIPPED) and not self.warnings:
+            known = server.repeated.stored(
+                self.request, self.user, resource, route.namespace, self.now
+            )
+            if known is not None:
+                return self._object(resource, {}, 201, as_served(resource, known))
+        call = self._call("create", route, resource)
+        work = self._body_reader(raw, media, resource, call)
+        obj, warned = (yield from self._deferred(work, raw, media)).result()
+        call = call.at(self.now)
+        call.warnings.extend(warned)
+        stored = server.repeated.create(self.request, call, as_stored_tree(resource, obj))
+        return self._object(
+            resource, as_served_tree(resource, stored), 201, self._stored_bytes(resource)
         )
 
     def _apply(self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None) -> RequestSteps:

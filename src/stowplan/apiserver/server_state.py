@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.apis.admissionregistration.webhook_calls import (
     SKIPPED,
@@ -44,6 +44,7 @@ from stowplan.apis.machinery.stored_form import decode, under_current_schema, ve
 from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.apiserver.http.negotiation import ResponseForm
+from stowplan.apiserver.http.repeated_creations import RepeatedCreations
 from stowplan.apiserver.http.request_counters import RequestCounters
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
@@ -103,6 +104,7 @@ class ServerState:
             validates=options.validates,
             fields=ManagedFields(self.registry) if options.keeps_managed_fields else None,
         )
+        self.repeated = RepeatedCreations(self.writes, rng)
         self._next_stream = 1
         self._pending: list[StoreChange] = []
         self._batch = 1
@@ -562,10 +564,8 @@ class ServerState:
             self.writes.fields.created(call, body)
         elif sub is not None and call.namespace and "metadata" in body:
             body["metadata"].setdefault("namespace", call.namespace)
-        for plugin in self.options.admission:
-            plugin.admit(call, body, None)
-        for plugin in self.options.admission:
-            plugin.validate(call, body, None)
+        self.writes.admit(call, body, None)
+        self.writes.admit_result(call, body, None)
         act = sub.act if sub is not None else call.resource.act
         if act is None:
             raise no_such_path()

@@ -139,6 +139,11 @@ class ManagedController(Protocol):
 
     name: str
 
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Resource paths of the objects whose changes it looks at; () for all."""
+        ...
+
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Note which objects this change makes due."""
 
@@ -254,6 +259,10 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
+        self._observing: tuple[list[ManagedController], dict[str, list[ManagedController]]] = (
+            self.parts,
+            {},
+        )
         self._backoffs: dict[str, tuple[float, int]] = {}
         self._first = 0
         if manager_options.controllers:
@@ -311,11 +320,22 @@ class ControllerManager:
         # A failure here must not undo the write, and concerns this object only.
         except Exception as error:  # noqa: BLE001
             self.api.faults.add("index", object_name(change), error)
-        for part in self.parts:
+        for part in self._parts_for(change.path):
             try:
                 part.observe(change, before)
             except Exception as error:  # noqa: BLE001
                 self.api.faults.add(part.name, object_name(change), error)
+
+    def _parts_for(self, path: str) -> list[ManagedController]:
+        """The parts that look at changes of a resource path."""
+        if self._observing[0] is not self.parts:
+            self._observing = self.parts, {}
+        found = self._observing[1].get(path)
+        if found is None:
+            found = self._observing[1][path] = [
+                part for part in self.parts if not part.observed or path in part.observed
+            ]
+        return found
 
     def step(self, now: float, most: int = STEP_ITEMS_MAX) -> float | None:
         """Process at most `most` due objects; returns when to call again (None: not needed).

@@ -24,6 +24,8 @@ class Controller:
     name = ""
     path = ""
     """Resource path of the objects that keys name; "" for several kinds."""
+    observed: tuple[str, ...] = ()
+    """Resource paths of the objects whose changes it looks at; () for all."""
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         self.api = api

@@ -83,6 +83,7 @@ class _IndexedPod(msgspec.Struct):
 _OBJECT_DECODER = msgspec.json.Decoder(_IndexedObject)
 _POD_DECODER = msgspec.json.Decoder(_IndexedPod)
 _NO_LABELS: dict[str, str] = {}
+_NOTHING: dict[Any, None] = {}
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
@@ -194,18 +195,20 @@ class ObjectIndex:
         return list(self._dependents.get(uid, ()))
 
     def _observe_pod(self, change: WatchEvent) -> PodFacts | None:
-        namespace, name = split_key(change)
-        key = (namespace, name)
+        namespace, name = key = split_key(change)
         old = self.pods.pop(key, None)
+        tree = _POD_DECODER.decode(change.value)
+        facts = None if change.type == "DELETED" else self._facts(key, tree)
+        if old is not None and facts is not None and self._renew(old, facts):
+            self._set_owners((PODS, namespace, name), tree.metadata.owner_references or ())
+            return old
         if old is not None:
             _discard(self._of_owner, old.owner, key)
             _discard(self._on_node, old.node, key)
             _discard(self._in_namespace, namespace, key)
             if not old.owner:
                 self._forget_orphan(old)
-        tree = _POD_DECODER.decode(change.value)
-        if change.type != "DELETED":
-            facts = self._facts(key, tree)
+        if facts is not None:
             self.pods[key] = facts
             if facts.owner:
                 self._of_owner.setdefault(facts.owner, {})[key] = None
@@ -219,6 +222,33 @@ class ObjectIndex:
             () if change.type == "DELETED" else tree.metadata.owner_references or (),
         )
         return old
+
+    def _renew(self, old: PodFacts, facts: PodFacts) -> bool:
+        """Replace a pod that stays in its groups, each of which has others; False: nothing done.
+
+        It becomes the last of each group, as one that is taken out and put in.
+        """
+        if old.owner != facts.owner or old.labels is not facts.labels:
+            return False
+        if old.node and old.node != facts.node:
+            return False
+        key = facts.key
+        if facts.owner:
+            siblings = self._of_owner.get(facts.owner, _NOTHING)
+        else:
+            siblings = self._orphans.get((key[0], frozenset(facts.labels.items())), _NOTHING)
+        here = self._in_namespace.get(key[0], _NOTHING)
+        there = self._on_node.get(old.node, _NOTHING) if old.node else None
+        groups = (siblings, here) if there is None else (siblings, here, there)
+        if any(len(group) < 2 for group in groups):
+            return False
+        self.pods[key] = facts
+        for group in groups:
+            del group[key]
+            group[key] = None
+        if there is None and facts.node:
+            self._on_node.setdefault(facts.node, {})[key] = None
+        return True
 
     def _keep_orphan(self, pod: PodFacts) -> None:
         group = (pod.key[0], frozenset(pod.labels.items()))

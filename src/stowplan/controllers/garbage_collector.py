@@ -42,6 +42,7 @@ class GarbageCollector:
     """Deletes objects without living owners, and removes the finalizers of deleted owners."""
 
     name = "garbage"
+    observed: tuple[str, ...] = ()
 
     def __init__(self, api: Store, index: ObjectIndex) -> None:
         self.api = api

@@ -26,6 +26,7 @@ class ServiceAccountController(Controller):
 
     name = "serviceaccount"
     path = NAMESPACES
+    observed = (NAMESPACES, SERVICE_ACCOUNTS)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a new or changed namespace, and that of a deleted account."""

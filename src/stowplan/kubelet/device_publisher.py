@@ -35,6 +35,7 @@ class DevicePublisher(Controller):
 
     name = "hollow-devices"
     path = NODES
+    observed = (NODES, RESOURCE_SLICES)
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)

@@ -35,6 +35,7 @@ class NodeHeartbeats:
     annotation about their kubelet."""
 
     name = "hollow-heartbeats"
+    observed: tuple[str, ...] = (NODES,)
 
     def __init__(self, api: Store, *, for_all: bool = True) -> None:
         self.api = api

@@ -112,7 +112,10 @@ class Kubelets(Controller):
             if now is not None and now.node:
                 if now.is_finished:
                     self._release(key, now.node)
-                if not now.is_finished or now.deleting:
+                node = self._nodes.get(now.node)
+                # Once the node is there and its kubelet on, all its pods are queued.
+                is_served = node is not None and not node.is_off
+                if is_served and (not now.is_finished or now.deleting):
                     self.queue.add(key)
 
     def sync(self, key: Key) -> None:

@@ -59,6 +59,7 @@ class PodStrategy(ResourceStrategy):
     """Pod."""
 
     returns_deleted = True
+    repeats = True
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         obj["metadata"]["generation"] = 1

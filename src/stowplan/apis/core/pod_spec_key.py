@@ -17,12 +17,18 @@ _GENERATED = re.compile(f"{TOKEN_VOLUME_PREFIX}[a-z0-9]{{5}}")
 _STAND_IN = b"0"
 
 
+def generated_volume(spec: Tree) -> str:
+    """The name that admission gave to the volume of the token; "" if there is none."""
+    volumes = spec.get("volumes")
+    if volumes and "projected" in volumes[-1]:
+        name: str = volumes[-1]["name"]
+        if _GENERATED.fullmatch(name):
+            return name
+    return ""
+
+
 def spec_key(spec: Tree) -> bytes:
     """The encoded spec, in which the name of the token's volume is replaced."""
     key = encode(spec)
-    volumes = spec.get("volumes")
-    if volumes and "projected" in volumes[-1]:
-        name = volumes[-1]["name"]
-        if _GENERATED.fullmatch(name):
-            return key.replace(b'"%b"' % name.encode(), _STAND_IN)
-    return key
+    name = generated_volume(spec)
+    return key.replace(b'"%b"' % name.encode(), _STAND_IN) if name else key

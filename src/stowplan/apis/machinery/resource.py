@@ -8,12 +8,14 @@ valid, how it is deleted) and a `Table` (what `kubectl get` prints).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from sys import intern
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.apis.admissionregistration.webhook_calls import WebhookAnswers
 from stowplan.apis.machinery.access import AccessControl
@@ -115,17 +117,8 @@ class ServerContext(ObjectClient, Protocol):
         """End all watches of a resource path."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
-    """One operation on its way through the pipeline; hooks receive it as `call`.
-
-    objects: the other objects, for hooks that read or write them. verb: as in
-    `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
-    field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
-    append. rng: the server's generator. access: who may do what. manager: the name under which
-    managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
-    PatchOptions that the request gave. answers: of webhooks; None where none are called.
-    """
+class _PlacedCall(msgspec.Struct, frozen=True):
+    """What most operations give by place, see `ApiCall`."""
 
     objects: ObjectClient
     user: User
@@ -137,12 +130,25 @@ class ApiCall:
     now: float = 0.0
     dry_run: bool = False
     field_validation: str = "Warn"
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
     manager: str = ""
-    rng: np.random.Generator = field(kw_only=True)
-    access: AccessControl = field(kw_only=True)
-    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
-    answers: WebhookAnswers | None = field(default=None, kw_only=True)
+
+
+class ApiCall(_PlacedCall, frozen=True, kw_only=True):
+    """One operation on its way through the pipeline; hooks receive it as `call`.
+
+    objects: the other objects, for hooks that read or write them. verb: as in
+    `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
+    field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
+    append. rng: the server's generator. access: who may do what. manager: the name under which
+    managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
+    PatchOptions that the request gave. answers: of webhooks; None where none are called.
+    """
+
+    rng: np.random.Generator
+    access: AccessControl
+    options: Mapping[str, Any] = {}
+    answers: WebhookAnswers | None = None
 
     def at(self, now: float) -> ApiCall:
         """The call at `now`, to which it may have waited for work in another thread."""
@@ -223,8 +229,7 @@ class ChangeObserver(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class StoreChange:
+class StoreChange(msgspec.Struct, frozen=True):
     """One write. type: ADDED, MODIFIED, DELETED. key: resource path/namespace/name.
 
     value: canonical bytes after it (DELETED: the last state with the version of the deletion).
@@ -282,6 +287,8 @@ class ResourceStrategy:
     collects_garbage: bool = True
     """False: propagation policies are ignored (events)."""
 
+    repeats: bool = False
+    """Many objects are created that differ in their names only, as pods of a template do."""
     lingers: bool = False
     """The first deletion only marks the object, by `begin_delete`, and later ones do nothing while
     it is `held` (namespaces, definitions of custom kinds)."""

@@ -8,7 +8,7 @@ Source: kube-apiserver v1.36, pkg/registry/core/pod/storage/eviction.go.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from stowplan.apis.kind.conditions import find_condition, set_pod_condition
 from stowplan.apis.machinery.errors import (

@@ -19,6 +19,9 @@ SERVICES = "services"
 class ServiceAddresses(AdmissionPluginBase):
     """Follows the cluster IPs of services."""
 
+    repeatable = True
+    paths = (SERVICES,)
+
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         if call.dry_run or not targets(call, SERVICES):
             return

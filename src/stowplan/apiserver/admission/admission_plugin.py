@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from stowplan.apis.machinery.errors import ApiError, forbidden
-from stowplan.apis.machinery.resource import ApiCall, ObjectClient
+from stowplan.apis.machinery.resource import AdmissionPlugin, ApiCall, ObjectClient
 from stowplan.objects.encoding.tree import Tree
 
 
 class AdmissionPluginBase:
     """An admission plugin that admits everything unchanged."""
 
+    repeatable: bool = False
+    """What it does follows from the write and from what it reads through `call.objects`."""
+    paths: tuple[str, ...] = ()
+    """The resource paths at whose writes it looks; () for all."""
+    only_objects: bool = False
+    """It does not look at writes of subresources."""
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Change nothing."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Reject nothing."""
+
+
+AdmissionHook = Callable[[ApiCall, Tree | None, Tree | None], None]
+
+
+def hooks_of(
+    plugins: Sequence[AdmissionPlugin], path: str, subresource: str
+) -> tuple[list[AdmissionHook], list[AdmissionHook]]:
+    """`admit` and `validate` of the plugins that do something at writes of a resource."""
+    found: tuple[list[AdmissionHook], list[AdmissionHook]] = [], []
+    for plugin in plugins:
+        looked_at = getattr(plugin, "paths", ())
+        only_objects = subresource and getattr(plugin, "only_objects", False)
+        if only_objects or (looked_at and path not in looked_at):
+            continue
+        for at, name in enumerate(("admit", "validate")):
+            if getattr(type(plugin), name, None) is not getattr(AdmissionPluginBase, name):
+                found[at].append(getattr(plugin, name))
+    return found
 
 
 def targets(call: ApiCall, path: str) -> bool:

@@ -21,6 +21,9 @@ INGRESSES = "networking.k8s.io/ingresses"
 class DefaultIngressClass(AdmissionPluginBase):
     """Sets spec.ingressClassName of new ingresses; of several defaults the newest."""
 
+    repeatable = True
+    paths = (INGRESSES,)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         if obj is None or old is not None or not targets(call, INGRESSES):
             return

@@ -16,6 +16,10 @@ _SECONDS = 300
 class DefaultTolerationSeconds(AdmissionPluginBase):
     """Adds the two tolerations to pods that have no toleration of the taint."""
 
+    repeatable = True
+    only_objects = True
+    paths = ("pods",)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Add up to two tolerations to a pod that is created or updated."""
         if obj is None or not targets(call, "pods"):

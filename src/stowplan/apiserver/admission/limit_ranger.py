@@ -32,6 +32,10 @@ _CLAIMS = "persistentvolumeclaims"
 class LimitRanger(AdmissionPluginBase):
     """Applies the LimitRanges of a namespace to new pods, and to claims."""
 
+    repeatable = True
+    only_objects = True
+    paths = (_PODS, _CLAIMS)
+
     def __init__(self) -> None:
         self._ranges = ObjectsByNamespace("limitranges")
 

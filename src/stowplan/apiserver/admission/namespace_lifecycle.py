@@ -21,6 +21,8 @@ PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 class NamespaceLifecycle(AdmissionPluginBase):
     """Rejects deletion of system namespaces and creates in missing or terminating ones."""
 
+    repeatable = True
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403 or 404."""
         if call.resource.path == "namespaces":

@@ -31,6 +31,9 @@ _JOB_PATH = "batch/jobs"
 class PodGroupAdmission(AdmissionPluginBase):
     """Completes pod groups, and refuses those whose workload has no such template."""
 
+    repeatable = True
+    paths = (POD_GROUP_PATH,)
+
     def __init__(self, priorities: PriorityAdmission) -> None:
         self._priorities = priorities
 
@@ -81,6 +84,9 @@ class PodGroupAdmission(AdmissionPluginBase):
 
 class JobGangAdmission(AdmissionPluginBase):
     """Refuses another parallelism for a Job whose pods are a gang: `minCount` would not follow."""
+
+    repeatable = True
+    paths = (_JOB_PATH,)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""

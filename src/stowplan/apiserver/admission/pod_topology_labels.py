@@ -18,6 +18,9 @@ class PodTopologyLabels(AdmissionPluginBase):
     The resource `bindings` is left out, as in the original.
     """
 
+    repeatable = True
+    paths = ("pods",)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Copy the two labels of the node, replacing others."""
         if obj is None or old is not None:

@@ -21,6 +21,10 @@ from stowplan.objects.encoding.tree import Tree
 class PriorityAdmission(AdmissionPluginBase):
     """Resolves `priorityClassName` of new pods and rejects a second default class."""
 
+    repeatable = True
+    only_objects = True
+    paths = ("pods", priority_class.PATH)
+
     def __init__(self) -> None:
         self._default: Tree | None = None
         self._objects: ObjectClient | None = None

@@ -43,6 +43,9 @@ _GROWING = (CLAIMS, SERVICES)
 class ResourceQuotaAdmission(AdmissionPluginBase):
     """Checks creates, and updates of claims and services, against `status.used`."""
 
+    repeatable = True
+    only_objects = True
+
     def __init__(self) -> None:
         self._quotas = ObjectsByNamespace(_PATH)
 

@@ -24,6 +24,10 @@ _OVERHEAD_WITHOUT_CLASS = (
 class RuntimeClassAdmission(AdmissionPluginBase):
     """New pods get the overhead, node selector and tolerations of their runtime class."""
 
+    repeatable = True
+    only_objects = True
+    paths = ("pods",)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Set overhead, node selector and tolerations of a new pod."""
         if obj is None or old is not None or not targets(call, "pods"):

@@ -35,6 +35,9 @@ _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 class ServiceAccountAdmission(AdmissionPluginBase):
     """Gives new pods their service account, and refuses those whose account is not there."""
 
+    repeatable = True
+    paths = ("pods",)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403."""
         if obj is None or old is not None or not targets(call, "pods"):

@@ -33,6 +33,9 @@ _PROTECTION = {
 class DefaultStorageClassAdmission(AdmissionPluginBase):
     """Sets the default storage class of claims without one."""
 
+    repeatable = True
+    paths = (CLAIMS,)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """The newest default class counts, of equally new ones the first by name."""
         if obj is None or old is not None or not targets(call, CLAIMS):
@@ -55,6 +58,9 @@ class DefaultStorageClassAdmission(AdmissionPluginBase):
 class StorageObjectInUseProtection(AdmissionPluginBase):
     """Adds a finalizer to new claims and volumes, which protects them while they are used."""
 
+    repeatable = True
+    paths = tuple(_PROTECTION)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Add the finalizer."""
         if obj is None or old is not None or call.subresource:
@@ -69,6 +75,9 @@ class StorageObjectInUseProtection(AdmissionPluginBase):
 
 class PersistentVolumeClaimResize(AdmissionPluginBase):
     """Only bound claims of classes with allowVolumeExpansion can grow."""
+
+    repeatable = True
+    paths = (CLAIMS,)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Reject a larger request otherwise."""

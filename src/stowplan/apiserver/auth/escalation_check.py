@@ -36,6 +36,8 @@ _ALL_RULES = (
 class EscalationCheck:
     """`resource.AdmissionPlugin`, the last one; does nothing without RBAC."""
 
+    repeatable = True
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403, or 404 for a binding to a missing role.
 

@@ -28,6 +28,7 @@ from stowplan.apiserver.auth.rbac import (
 )
 from stowplan.apiserver.auth.static_tokens import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
 
+_PREFIX = "impersonate-"
 USER_HEADER = "impersonate-user"
 UID_HEADER = "impersonate-uid"
 GROUP_HEADER = "impersonate-group"
@@ -41,6 +42,8 @@ _API = "authentication.k8s.io"
 
 def impersonated_user(headers: Mapping[str, str]) -> User | None:
     """The user of the impersonation headers, or None. Raises ApiError 400 without a name."""
+    if _PREFIX not in "\n".join(headers):
+        return None
     name, uid = headers.get(USER_HEADER, ""), headers.get(UID_HEADER, "")
     groups = tuple(headers[GROUP_HEADER].split(SEPARATOR)) if GROUP_HEADER in headers else ()
     extra = {

@@ -10,9 +10,11 @@ from urllib.parse import unquote
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
+from stowplan.apis.machinery.errors import no_such_path
 from stowplan.apis.machinery.field_selector import parse_field_selector
 from stowplan.apis.machinery.http_messages import HttpRequest
 from stowplan.apis.machinery.label_selector import SelectorParseError
+from stowplan.apis.machinery.resource import Resource
 
 VERB_OF_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
@@ -68,6 +70,25 @@ def _request_info(
     plural, name, subresource, *rest = (*parts, "", "")
     kept = tuple(part for part in rest[: max(len(parts) - 3, 0)])
     return RequestInfo(group, version, plural, namespace, name, subresource, kept, watch, broken)
+
+
+def verb_of(method: str, route: RequestInfo, resource: Resource) -> str:
+    """The verb of a method on the path of a resource; "" if there is none. Raises ApiError 404."""
+    if route.name and resource.act is not None:
+        raise no_such_path()
+    if method == "GET":
+        if route.watch:
+            return "watch"
+        if resource.act is not None:
+            return ""
+        return "get" if route.name else "list"
+    if method == "DELETE":
+        return "delete" if route.name else "deletecollection"
+    if method == "POST":
+        return "" if route.name else "create"
+    if method in ("PUT", "PATCH") and route.name:
+        return "update" if method == "PUT" else "patch"
+    return ""
 
 
 def attributes_of(request: HttpRequest) -> Attributes:

@@ -61,7 +61,10 @@ class StaticTokens:
 
         A header without a bearer token counts as missing.
         """
-        token = bearer_token(headers)
+        return self.user_of(bearer_token(headers))
+
+    def user_of(self, token: str) -> User:
+        """The user of a bearer token, "" for none. Raises ApiError 401."""
         if token:
             user = self.owner(token)
             if user is not None:

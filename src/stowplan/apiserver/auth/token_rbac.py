@@ -47,15 +47,15 @@ class TokenRbacAccess:
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        user = self._account(request, now) or self.tokens.authenticate(request.headers)
+        token = bearer_token(request.headers)
+        user = self._account(token, now) or self.tokens.user_of(token)
         wanted = impersonated_user(request.headers)
         if wanted is None:
             return user
         return impersonate(user, wanted, attributes_of(request), self.rbac)
 
-    def _account(self, request: HttpRequest, now: float) -> User | None:
-        """The service account whose token the request has. Raises ApiError 401."""
-        token = bearer_token(request.headers)
+    def _account(self, token: str, now: float) -> User | None:
+        """The service account of a token. Raises ApiError 401."""
         if not token or token.count(".") != 2:
             return None
         try:

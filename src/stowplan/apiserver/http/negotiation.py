@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -41,6 +42,12 @@ class ResponseForm(msgspec.Struct, frozen=True):
 
 
 PLAIN_JSON = ResponseForm()
+
+
+@lru_cache(maxsize=64)
+def headers_of(media: str) -> tuple[tuple[str, str], ...]:
+    """The headers of every response in a media type."""
+    return ("Content-Type", media), ("Cache-Control", "no-cache, private")
 
 
 def not_acceptable(message: str) -> ApiError:

@@ -6,8 +6,9 @@ Source: apiserver v0.36, registry/generic/registry/store.go and registry/rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
+
+from msgspec.structs import replace
 
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import Attributes
@@ -43,6 +44,7 @@ from stowplan.apis.machinery.stored_form import (
 from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
+from stowplan.apiserver.admission.admission_plugin import AdmissionHook, hooks_of
 from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_path_of
@@ -82,6 +84,7 @@ class RegistryStore:
     ) -> None:
         self.store = store
         self.admission = admission
+        self._hooks: dict[tuple[str, str], tuple[list[AdmissionHook], list[AdmissionHook]]] = {}
         self.uids = uids
         self.on_change = on_change
         self.validates = validates
@@ -97,8 +100,7 @@ class RegistryStore:
         metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
         call.warnings.extend(metadata.drop_duplicate_owners(meta))
         self._track_new(call, obj)
-        for plugin in self.admission:
-            plugin.admit(call, obj, None)
+        self.admit(call, obj, None)
         return self._create(call, obj)
 
     def _track_new(self, call: ApiCall, obj: Tree) -> None:
@@ -129,8 +131,7 @@ class RegistryStore:
             raise invalid_object(resource.kind_group, resource.kind, name, causes)
         call.warnings.extend(strategy.warnings(obj, None, call))
         strategy.canonicalize(obj)
-        for plugin in self.admission:
-            plugin.validate(call, obj, None)
+        self.admit_result(call, obj, None)
         if _has_version(meta):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         key = resource.key(meta.get("namespace", ""), name)
@@ -163,6 +164,11 @@ class RegistryStore:
             check_extent(obj)
         self.on_change(self.store.put(resource, key, self.packed))
         return obj
+
+    def put_packed(self, resource: Resource, key: str, packed: bytes) -> None:
+        """Store bytes that are worked out, with the version that is next."""
+        self.packed = packed
+        self.on_change(self.store.put(resource, key, packed))
 
     def update(
         self,
@@ -202,8 +208,7 @@ class RegistryStore:
         new = make(decode(read)) if callable(make) else make
         if tracks and not applies:
             self._track(call, new, old)
-        for plugin in self.admission:
-            plugin.admit(call, new, old)
+        self.admit(call, new, old)
         patched = call.verb == "patch"
         call.warnings.extend(metadata.drop_duplicate_owners(new["metadata"], patched))
         if self.fields is not None:
@@ -218,8 +223,7 @@ class RegistryStore:
         call = replace(call, verb="create")
         if tracks:
             self._track_new(call, obj)
-        for plugin in self.admission:
-            plugin.admit(call, obj, None)
+        self.admit(call, obj, None)
         resource, meta = call.resource, obj["metadata"]
         wanted = Attributes(
             "create",
@@ -274,8 +278,7 @@ class RegistryStore:
             raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)
         call.warnings.extend(rules.warnings(new, old, call))
         rules.canonicalize(new)
-        for plugin in self.admission:
-            plugin.validate(call, new, old)
+        self.admit_result(call, new, old)
 
     def _store_update(self, call: ApiCall, key: str, new: Tree, old: Tree, existing: bytes) -> Tree:
         resource = call.resource
@@ -346,7 +349,8 @@ class RegistryStore:
         graceful, pending = _begin_graceful_deletion(strategy, obj, delete_options, call)
         if pending:
             return DeletionResult(self._answer(resource, obj), False)
-        self._admit_deletion(call, obj)
+        self.admit(call, None, obj)
+        self.admit_result(call, None, obj)
         _set_finalizers(strategy, obj["metadata"], delete_options)
         held = bool(obj["metadata"].get("finalizers"))
         if graceful or held:
@@ -369,7 +373,8 @@ class RegistryStore:
         self, call: ApiCall, key: str, obj: Tree, delete_options: DeleteOptions
     ) -> DeletionResult:
         """The first deletion of a kind with `lingers`."""
-        self._admit_deletion(call, obj)
+        self.admit(call, None, obj)
+        self.admit_result(call, None, obj)
         meta = obj["metadata"]
         meta["deletionTimestamp"] = format_time(call.now)
         finalizers = [name for name in meta.get("finalizers") or () if name != metadata.ORPHAN]
@@ -382,11 +387,22 @@ class RegistryStore:
         call.resource.strategy.begin_delete(obj, call)
         return DeletionResult(obj if call.dry_run else self._put(call.resource, key, obj), False)
 
-    def _admit_deletion(self, call: ApiCall, obj: Tree) -> None:
-        for plugin in self.admission:
-            plugin.admit(call, None, obj)
-        for plugin in self.admission:
-            plugin.validate(call, None, obj)
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Let admission change a write. Raises ApiError."""
+        for hook in self._hooks_of(call)[0]:
+            hook(call, obj, old)
+
+    def admit_result(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Let admission refuse a write that it has changed. Raises ApiError."""
+        for hook in self._hooks_of(call)[1]:
+            hook(call, obj, old)
+
+    def _hooks_of(self, call: ApiCall) -> tuple[list[AdmissionHook], list[AdmissionHook]]:
+        key = call.resource.path, call.subresource
+        found = self._hooks.get(key)
+        if found is None:
+            found = self._hooks[key] = hooks_of(self.admission, *key)
+        return found
 
     def _answer(self, resource: Resource, obj: Tree) -> Tree:
         """The body of the response to a deletion: the object, or a Status with its name."""

@@ -95,6 +95,7 @@ class KueueAdmissionController:
     """Runs the cycles of a cluster. admission: its state; None before the first cycle."""
 
     name = "kueue-admission"
+    observed: tuple[str, ...] = ()
 
     def __init__(self, api: Store, recorder: EventRecorder, options: KueueOptions) -> None:
         self.api = api

@@ -87,6 +87,7 @@ class HorizontalPodAutoscalerController(Controller):
 
     name = "horizontalpodautoscaler"
     path = AUTOSCALERS
+    observed = (AUTOSCALERS,)
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)

@@ -39,6 +39,7 @@ class CronJobController(Controller):
 
     name = "cronjob"
     path = CRON_JOBS
+    observed = (CRON_JOBS, JOBS)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed CronJob, and that of a changed Job."""

@@ -21,6 +21,7 @@ class TtlAfterFinishedController(Controller):
 
     name = "ttl-after-finished"
     path = JOBS
+    observed = (JOBS,)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed Job that has a time to live."""

@@ -60,6 +60,7 @@ class NodeLifecycleController(Controller):
 
     name = "node-lifecycle"
     path = NODES
+    observed = (LEASES, NODES)
 
     def __init__(
         self,

@@ -10,24 +10,45 @@ llhttp, so they understand a request in the same way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from stowplan.apiserver.auth.impersonation import SEPARATOR
 
 _METHODS = frozenset({b"POST", b"PUT", b"PATCH", b"DELETE"})
 _REFUSED = frozenset({"transfer-encoding", "expect", "upgrade", "connection", "content-encoding"})
 _HEAD_BYTES_MAX = 8 << 10
 _BODY_BYTES_MAX = 64 << 10
+_EVERY_VALUE = ("impersonate-group", "impersonate-extra-")
+_REQUEST_LINE = re.compile(rb"(POST|PUT|PATCH|DELETE) (/[\w/.~%?=&:,+-]*) HTTP/1\.1", re.ASCII)
+_KNOWN_MAX, _KNOWN_BYTES_MAX = 512, 2 << 10
+_known: dict[bytes, tuple[Mapping[str, str], int]] = {}
+"""Header fields as sent, with what the parser read of them and the length of the body: clients
+send the same ones with each request."""
 
 
 class SimpleRequest(NamedTuple):
-    """A fully parsed request. headers: names in lower case, in the order sent."""
+    """A fully parsed request. headers: as of `merged_headers`; they must not be changed."""
 
     method: str
     target: str
-    headers: list[tuple[str, str]]
+    headers: Mapping[str, str]
     body: bytes
+
+
+def merged_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Values by name in lower case; those of a repeated name in one text. pairs: in the order sent,
+    names in lower case."""
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        if name in headers:
+            between = SEPARATOR if name.startswith(_EVERY_VALUE) else ", "
+            value = headers[name] + between + value
+        headers[name] = value
+    return headers
 
 
 class _RequestReader:
@@ -73,6 +94,19 @@ def parse_simple_request(data: bytes) -> SimpleRequest | None:
     """
     if len(data) > _HEAD_BYTES_MAX + _BODY_BYTES_MAX:
         return None
+    line_end, fields_end = data.find(b"\r\n"), data.find(b"\r\n\r\n")
+    fields = data[line_end:fields_end]
+    known = _known.get(fields)
+    line = _REQUEST_LINE.fullmatch(data, 0, line_end) if known is not None else None
+    if known is not None and line is not None and len(data) == fields_end + 4 + known[1]:
+        method, target = line.groups()
+        if line_end <= _HEAD_BYTES_MAX - _KNOWN_BYTES_MAX and b"watch" not in target:
+            return SimpleRequest(method.decode(), target.decode(), known[0], data[fields_end + 4 :])
+    return _parsed(data, fields)
+
+
+def _parsed(data: bytes, fields: bytes) -> SimpleRequest | None:
+    """As `parse_simple_request`, by the parser; what it reads of the fields is kept."""
     found = _RequestReader()
     parser = HttpRequestParser(found)
     try:
@@ -88,7 +122,12 @@ def parse_simple_request(data: bytes) -> SimpleRequest | None:
         return None
     if b"watch" in found.target:
         return None
-    return SimpleRequest(method.decode(), found.target.decode("ascii"), found.headers, found.body)
+    headers = merged_headers(found.headers)
+    if len(fields) <= _KNOWN_BYTES_MAX:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[fields] = headers, len(found.body)
+    return SimpleRequest(method.decode(), found.target.decode("ascii"), headers, found.body)
 
 
 class SimpleRequestHandler(Protocol):

@@ -13,7 +13,7 @@ import gzip
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
@@ -27,10 +27,9 @@ from multidict import CIMultiDict
 from stowplan.apis.machinery.errors import ApiError, too_many_requests
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from stowplan.apiserver.auth.flow_control import TOO_MANY_REQUESTS
-from stowplan.apiserver.auth.impersonation import SEPARATOR
 from stowplan.apiserver.http.deferred_work import PendingRequest
 from stowplan.driver.background_tasks import BackgroundTasks
-from stowplan.driver.http.fast_path import FastPathConnection, SimpleRequest
+from stowplan.driver.http.fast_path import FastPathConnection, SimpleRequest, merged_headers
 from stowplan.driver.http.idle_connections import IdleConnections, connections_max
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.storage.sqlite_store import StoreError
@@ -39,6 +38,7 @@ GZIP_BYTES_MIN = 128 << 10
 _THREAD_BYTES_MIN = 1 << 20
 _BYTES_PER_S_MIN = 1 << 20
 _SHORT_BYTES = 1 << 15
+_HEADS_MAX, _HEAD_BYTES_MAX = 256, 512
 _HANDSHAKE_POLL_S = 0.02
 _UNSAVED = b"the write could not be saved\n"
 _LINE_BYTES_MAX = 1 << 15
@@ -48,7 +48,6 @@ _BODILESS = (204, 304)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _HANDSHAKE = b"\x16"  # First byte of a TLS connection.
 SERVER = "stowplan"
-_EVERY_VALUE = ("impersonate-group", "impersonate-extra-")
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
@@ -122,7 +121,8 @@ class HttpServer:
         self._fast_path_connections: set[FastPathConnection] = set()
         self._delayed_responses: set[asyncio.Task[None]] = set()
         self._date_second = 0
-        self._date_text = ""
+        self._date_bytes = b""
+        self._heads: dict[tuple[int, tuple[tuple[str, str], ...]], bytes] = {}
 
     async def start(
         self, listener: socket.socket, tasks: BackgroundTasks, tls: ServerTls = PLAIN_ONLY
@@ -336,13 +336,17 @@ class HttpServer:
 
     def _response_bytes(self, answer: HttpResponse) -> bytes:
         """A complete response as bytes."""
-        fields = "".join(f"{name}: {_header_value(value)}\r\n" for name, value in answer.headers)
-        head = (
-            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{fields}"
-            f"Content-Length: {len(answer.body)}\r\nDate: {self._date()}\r\nServer: {SERVER}"
-            "\r\n\r\n"
-        )
-        return head.encode("utf-8", "surrogateescape") + answer.body
+        key = answer.status, answer.headers
+        begin = self._heads.get(key)
+        if begin is None:
+            fields = (f"{name}: {_header_value(value)}\r\n" for name, value in answer.headers)
+            text = f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n"
+            begin = f"{text}{''.join(fields)}Content-Length: ".encode("utf-8", "surrogateescape")
+            if len(self._heads) >= _HEADS_MAX:
+                self._heads.clear()
+            if len(begin) <= _HEAD_BYTES_MAX:
+                self._heads[key] = begin
+        return b"%b%d%b%b" % (begin, len(answer.body), self._date(), answer.body)
 
     # Requests.
 
@@ -462,13 +466,14 @@ class HttpServer:
         transport.write(self._response_bytes(answer))
         return True
 
-    def _date(self) -> str:
-        """The Date header, computed once a second."""
+    def _date(self) -> bytes:
+        """The last headers, with the date, computed once a second."""
         second = int(self.server_loop.clock())
         if second != self._date_second:
+            date = formatdate(second, usegmt=True)
             self._date_second = second
-            self._date_text = formatdate(second, usegmt=True)
-        return self._date_text
+            self._date_bytes = f"\r\nDate: {date}\r\nServer: {SERVER}\r\n\r\n".encode()
+        return self._date_bytes
 
     async def _stream(self, raw: web.BaseRequest, stream: WatchResponse) -> web.StreamResponse:
         headers = CIMultiDict(stream.headers)
@@ -531,21 +536,14 @@ def _wire_request_of(raw: web.BaseRequest, body: bytes) -> HttpRequest:
         parts = urlsplit(target)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
     peer = raw.transport.get_extra_info("peername") if raw.transport else None
-    headers = [(name.lower(), value) for name, value in raw.headers.items()]
+    headers = merged_headers((name.lower(), value) for name, value in raw.headers.items())
     return _wire_request(raw.method, target, headers, body, peer)
 
 
 def _wire_request(
-    method: str, target: str, pairs: list[tuple[str, str]], body: bytes, peer: object
+    method: str, target: str, headers: Mapping[str, str], body: bytes, peer: object
 ) -> HttpRequest:
-    """pairs: headers in the order sent, names in lower case."""
     path, _, query = target.partition("?")
-    headers: dict[str, str] = {}
-    for name, value in pairs:
-        if name in headers:
-            between = SEPARATOR if name.startswith(_EVERY_VALUE) else ", "
-            value = headers[name] + between + value
-        headers[name] = value
     asked = tuple(parse_qsl(query, keep_blank_values=True)) if query else ()
     peer_text = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
     return HttpRequest(method, path, asked, headers, body, peer_text)

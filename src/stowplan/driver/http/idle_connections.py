@@ -44,10 +44,11 @@ class IdleConnections:
         """Mark as idle. status: of the last response."""
         if connection is None:
             return
-        if status not in _REFUSED:
-            self._accepted[connection] = True
+        accepted = connection in self._accepted
+        if not accepted and status not in _REFUSED:
+            self._accepted[connection] = accepted = True
         since = asyncio.get_running_loop().time()
-        self._resting[connection] = _IdleSince(connection in self._accepted, since)
+        self._resting[connection] = _IdleSince(accepted, since)
 
     def mark_busy(self, connection: IdleConnection | None) -> None:
         """Mark as busy: a complete request has arrived."""

@@ -237,6 +237,8 @@ class ServerLoop:
 
     def _schedule_soon(self) -> None:
         """Schedule a tick shortly; many calls share one."""
+        if self._timer is not None and self._due <= self._last_run + TICK_INTERVAL_MIN_S:
+            return
         self._schedule_at(
             max(asyncio.get_running_loop().time(), self._last_run + TICK_INTERVAL_MIN_S)
         )

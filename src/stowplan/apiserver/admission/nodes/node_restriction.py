@@ -62,6 +62,8 @@ _PROJECTED = {
 class NodeRestriction(AdmissionPluginBase):
     """Refuses what a node may not write."""
 
+    repeatable = True
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Raises ApiError 403, or 404 for an object that the write refers to."""
         node = node_of(call.user)

@@ -15,6 +15,9 @@ NOT_READY = "node.kubernetes.io/not-ready"
 class NodeTaint(AdmissionPluginBase):
     """Taints new nodes; the node controller removes the taint."""
 
+    repeatable = True
+    paths = ("nodes",)
+
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         if obj is None or old is not None or not targets(call, "nodes"):
             return

@@ -50,6 +50,8 @@ PODS_CHECKED_MAX = 3000
 class PodSecurity(AdmissionPluginBase):
     """Checks pods and templates by the labels of their namespace."""
 
+    repeatable = True
+
     def __init__(self) -> None:
         self._policies: dict[str, SecurityPolicy] = {}
         self._objects: ObjectClient | None = None

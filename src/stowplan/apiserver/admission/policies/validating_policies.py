@@ -97,6 +97,8 @@ class PolicyDenial:
 class ValidatingAdmissionPolicies(AdmissionPluginBase):
     """Rejects what the policies in force refuse."""
 
+    repeatable = True
+
     def __init__(self) -> None:
         self._policies = PoliciesInForce(
             VALIDATING_POLICIES, VALIDATING_BINDINGS, compiled_validations

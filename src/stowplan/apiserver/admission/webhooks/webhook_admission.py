@@ -135,6 +135,8 @@ class Mutations(AdmissionPluginBase):
     """Policies and webhooks that change objects. before: the plugins that do so, which run once
     more, with these, after one has changed an object."""
 
+    repeatable = True
+
     def __init__(self, before: Sequence[AdmissionPlugin]) -> None:
         self._before = tuple(before)
         self._policies = MutatingAdmissionPolicies()
@@ -158,6 +160,8 @@ class Mutations(AdmissionPluginBase):
 
 class ValidatingWebhooks(AdmissionPluginBase):
     """Webhooks that may refuse a write."""
+
+    repeatable = True
 
     def __init__(self) -> None:
         self._validating = _HooksInForce(VALIDATING_PATH)
