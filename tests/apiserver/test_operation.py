@@ -95,7 +95,7 @@ def test_each_request_makes_an_audit_event() -> None:
     json.dumps(events)
 
 
-def test_an_audit_event_has_what_a_refusal_says() -> None:
+def test_an_audit_event_has_the_text_of_a_refusal() -> None:
     events: list[Tree] = []
     server = WholeServer(events.append, "Metadata")
     server.send("GET", "/api/v1/namespaces/nosuch")
@@ -142,7 +142,7 @@ def test_who_is_impersonated_is_audited_beside_who_asked() -> None:
     assert (events[1]["user"], events[1].get("annotations")) == ({}, None)
 
 
-def test_the_beginning_and_the_end_of_a_watch_are_audited() -> None:
+def test_both_ends_of_a_watch_are_audited() -> None:
     events: list[Tree] = []
     server = WholeServer(events.append, "Metadata").server
     for ends_itself in (True, False):

@@ -65,12 +65,12 @@ def audit_event(
     body = _readable(request.body) if request.body and route is not None else None
     if route is not None:
         event["objectRef"] = _reference(route, request.method, body)
-    said = _readable(made.body) if isinstance(made, HttpResponse) and made.body else None
-    event["responseStatus"] = {"metadata": {}, **_status_fields(said), "code": made.status}
+    answer = _readable(made.body) if isinstance(made, HttpResponse) and made.body else None
+    event["responseStatus"] = {"metadata": {}, **_status_fields(answer), "code": made.status}
     if level in ("Request", "RequestResponse") and body is not None:
         event["requestObject"] = _with_kind(asked, body)
-    if level == "RequestResponse" and route is not None and said is not None:
-        event["responseObject"] = said
+    if level == "RequestResponse" and route is not None and answer is not None:
+        event["responseObject"] = answer
     event["requestReceivedTimestamp"] = format_micro_time(asked.received)
     event["stageTimestamp"] = format_micro_time(now)
     if asked.user is not None:
@@ -102,11 +102,11 @@ def _users(asked: AuditedRequest, access: AccessControl) -> Tree:
     return users
 
 
-def _status_fields(said: Any) -> Tree:
+def _status_fields(answer: Any) -> Tree:
     """What a Status says; nothing of other answers."""
-    if not isinstance(said, dict) or said.get("kind") != "Status" or "apiVersion" not in said:
+    if not isinstance(answer, dict) or answer.get("kind") != "Status" or "apiVersion" not in answer:
         return {}
-    return {key: said[key] for key in _STATUS_FIELDS if key in said}
+    return {key: answer[key] for key in _STATUS_FIELDS if key in answer}
 
 
 def _with_kind(asked: AuditedRequest, body: Any) -> Any:
