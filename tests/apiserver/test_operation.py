@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+from stowplan.apis.machinery.http_messages import HttpRequest, User, WatchResponse
 from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apis.protobuf.wire_format import read_fields
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.objects.encoding.tree import Tree
 from tests.apiserver.whole_server import NOW, WholeServer
@@ -83,13 +86,78 @@ def test_each_request_makes_an_audit_event() -> None:
     server.send("GET", "/api/v1/namespaces/nosuch")
     first, second = events
     assert (first["verb"], first["requestURI"]) == ("create", "/api/v1/namespaces?dryRun=All")
-    assert first["objectRef"] == {"resource": "namespaces", "apiVersion": "v1"}
-    assert first["requestObject"] == body
+    assert first["objectRef"] == {"resource": "namespaces", "name": "a", "apiVersion": "v1"}
+    assert first["requestObject"] == {"kind": "Namespace", "apiVersion": "v1", **body}
     assert first["responseObject"]["metadata"]["name"] == "a"
     assert (second["verb"], second["responseStatus"]["code"]) == ("get", 404)
     assert second["objectRef"]["name"] == "nosuch"
     assert first["auditID"] != second["auditID"]
     json.dumps(events)
+
+
+def test_an_audit_event_has_the_text_of_a_refusal() -> None:
+    events: list[Tree] = []
+    server = WholeServer(events.append, "Metadata")
+    server.send("GET", "/api/v1/namespaces/nosuch")
+    (event,) = events
+    assert event["responseStatus"] == {
+        "metadata": {},
+        "status": "Failure",
+        "message": 'namespaces "nosuch" not found',
+        "reason": "NotFound",
+        "details": {"name": "nosuch", "kind": "namespaces"},
+        "code": 404,
+    }
+    assert "requestObject" not in event
+    assert "responseObject" not in event
+
+
+def test_a_body_in_protobuf_is_audited_as_the_object_that_it_is() -> None:
+    events: list[Tree] = []
+    server = WholeServer(events.append, "Request")
+    body = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}}
+    media = "application/vnd.kubernetes.protobuf"
+    headers = {"content-type": media, "accept": media}
+    raw = object_codec().encode(body)
+    server.server.handle(HttpRequest("POST", "/api/v1/namespaces", (), headers, raw), NOW)
+    assert events[0]["requestObject"]["metadata"]["name"] == "a"
+    assert events[0]["objectRef"]["name"] == "a"
+
+
+def test_who_is_impersonated_is_audited_beside_who_asked() -> None:
+    events: list[Tree] = []
+    tokens = StaticTokens([("t", User("root", groups=("system:masters",)))])
+    server = WholeServer(events.append, "Metadata", access=TokenRbacAccess(tokens))
+    headers = {"authorization": "Bearer t", "impersonate-user": "bob"}
+    server.server.handle(HttpRequest("GET", "/api/v1/pods", (), headers), NOW)
+    (event,) = events
+    assert event["user"]["username"] == "root"
+    assert event["impersonatedUser"]["username"] == "bob"
+    assert event["responseStatus"]["code"] == 403
+    assert event["annotations"] == {
+        "authorization.k8s.io/decision": "forbid",
+        "authorization.k8s.io/reason": "",
+    }
+    server.server.handle(HttpRequest("GET", "/api/v1/pods", (), {"authorization": "Bearer x"}), NOW)
+    assert (events[1]["user"], events[1].get("annotations")) == ({}, None)
+
+
+def test_both_ends_of_a_watch_are_audited() -> None:
+    events: list[Tree] = []
+    server = WholeServer(events.append, "Metadata").server
+    for ends_itself in (True, False):
+        query = (("watch", "true"), ("timeoutSeconds", "5"))
+        watch = server.handle(HttpRequest("GET", "/api/v1/pods", query), NOW)
+        assert isinstance(watch, WatchResponse)
+        assert server.read(watch.number, NOW).end is False
+        server.tick(NOW + 6.0)
+        if ends_itself:
+            assert server.read(watch.number, NOW + 6.0).end
+        server.close(watch.number)
+    assert [event["stage"] for event in events] == ["ResponseStarted", "ResponseComplete"] * 2
+    assert [event["verb"] for event in events] == ["watch"] * 4
+    assert events[0]["auditID"] == events[1]["auditID"] != events[2]["auditID"]
+    assert events[1]["stageTimestamp"] > events[0]["stageTimestamp"]
 
 
 def test_verbs_of_discovery_are_a_message_in_protobuf() -> None:

@@ -56,9 +56,9 @@ def test_large_objects_do_not_grow_the_watch_cache() -> None:
     assert isinstance(late, WatchResponse)
     event = json.loads(server.read(late.number, NOW).body)
     assert event["type"] == "ERROR"
-    said = event["object"]
-    assert (said["code"], said["reason"]) == (410, "Expired")
-    assert said["message"] == f"too old resource version: 5 ({server.store.compacted})"
+    reported = event["object"]
+    assert (reported["code"], reported["reason"]) == (410, "Expired")
+    assert reported["message"] == f"too old resource version: 5 ({server.store.compacted})"
 
 
 def test_encodings_that_were_dropped_are_made_again() -> None:

@@ -82,6 +82,7 @@ def test_true(text: str) -> None:
         ("size(dyn(null)) == 1", "no such overload: size"),
         ("string(dyn(null)) == ''", "no such overload: string(null_type)"),
         ("dyn(1).startsWith('a')", "no such overload"),
+        ("'a' in dyn(null)", "no such overload"),
         ("dyn(null).all(x, true)", "got 'types.Null', expected iterable type"),
         ("1 / (any - 3) == 1", "division by zero"),
         ("9223372036854775807 + 1 == 0", "integer overflow"),

@@ -185,6 +185,27 @@ def test_one_that_gives_no_answer_counts_by_its_failure_policy(
     assert scene.create()[0] == 201
 
 
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (
+            "/garbage",
+            "failed to call webhook: couldn't get version/kind; json parse error: invalid character"
+            " 'b' looking for beginning of object key string",
+        ),
+        (
+            "/half-patch",
+            "received undecodable patch in webhook response: unexpected end of JSON input",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_read(scene: Scene, path: str, why: str) -> None:
+    scene.configure("mutating", scene.hooks.hook(path))
+    status, reported = scene.create()
+    assert status == 500
+    assert reported["message"].endswith(f'failed calling webhook "{path[1:]}.example.com": {why}')
+
+
 def test_the_certificate_of_a_webhook_must_be_of_its_authority(scene: Scene) -> None:
     hook = scene.hooks.hook("/allow")
     del hook["clientConfig"]["caBundle"]

@@ -41,6 +41,7 @@ class WebhookServer:
                 if path == "/hang":
                     hold.wait(30)
                 body = json.dumps({**review, "response": _answer(path, review["request"])})
+                body = "{broken" if path == "/garbage" else body
                 self.send_response(500 if path == "/broken" else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -71,6 +72,8 @@ def _answer(path: str, request: Tree) -> Tree:
     made: Tree = {"uid": request["uid"], "allowed": not path.startswith("/deny")}
     if path == "/deny":
         made["status"] = {"code": 418, "reason": "Teapot", "message": "no"}
+    if path == "/half-patch":
+        made |= {"patchType": "JSONPatch", "patch": base64.b64encode(b"[{").decode()}
     if path == "/warn":
         made["warnings"] = ["mind the gap"]
     if path in ("/label", "/count", "/tally"):

@@ -300,7 +300,7 @@ def _no_overload(overloads: tuple[Overload, ...], kinds: tuple[str, ...]) -> str
     if able is not None:
         is_able = kinds[0] in able or kinds[0] in _RECEIVERS
         return NO_OVERLOAD if is_able else f"{NO_OVERLOAD}: {name}"
-    if len(overloads) == 1:
+    if len(overloads) == 1 or name == "@in":
         return NO_OVERLOAD
     return f"{NO_OVERLOAD}: {name}({', '.join(kinds)})"
 

@@ -38,6 +38,9 @@ class AccessControl(Protocol):
     def authorize(self, user: User, wanted: Attributes) -> None:
         """Raises ApiError 403 with the recorded text when `user` is not allowed to."""
 
+    def decision(self, user: User, wanted: Attributes) -> tuple[bool, str]:
+        """Whether `user` is allowed to, and the reason, for the audit log."""
+
 
 class AlwaysAllow:
     """Every client is the administrator. For simulations and tests."""
@@ -53,3 +56,6 @@ class AlwaysAllow:
 
     def authorize(self, user: User, wanted: Attributes) -> None:
         """Everything is allowed."""
+
+    def decision(self, user: User, wanted: Attributes) -> tuple[bool, str]:
+        return True, ""

@@ -19,7 +19,7 @@ import msgspec
 
 from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.http_messages import HttpRequest, User
 from stowplan.apiserver.auth.rbac import (
     MASTERS_GROUP,
     SERVICE_ACCOUNT,
@@ -59,6 +59,18 @@ def impersonated_user(headers: Mapping[str, str]) -> User | None:
             headers=(("X-Content-Type-Options", "nosniff"),),
         )
     return User(name, uid, groups, extra) if name else None
+
+
+def without_impersonation(request: HttpRequest) -> HttpRequest:
+    """The request as the one who sends it would make it for themselves."""
+    kept = {
+        name: value
+        for name, value in request.headers.items()
+        if not name.startswith("impersonate-")
+    }
+    if len(kept) == len(request.headers):
+        return request
+    return msgspec.structs.replace(request, headers=kept)
 
 
 def _go_user_text(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:

@@ -78,3 +78,7 @@ class TokenRbacAccess:
         decision = self.rbac.authorize(user, wanted)
         if not decision.allowed:
             raise forbidden_by_rbac(user, wanted, decision.reason)
+
+    def decision(self, user: User, wanted: Attributes) -> tuple[bool, str]:
+        found = self.rbac.authorize(user, wanted)
+        return found.allowed, found.reason

@@ -2,37 +2,50 @@
 
 Source: apiserver v1.36, pkg/apis/audit/v1, pkg/endpoints/filters/audit.go, pkg/audit/request.go.
 
-Differs: one level counts for all requests, without a policy file; the one stage is the end of a
-request, and the beginning of a watch; annotations of admission are left out.
+Differs: one level counts for all requests, without a policy file; the stages are the end of a
+request, and the beginning and the end of a watch; annotations of admission are left out.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from stowplan.apis.machinery.access import AccessControl
+from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
+from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.timestamps import format_micro_time
-from stowplan.apiserver.auth.request_info import RequestInfo
+from stowplan.apis.protobuf.object_codec import object_codec
+from stowplan.apiserver.auth.impersonation import without_impersonation
+from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info
 from stowplan.objects.encoding.tree import Tree
 
 AuditSink = Callable[[Tree], None]
 """Takes each event; it must not wait."""
 _READING = {"GET": "get", "HEAD": "get"}
 _WRITING = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_STATUS_FIELDS = ("metadata", "status", "message", "reason", "details")
+
+
+class AuditedRequest(NamedTuple):
+    """An answered request. user: who it counts as, None if that is not known. route, resource: of a
+    request for a resource. received: when it came."""
+
+    request: HttpRequest
+    made: HttpResponse | WatchResponse
+    user: User | None
+    route: RequestInfo | None
+    resource: Resource | None
+    received: float
 
 
 def audit_event(
-    request: HttpRequest,
-    user: User | None,
-    made: HttpResponse | WatchResponse,
-    level: str,
-    times: tuple[float, float],
-    uid: str,
-    route: RequestInfo | None,
+    asked: AuditedRequest, access: AccessControl, level: str, uid: str, now: float
 ) -> Tree:
-    """The event of an answered request. times: when it came and when it was answered."""
+    """The event of a request that is answered now."""
+    request, made, route = asked.request, asked.made, asked.route
     query = "&".join(f"{name}={value}" for name, value in request.query)
     watches = isinstance(made, WatchResponse)
     event: Tree = {
@@ -43,24 +56,67 @@ def audit_event(
         "stage": "ResponseStarted" if watches else "ResponseComplete",
         "requestURI": request.path + (f"?{query}" if query else ""),
         "verb": _verb(request, route, watches=watches),
-        "user": _user_tree(user),
+        **_users(asked, access),
         "sourceIPs": [request.peer.rpartition(":")[0] or request.peer] if request.peer else [],
     }
     agent = request.headers.get("user-agent", "")
     if agent:
         event["userAgent"] = agent
+    body = _readable(request.body) if request.body and route is not None else None
     if route is not None:
-        event["objectRef"] = _reference(route)
-    event["responseStatus"] = {"metadata": {}, "code": made.status}
-    if level in ("Request", "RequestResponse") and request.body and route is not None:
-        event["requestObject"] = _readable(request.body)
-    if level == "RequestResponse" and isinstance(made, HttpResponse) and route is not None:
-        event["responseObject"] = _readable(made.body)
-    event["requestReceivedTimestamp"] = format_micro_time(times[0])
-    event["stageTimestamp"] = format_micro_time(times[1])
-    decision = "forbid" if made.status == 403 else "allow"
-    event["annotations"] = {"authorization.k8s.io/decision": decision}
+        event["objectRef"] = _reference(route, request.method, body)
+    answer = _readable(made.body) if isinstance(made, HttpResponse) and made.body else None
+    event["responseStatus"] = {"metadata": {}, **_status_fields(answer), "code": made.status}
+    if level in ("Request", "RequestResponse") and body is not None:
+        event["requestObject"] = _with_kind(asked, body)
+    if level == "RequestResponse" and route is not None and answer is not None:
+        event["responseObject"] = answer
+    event["requestReceivedTimestamp"] = format_micro_time(asked.received)
+    event["stageTimestamp"] = format_micro_time(now)
+    if asked.user is not None:
+        allowed, reason = access.decision(asked.user, attributes_of_info(request, route))
+        event["annotations"] = {
+            "authorization.k8s.io/decision": "allow" if allowed else "forbid",
+            "authorization.k8s.io/reason": reason,
+        }
     return event
+
+
+def ended_watch_event(began: Tree, now: float) -> Tree:
+    """The event of the end of a watch, from that of its beginning."""
+    return {**began, "stage": "ResponseComplete", "stageTimestamp": format_micro_time(now)}
+
+
+def _users(asked: AuditedRequest, access: AccessControl) -> Tree:
+    """Who asked, and who for."""
+    plain = without_impersonation(asked.request)
+    if plain is asked.request:
+        return {"user": _user_tree(asked.user)}
+    try:
+        asking = access.authenticate(plain, asked.received)
+    except ApiError:
+        return {"user": {}}
+    users = {"user": _user_tree(asking)}
+    if asked.user is not None:
+        users["impersonatedUser"] = _user_tree(asked.user)
+    return users
+
+
+def _status_fields(answer: Any) -> Tree:
+    """What a Status says; nothing of other answers."""
+    if not isinstance(answer, dict) or answer.get("kind") != "Status" or "apiVersion" not in answer:
+        return {}
+    return {key: answer[key] for key in _STATUS_FIELDS if key in answer}
+
+
+def _with_kind(asked: AuditedRequest, body: Any) -> Any:
+    """A body of a kind's own, with the kind that it may leave out."""
+    kind, route = asked.resource, asked.route
+    if not isinstance(body, dict) or kind is None or route is None or route.subresource:
+        return body
+    if asked.request.method not in ("POST", "PUT"):
+        return body
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **body}
 
 
 def _verb(request: HttpRequest, route: RequestInfo | None, *, watches: bool) -> str:
@@ -81,7 +137,7 @@ def _user_tree(user: User | None) -> Tree:
     return {key: value for key, value in held.items() if value}
 
 
-def _reference(route: RequestInfo) -> Tree:
+def _reference(route: RequestInfo, method: str, body: Any) -> Tree:
     held = {
         "resource": route.plural,
         "namespace": route.namespace,
@@ -90,12 +146,16 @@ def _reference(route: RequestInfo) -> Tree:
         "apiVersion": route.version,
         "subresource": route.subresource,
     }
+    meta = body.get("metadata") if isinstance(body, dict) and method in ("POST", "PUT") else None
+    if isinstance(meta, dict):
+        for key in ("namespace", "name", "uid", "resourceVersion"):
+            held[key] = held.get(key) or meta.get(key) or ""
     return {key: value for key, value in held.items() if value}
 
 
 def _readable(body: bytes) -> Any:
-    """A body as a tree; other forms than JSON by their length only."""
+    """A body as a tree; other forms than JSON and protobuf by their length only."""
     try:
-        return json.loads(body)
+        return object_codec().decode(body) if body.startswith(b"k8s\0") else json.loads(body)
     except ValueError:
         return {"bytes": len(body)}

@@ -18,7 +18,7 @@ BODY_BYTES_MIN = 512
 BODY_BYTES_MAX = 32 << 10
 """Longer bodies are kept as they are: a write would wait for their compression."""
 TRIAL_COUNT = 256
-"""So many bodies are packed before their dictionary is judged."""
+"""So many bodies are packed before their dictionary is checked."""
 SHARE_MAX = 0.2
 """A new dictionary is made if packed bodies take a larger share of their length."""
 
@@ -60,7 +60,7 @@ class BodyPacker:
         if not BODY_BYTES_MIN <= len(body) <= BODY_BYTES_MAX:
             return body
         if self._compressor is None or self._count >= TRIAL_COUNT:
-            self._judge_dictionary(body)
+            self._check_dictionary(body)
         if self._count >= TRIAL_COUNT - 3:
             self._recent.append(body)
         assert self._compressor is not None
@@ -71,7 +71,7 @@ class BodyPacker:
         self._packed_bytes += len(data)
         return PackedBody(data, self._dictionary) if 2 * len(data) < len(body) else body
 
-    def _judge_dictionary(self, body: bytes) -> None:
+    def _check_dictionary(self, body: bytes) -> None:
         """Make a new dictionary if there is none, or if it packed the last bodies badly."""
         if self._compressor is None or self._packed_bytes > SHARE_MAX * self._plain_bytes:
             # What is at the end is found with the shortest references.

@@ -15,6 +15,7 @@ from stowplan.apis.admissionregistration.webhook_calls import WebhookReply
 from stowplan.apis.machinery.errors import ApiError, internal_error
 from stowplan.apis.machinery.go_format import unmarshal_text
 from stowplan.apis.machinery.resource import Resource
+from stowplan.apis.schema.json_parser import syntax_error_message
 from stowplan.apiserver.admission.policies.policy_variables import request_tree, versioned
 from stowplan.apiserver.admission.policies.request_matching import AdmissionAttributes
 from stowplan.objects.encoding.tree import Tree
@@ -96,7 +97,9 @@ def _decoded(body: bytes, version: str) -> Tree:
     try:
         tree = json.loads(body)
     except ValueError:
-        tree = ""
+        why = syntax_error_message(body.decode("latin-1"))
+        text = f"couldn't get version/kind; json parse error: {why}"
+        raise WebhookCallError(f"failed to call webhook: {text}") from None
     if not isinstance(tree, dict):
         raise WebhookCallError(f"failed to call webhook: {_NO_OBJECT}")
     given, kind = str(tree.get("apiVersion") or ""), str(tree.get("kind") or "")
@@ -139,9 +142,14 @@ def _patch_of(answer: Tree) -> list[Any] | None:
         return None
     start = "received undecodable patch in webhook response"
     try:
-        patch = json.loads(base64.b64decode(given))
+        raw = base64.b64decode(given)
     except ValueError as error:
         raise WebhookCallError(f"{start}: {error}") from None
+    try:
+        patch = json.loads(raw)
+    except ValueError:
+        text = syntax_error_message(raw.decode("latin-1"))
+        raise WebhookCallError(f"{start}: {text}") from None
     if not isinstance(patch, list):
         text = unmarshal_text(patch, "Go value of type jsonpatch.Patch")
         raise WebhookCallError(f"{start}: {text}")
