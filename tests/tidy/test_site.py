@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 import yaml
 
-from stowplan.queue.scheduling_queue import SubQueue
+from stowplan.queue.pod_record import SubQueue
 from stowplan.scheduler.pods.transitions import IN_BINDING_CYCLE, TRANSITIONS
 from tests.tidy import tree
 

@@ -86,7 +86,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     other way. whole_list: a priority that scores all nodes in one call.
     rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
     pod that its PreFilter skipped. permits_groups: its Permit concerns members of groups only, and
-    lets a group pass as soon as `minCount` members have a node. binds_all: its Bind never answers
+    lets a group pass as soon as `minCount` members have a node; its PreEnqueue and its hints answer
+    alike for all members of a group. binds_all: its Bind never answers
     Skip and never fails.
     takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
     that the configured extenders manage.

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from stowplan._deprecated import deprecated_names
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue.options import QueueOptions, seconds_to_ns
-from stowplan.queue.pod_record import PodRecord
+from stowplan.queue.pod_record import PodRecord, SubQueue
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
-from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue
+from stowplan.queue.scheduling_queue import SchedulingQueue
 
 __all__ = [
     "SECOND",

@@ -8,7 +8,7 @@ tuples outnumber the live ones. Entries with equal sort keys leave in order of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -17,7 +17,8 @@ from stowplan.queue.pod_record import PodRecord
 SortKey = Callable[[PodRecord], Any]
 """Sort key of an entry, computed when the entry is added; the smallest is popped first."""
 
-_Item = tuple[Any, int, PodRecord]
+HeapItem = tuple[Any, int, PodRecord]
+"""Sort key, number of arrival, and the entry."""
 
 _STALE_MIN = 64
 
@@ -29,8 +30,8 @@ class KeyedHeap:
 
     def __init__(self, rank: SortKey) -> None:
         self._rank = rank
-        self._heap: list[_Item] = []
-        self.live: dict[str, _Item] = {}
+        self._heap: list[HeapItem] = []
+        self.live: dict[str, HeapItem] = {}
         self._arrivals = 0
         self._returns = 0
 
@@ -47,6 +48,17 @@ class KeyedHeap:
         heap, live = self._heap, self.live
         live[entry.key] = item
         heappush(heap, item)
+        if len(heap) > 2 * len(live) + _STALE_MIN:
+            self._sweep()
+
+    def put_all(self, entries: Iterable[PodRecord]) -> None:
+        """Add entries, one after the other, none of which is here."""
+        heap, live, rank, arrival = self._heap, self.live, self._rank, self._arrivals
+        for entry in entries:
+            arrival += 1
+            live[entry.key] = item = (rank(entry), arrival, entry)
+            heappush(heap, item)
+        self._arrivals = arrival
         if len(heap) > 2 * len(live) + _STALE_MIN:
             self._sweep()
 
@@ -93,6 +105,19 @@ class KeyedHeap:
         if len(self._heap) > 2 * len(self.live) + _STALE_MIN:
             self._sweep()
         return item[2]
+
+    def take_items(self, entries: Iterable[PodRecord]) -> list[HeapItem]:
+        """Remove entries, which are here; returns what `restore` needs for each."""
+        items = [self.live.pop(entry.key) for entry in entries]
+        if len(self._heap) > 2 * len(self.live) + _STALE_MIN:
+            self._sweep()
+        return items
+
+    def restore(self, item: HeapItem) -> None:
+        """Return an entry to the place that it had before `take_items`."""
+        # A stale tuple of it may be left in the heap; the one that comes up second is dropped.
+        self.live[item[2].key] = item
+        heappush(self._heap, item)
 
     def peek(self) -> PodRecord | None:
         """The first entry; it stays in the heap."""

@@ -53,6 +53,10 @@ class InFlightPods:
     def __contains__(self, uid: str) -> bool:
         return uid in self._place
 
+    def has_any(self, uids: Iterable[str]) -> bool:
+        """True where one of these pods is in flight."""
+        return not self._place.keys().isdisjoint(uids)
+
     @property
     def moment(self) -> int:
         """Current sequence number."""
@@ -66,6 +70,15 @@ class InFlightPods:
         self._place[uid] = now
         self._order.append((now, uid))
         return True
+
+    def start_all(self, uids: Iterable[str]) -> None:
+        """Mark popped pods, none of which is in flight, as in flight."""
+        now = self._now
+        for uid in uids:
+            now += 1
+            self._place[uid] = now
+            self._order.append((now, uid))
+        self._now = now
 
     def note(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Record an event; dropped when no pod is in flight."""

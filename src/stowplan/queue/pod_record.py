@@ -1,8 +1,8 @@
-"""PodRecord: all that the scheduler keeps about one pending pod, and PodState."""
+"""PodRecord: all that the scheduler keeps about one pending pod, its state and its sub-queue."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import msgspec
 
@@ -12,6 +12,15 @@ from stowplan.framework.runtime.framework import Framework
 from stowplan.objects.pod import Pod
 
 NO_PLUGINS: frozenset[str] = frozenset()
+
+
+class SubQueue(Enum):
+    """The sub-queue a pod is in."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
 
 
 class PodState(IntEnum):

@@ -18,6 +18,8 @@ PreEnqueueCheck = Callable[[Pod], Status]
 
 
 NamedChecks = tuple[tuple[str, PreEnqueueCheck], ...]
+PodChecks = tuple[NamedChecks, NamedChecks]
+"""All gates that concern a pod, and those that may keep it out while no pod preempts."""
 
 _KEPT = "gates"
 
@@ -54,9 +56,9 @@ class PreEnqueueGates:
         # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
-        self._named: dict[tuple[str, tuple[str, ...]], NamedChecks] = {}
+        self._named: dict[tuple[str, tuple[str, ...]], PodChecks] = {}
         # Pods of one template come one after the other.
-        self._latest: tuple[PodSpec | None, NamedChecks] = None, ()
+        self._latest: tuple[PodSpec | None, PodChecks] = None, ((), ())
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework]) -> PreEnqueueGates:
@@ -81,7 +83,14 @@ class PreEnqueueGates:
         return cls(found, applies_to, preempting, preempting_gates, of_groups)
 
     def _about(self, pod: Pod) -> NamedChecks:
-        """The gates that concern a pod."""
+        """The gates that may keep a pod out now."""
+        spec, (gates, idle) = self._latest
+        if spec is not pod.spec:
+            gates, idle = self._of_spec(pod)
+        return gates if self.preempting else idle
+
+    def _of_spec(self, pod: Pod) -> PodChecks:
+        """The gates that concern the pods of a spec."""
         spec = pod.spec
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
@@ -92,12 +101,19 @@ class PreEnqueueGates:
             )
             known = spec.__dict__[_KEPT] = self._mark, names
         key = spec.scheduler_name, known[1]
-        gates = self._named.get(key)
-        if gates is None:
-            gates = tuple((name, self._by_name[spec.scheduler_name, name]) for name in known[1])
-            self._named[key] = gates
-        self._latest = spec, gates
-        return gates
+        checks = self._named.get(key)
+        if checks is None:
+            profile = spec.scheduler_name
+            gates = tuple((name, self._by_name[profile, name]) for name in known[1])
+            others = (one for one in gates if (profile, one[0]) not in self._preempting_gates)
+            checks = self._named[key] = gates, tuple(others)
+        self._latest = spec, checks
+        return checks
+
+    def group_gate(self, pod: Pod) -> str:
+        """The gate of the groups where it is the only one that may keep a pod out now; else ""."""
+        gates = self._about(pod)
+        return gates[0][0] if len(gates) == 1 and gates[0][0] in self.of_groups else ""
 
     def holds(self, entry: PodRecord) -> bool:
         """True when the gate that keeps the entry out still does. Writes nothing."""
@@ -129,9 +145,7 @@ class PreEnqueueGates:
         A gate that breaks its contract keeps the pod out and is added to `faults`.
         """
         pod = entry.pod
-        spec, gates = self._latest
-        if spec is not pod.spec:
-            gates = self._about(pod)
+        gates = self._about(pod)
         gated_by = entry.gated_by
         if gated_by and is_open:
             gates = tuple(gate for gate in gates if gate[0] != gated_by)

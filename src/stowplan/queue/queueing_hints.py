@@ -26,6 +26,7 @@ from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
 from stowplan.queue.pod_record import PodRecord
+from stowplan.queue.pre_enqueue import PreEnqueueGates
 
 REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 """Extension points at which a plugin can reject a pod until an event."""
@@ -197,6 +198,38 @@ class QueueingHintMap:
                 if event_matches(one.event, event)
             )
         return known
+
+
+def common_strategy(
+    entries: Sequence[PodRecord],
+    hints: QueueingHintMap,
+    gates: PreEnqueueGates,
+    event: ClusterEvent,
+    change: tuple[Any, Any],
+) -> QueueingStrategy | None:
+    """The strategy for unschedulable entries that all are members of one group, kept out by its
+    gate and by nothing else: what that plugin answers for one of them it answers for all. None
+    where they have to be asked one by one. change: the object before and after the event."""
+    first = entries[0]
+    gate, refusers, pod = first.gated_by, first.refused_by, first.pod
+    if not gate or refusers != {gate} or gates.group_gate(pod) != gate:
+        return None
+    spec, namespace = pod.spec, pod.metadata.namespace
+    for entry in entries:
+        one = entry.pod
+        if (
+            one.spec is not spec
+            or entry.gated_by != gate
+            or entry.refused_by != refusers
+            or entry.pending_on
+            or entry.errors
+            or entry.refusals
+            or one.metadata.namespace != namespace
+        ):
+            return None
+    if not hints.opens(gate, event) or gates.holds(first):
+        return QueueingStrategy.SKIP
+    return hints.queueing_strategy(first, event, *change)
 
 
 def _registered_events(member: RegisteredPlugin) -> Sequence[ClusterEventWithHint]:

@@ -14,13 +14,11 @@ backoff is over. Events that arrive while a pod is in flight are evaluated when 
 pod that no event requeues is retried after five minutes (`flush_unschedulable`).
 
 `QueueOptions(hints=False)` decides as releases before hints did: `cycle` counts pops, and
-`move_request_cycle` is the cycle of the last event. A pod that fails goes to backoff when
-move_request_cycle >= its cycle, otherwise to the unschedulable pods. Both numbers are kept in
-either mode.
+`move_request_cycle`, kept in either mode, is the cycle of the last event. A pod that fails goes to
+backoff when move_request_cycle >= its cycle, otherwise to the unschedulable pods.
 
-The queue does not wait, lock or read a clock: every `now` is an argument in whole nanoseconds from
-any epoch that is a whole second, and flushes are calls. `driver.blocking_queue` is the same queue
-for threads.
+Every `now` is an argument, in whole nanoseconds from any epoch that is a whole second, and flushes
+are calls. `driver.blocking_queue` is the same queue for threads.
 
 Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go; without hints: v1.22.
 """
@@ -28,7 +26,6 @@ Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go; without hints: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from typing import Any
 
 from stowplan.framework.clusterevents import (
@@ -51,11 +48,11 @@ from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.queue.nominator import Nominator, PodLister
 from stowplan.queue.options import QueueOptions, seconds_to_ns
-from stowplan.queue.pod_record import NO_PLUGINS, PodRecord, PodState
+from stowplan.queue.pod_record import NO_PLUGINS, PodRecord, PodState, SubQueue
 from stowplan.queue.pod_updates import helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
-from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
+from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy, common_strategy
 from stowplan.queue.unschedulable_pods import UnschedulableIndex, UnschedulablePods
 
 ArrivalCause = ClusterEvent | str
@@ -64,15 +61,6 @@ SCHEDULE_ATTEMPT_FAILURE, BACKOFF_COMPLETE = "ScheduleAttemptFailure", "BackoffC
 POP_FROM_BACKOFF = "PopFromBackoffQ"
 
 _SCALE_DOWN = ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)
-
-
-class SubQueue(Enum):
-    """The sub-queue a pod is in."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
 
 
 _COUNTED = (SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
@@ -173,10 +161,8 @@ class SchedulingQueue:
 
     def place_of(self, key: str) -> SubQueue | None:
         """The sub-queue of a pod, None when it is not in the queue."""
-        if key in self.active:
-            return SubQueue.ACTIVE
-        if key in self.backoff:
-            return SubQueue.BACKOFF
+        if key in self.active or key in self.backoff:
+            return SubQueue.ACTIVE if key in self.active else SubQueue.BACKOFF
         entry = self.unschedulable_pods.get(key)
         if entry is None:
             return None
@@ -211,13 +197,12 @@ class SchedulingQueue:
         elsewhere the new version replaces the old one. A pod that is in no sub-queue is added.
         record: that of such a pod; None makes one.
         """
-        events = pod_update_events(old, new)
+        events, key = pod_update_events(old, new), old.key
         self._set_arrival_cause(UNSCHEDULABLE_POD_UPDATE)
         if self._uses_hints and new.uid in self.in_flight:
             for event in events:
                 self.in_flight.note(event, old, new)
             return events
-        key = old.key
         holder = self.active if key in self.active else self.backoff
         entry = holder.get(key)
         if entry is not None:
@@ -304,8 +289,7 @@ class SchedulingQueue:
 
     @property
     def revision(self) -> tuple[int, int, int]:
-        """Revision token; changes whenever pop order or the outcome of a pod in flight may
-        change."""
+        """Token that changes whenever pop order or the outcome of a pod in flight may."""
         return self.active.arrivals, self.in_flight.moment, self.move_request_cycle
 
     def done(self, uid: str) -> None:
@@ -481,10 +465,9 @@ class SchedulingQueue:
         """Queueing strategy by all events that arrived while the pod was in flight."""
         if not entry.refusers or uid not in self.in_flight:
             return QueueingStrategy.AFTER_BACKOFF
-        enough = (
-            QueueingStrategy.IMMEDIATELY if entry.pending_on else QueueingStrategy.AFTER_BACKOFF
-        )
-        queueing_strategy = QueueingStrategy.SKIP
+        enough, queueing_strategy = QueueingStrategy.AFTER_BACKOFF, QueueingStrategy.SKIP
+        if entry.pending_on:
+            enough = QueueingStrategy.IMMEDIATELY
         for missed in self.in_flight.since(uid):
             found = self.hints.queueing_strategy(entry, missed.event, missed.old, missed.new)
             queueing_strategy = max(queueing_strategy, found)
@@ -493,17 +476,22 @@ class SchedulingQueue:
         return queueing_strategy
 
     def _candidates(self, event: ClusterEvent, old: Any, new: Any) -> list[PodRecord]:
-        """The unschedulable entries that an event may move, in a fixed order."""
+        """Unschedulable entries that an event may move, in a fixed order."""
         if event.is_wildcard or not self._uses_hints:
             return list(self.unschedulable_pods)
         listeners, keys = self.hints.listeners(event), self.hints.keys(event)
         return self.unschedulable_pods.concerned(listeners, keys, old, new)
 
     def _move(
-        self, entries: Iterable[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int
+        self, entries: Sequence[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
         opened = set(self.hints.listeners(event))
         self._set_arrival_cause(event)
+        if self.gates.of_groups and len(entries) > 1:
+            common = common_strategy(entries, self.hints, self.gates, event, (old, new))
+            if common:
+                self._open(entries, now)
+            entries = entries if common is None else ()
         for entry in entries:
             gate = entry.gated_by
             if gate and (gate not in opened or self.gates.holds(entry)):
@@ -515,6 +503,21 @@ class SchedulingQueue:
         self.move_request_cycle = self.cycle
         if self._uses_hints:
             self.in_flight.note(event, old, new)
+
+    def _open(self, entries: Sequence[PodRecord], now: int) -> None:
+        """Move gated entries, which have not failed, to the active queue."""
+        self.unschedulable_pods.take_all(entries)
+        for entry in entries:
+            entry.gated_by, entry.state = "", _ACTIVE
+            if entry.initial_attempt is None:
+                entry.initial_attempt = now
+        self.active.put_all(entries)
+        self._counts[_TO_ACTIVE] += len(entries)
+
+    def count_new(self, place: SubQueue, n_pods: int) -> None:
+        """Count new pods that a caller has put into a sub-queue."""
+        self._set_arrival_cause(UNSCHEDULABLE_POD_ADD)
+        self._counts[_COUNTED.index(place)] += n_pods
 
     def _update_unschedulable(
         self, entry: PodRecord, old: Pod, events: Iterable[ClusterEvent], now: int
@@ -568,8 +571,7 @@ class SchedulingQueue:
 
     def _add_unschedulable(self, entry: PodRecord) -> None:
         entry.state = _GATED if entry.gated_by else _UNSCHEDULABLE
-        gates = self.gates
-        waits = bool(gates.preempting) and gates.waits_for_victims(entry)
+        waits = bool(self.gates.preempting) and self.gates.waits_for_victims(entry)
         self.unschedulable_pods.put(entry, waits_for_victims=waits)
         self._counts[_TO_UNSCHEDULABLE] += 1
 

@@ -8,7 +8,7 @@ Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from stowplan.framework.clusterevents import ClusterEvent, EventKeys
@@ -66,6 +66,11 @@ class EntriesByKey:
             if not entries:
                 del self._found[key]
 
+    def remove_all(self, entries: Iterable[PodRecord]) -> None:
+        """Remove entries."""
+        for entry in entries:
+            self.remove(entry)
+
     def found(self, key: Hashable) -> Iterable[PodRecord]:
         """The entries with a key."""
         return self._found.get(key, {}).values()
@@ -121,8 +126,7 @@ class UnschedulablePods:
             self.take(entry.key)
         self.entries[entry.key] = entry
         self._n_put += 1
-        if self.since is None or entry.added_at < self.since:
-            self.since = int(entry.added_at)
+        self.note_since(entry.added_at)
         if waits_for_victims:
             self._closed[entry.uid] = entry, self._n_put
         else:
@@ -130,6 +134,29 @@ class UnschedulablePods:
             self._enter(entry)
         if self.watcher is not None:
             self.watcher.entered(entry)
+
+    def put_all(self, entries: Sequence[PodRecord]) -> None:
+        """Add entries that are not here and that events may move, all of them rejected by the same
+        plugins, at one time."""
+        self.note_since(entries[0].added_at)
+        for entry in entries:
+            self.entries[entry.key] = entry
+            self._n_put += 1
+            self._arrivals[entry.key] = self._n_put
+        for plugin in entries[0].refusers:
+            by_plugin = self._by_plugin.setdefault(plugin, {})
+            by_plugin.update((entry.key, entry) for entry in entries)
+            if plugin in self._by_key:
+                for entry in entries:
+                    self._by_key[plugin].add(entry)
+        if self.watcher is not None:
+            for entry in entries:
+                self.watcher.entered(entry)
+
+    def note_since(self, at: float) -> None:
+        """An entry that arrived or failed at this time is here, or was."""
+        if self.since is None or at < self.since:
+            self.since = int(at)
 
     def refuse_by(self, entry: PodRecord, refusers: frozenset[str]) -> None:
         """Other plugins reject an entry that events may move. Its place among the entries of these
@@ -191,6 +218,21 @@ class UnschedulablePods:
             if self.watcher is not None:
                 self.watcher.left(entry)
         return entry
+
+    def take_all(self, entries: Sequence[PodRecord]) -> None:
+        """Remove entries that events may move, all of them rejected by the same plugins."""
+        own, arrivals = self.entries, self._arrivals
+        for entry in entries:
+            del own[entry.key], arrivals[entry.key]
+        for plugin in entries[0].refusers:
+            by_plugin = self._by_plugin[plugin]
+            for entry in entries:
+                del by_plugin[entry.key]
+            if plugin in self._by_key:
+                self._by_key[plugin].remove_all(entries)
+        if self.watcher is not None:
+            for entry in entries:
+                self.watcher.left(entry)
 
     def reorder(self, keys: Iterable[str]) -> None:
         """Set the order of arrival; keys: those of all entries."""

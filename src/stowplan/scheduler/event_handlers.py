@@ -25,6 +25,7 @@ from stowplan.scheduler.pod_groups.group_changes import (
     member_bound,
     member_deleted,
 )
+from stowplan.scheduler.pod_groups.member_arrivals import MembersAdded, enter_together
 from stowplan.scheduler.pods.transitions import (
     BOUND,
     DELETED,
@@ -92,6 +93,12 @@ class EventHandlers:
             self._queue.enter(record, now)
             if context.gates.gang_scheduling and may_wake_others(context, record, group):
                 self._queue.move(UNSCHEDULABLE_POD_ADD, None, pod, now)
+
+    def members_added(self, added: MembersAdded) -> None:
+        """Members of a group that follow each other were added."""
+        if not enter_together(self._context, added.pods):
+            for pod in added.pods:
+                self.pod_updated(pod)
 
     def _member_updated(self, pod: Pod) -> PodGroupState | None:
         """A pod that names a group was added or updated; a pending pod counts for the profiles. The

@@ -41,6 +41,7 @@ from stowplan.scheduler.lanes.pod_lane import PodLane
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.outbox import BindRun
+from stowplan.scheduler.pod_groups.member_arrivals import MembersAdded, with_members_together
 from stowplan.scheduler.pods.indexes import check_indexes
 from stowplan.scheduler.pods.transitions import PodEvent
 
@@ -109,6 +110,8 @@ class Scheduler:
         self._flushed_unschedulable = -1
         self._wake_at: int | None = None
         self._event_table = self._table()
+        self._handlers: dict[type[Any], Callable[[Any], None]] = dict(self._event_table)
+        self._handlers[MembersAdded] = self._members_handler()
         self.on_handled: HandleObserver | None = None
 
     def handle(
@@ -131,10 +134,13 @@ class Scheduler:
         context.now = now
         happenings = list(events)
         context.note(now, happenings)
-        event_table, shared = self._event_table, context.shared
+        handlers, shared = self._handlers, context.shared
         apply_plugin_requests = self.bindings.apply_plugin_requests
-        for event in watch_events_first(happenings):
-            event_table[type(event)](event)
+        ordered: Iterable[Any] = watch_events_first(happenings)
+        if context.pod_groups is not None:
+            ordered = with_members_together(ordered)
+        for event in ordered:
+            handlers[type(event)](event)
             # `has_pending_requests`, without a call for each event.
             if shared.to_activate or shared.waiting.settled:
                 apply_plugin_requests()
@@ -223,6 +229,10 @@ class Scheduler:
             happened.ConfigurationChanged: self._configuration_changed,
             happened.SessionEnded: self._context.lanes.notify,
         }
+
+    def _members_handler(self) -> Callable[[MembersAdded], None]:
+        """What takes members of a group that come together."""
+        return self._event_handlers.members_added
 
     def _then_lanes(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """A handler of an outcome that lanes receive too."""

@@ -25,6 +25,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.pod_groups.group_cycle import GroupReport
+from stowplan.scheduler.pod_groups.member_arrivals import MembersAdded
 from stowplan.scheduler.scheduler import Scheduler
 
 EVENT_SECONDS = "scheduler_event_handling_duration_seconds"
@@ -67,10 +68,12 @@ class TimedScheduler(Scheduler):
 
     def _observe_group(self, report: GroupReport) -> None:
         """Count and time a group cycle that got to its end. Differs: the algorithm and what follows
-        it are timed together, in both histograms."""
+        it are timed together, in both histograms. Of several that ran together each has its share.
+        """
         if not report.outcome:
             return
-        metrics, took_s = self._metrics, self._metrics.stopwatch() - self._group_begun_s
+        metrics = self._metrics
+        took_s = (metrics.stopwatch() - self._group_begun_s) / report.n_together
         labels = (("result", report.outcome), ("profile", report.profile))
         metrics.count(GROUP_ATTEMPTS, labels)
         metrics.observe(GROUP_ATTEMPT_SECONDS, took_s, labels, GROUP_BUCKETS)
@@ -96,6 +99,21 @@ class TimedScheduler(Scheduler):
             kind: self._timed(handler, kind) if kind in ACTION_OF_EVENT else handler
             for kind, handler in super()._table().items()
         }
+
+    def _members_handler(self) -> Callable[[MembersAdded], None]:
+        """Time the addition of members that come together; each has its share."""
+        handler, metrics = super()._members_handler(), self._metrics
+        label = ClusterEvent(UNSCHEDULABLE_POD, Action.ADD).label
+
+        def take(event: MembersAdded) -> None:
+            begun = metrics.stopwatch()
+            handler(event)
+            share_s = (metrics.stopwatch() - begun) / len(event.pods)
+            histogram = metrics.histogram(EVENT_SECONDS, (("event", label),), EVENT_BUCKETS)
+            for _ in event.pods:
+                histogram.add(share_s)
+
+        return take
 
     def _timed(self, handler: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
         """Time an event handler. It runs several times per pod, so histograms are cached by

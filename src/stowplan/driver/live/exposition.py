@@ -29,7 +29,7 @@ from stowplan.framework.metrics import Histogram, Labels
 from stowplan.insight.fairness.findings import FindingKind
 from stowplan.insight.gpu_fragmentation import CardFragmentationWatch
 from stowplan.objects.devices.gpu_cards import CARD_MILLI
-from stowplan.queue.scheduling_queue import SubQueue
+from stowplan.queue.pod_record import SubQueue
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer

@@ -26,12 +26,6 @@ from stowplan.framework.status import Status, error, unschedulable
 NO_PLACEMENTS = "no feasible placements found"
 
 
-def group_permit(framework: Framework) -> str:
-    """The plugin for which members of groups wait at Permit, "" for none."""
-    members = framework.at("permit")
-    return next((one.name for one in members if one.declaration.permits_groups), "")
-
-
 def run_placement_generate(
     framework: Framework, rows: Ints, cycle: PodGroupCycle
 ) -> Sequence[GroupPlacement] | Status:

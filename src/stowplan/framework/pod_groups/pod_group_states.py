@@ -131,6 +131,18 @@ class PodGroupStates:
             state.unscheduled[uid] = None
         return state
 
+    def put_new(self, key: str, pods: Sequence[Pod], now: int) -> PodGroupState:
+        """Pending pods of a group, none of which is known, were added. The state of the group."""
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = PodGroupState(key)
+        for pod in pods:
+            uid = pod.metadata.uid or pod.key
+            state.arrived[uid] = now
+            state.pods[uid] = pod
+            state.unscheduled[uid] = None
+        return state
+
     def drop(self, pod: Pod) -> None:
         """A pod was deleted; the last one takes the state of its group with it."""
         key, uid = group_key_of(pod), pod.uid

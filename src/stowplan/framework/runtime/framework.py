@@ -129,6 +129,9 @@ class Framework:
             for m in self.at("preBind")
             if m.does_io or m.calls["pre_bind_pre_flight"] or m.calls["pre_bind_progress"]
         )
+        # The plugin for which members of groups wait at Permit, "" for none.
+        of_groups = (m.name for m in self.at("permit") if m.declaration.permits_groups)
+        self.group_permit = next(of_groups, "")
         permits = (m for m in self.at("permit") if not m.declaration.permits_groups)
         between = (*self.at("reserve"), *permits, *self.at("preBind"))
         # Looked up in the skipped plugins, for a pod that has nothing to do before Bind.

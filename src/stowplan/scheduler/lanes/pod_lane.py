@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break
+from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework import ConfigError, ContractError, Framework
 from stowplan.framework.clusterevents import (
     NODE,
@@ -35,11 +35,12 @@ from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
-from stowplan.scheduler.lanes.kernel_placement import KernelPlacement, tie_break_of
+from stowplan.scheduler.lanes.kernel_placement import KernelPlacement
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles, swap_profiles
 from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
 from stowplan.scheduler.pod_groups.group_changes import group_changed
 from stowplan.scheduler.pod_groups.group_cycle import GroupCycles
+from stowplan.scheduler.tie_breaks import tie_break_of
 
 CLASS_IDLE_S = 600.0
 """Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
@@ -85,7 +86,7 @@ class PodLane:
             evictions,
             failures,
             lambda: self.decider,
-            None if rng is None else lambda entry: _member_draw(entry, rng),
+            rng,
         )
         self.on_attempt: Callable[[PodRecord], None] = _ignore_attempt
         counts_repeats = context.options.counts_repeats and context.pod_groups is None
@@ -228,10 +229,19 @@ class PodLane:
                 n_handled = self._kernel_placement.place(
                     engine, entries, classes, self._context.cache.snapshot, self._rng
                 )
-        if single is not None:
-            n_handled += 1
-            self._attempt_single(single, tie_break_of(single, self._rng))
+        if single is None:
+            return n_handled
+        rng = tie_break_of(single, self._rng)
+        if not self._is_member(single.pod):
+            self._attempt_single(single, rng)
+            return n_handled + 1
+        n_handled += self.group_cycles.run(single, n_max)
+        self._bindings.apply_plugin_requests()
         return n_handled
+
+    def _is_member(self, pod: Pod) -> bool:
+        """True for a pod that is attempted together with its group."""
+        return self._context.pod_groups is not None and group_key_of(pod) != ""
 
     def _attempt_single(self, entry: PodRecord, rng: TieBreakSource) -> None:
         self._attempt(entry, rng)
@@ -249,9 +259,6 @@ class PodLane:
 
     def _attempt(self, entry: PodRecord, rng: TieBreakSource) -> None:
         context, pod = self._context, entry.pod
-        if context.pod_groups is not None and group_key_of(pod):
-            self.group_cycles.run(entry)
-            return
         self.on_attempt(entry)
         if pod.metadata.deletion_timestamp is not None:
             self.skip_terminating(entry)
@@ -318,13 +325,6 @@ def action_of(before: Object | None, after: Object | None) -> Action:
     if before is None:
         return Action.ADD
     return Action.DELETE if after is None else Action.UPDATE
-
-
-def _member_draw(entry: PodRecord, rng: np.random.Generator) -> int:
-    """Tie-break number of a member of a group."""
-    number = draw_tie_break(tie_break_of(entry, rng))
-    assert number is not None, entry.key
-    return number
 
 
 def _ignore_attempt(entry: PodRecord) -> None:

@@ -8,7 +8,6 @@ is so here, too.
 
 from __future__ import annotations
 
-from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.pod_group_states import PodGroupState
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
@@ -32,10 +31,10 @@ def group_changed(context: SchedulerContext, key: str, after: SchedulingGroup | 
         if waiting is None or framework is None:
             continue
         if is_complete:
-            waiting.allow(group_permit(framework))
+            waiting.allow(framework.group_permit)
         elif after is None:
             name = key.partition("/")[2]
-            waiting.reject(group_permit(framework), f'pod group "{name}" was deleted')
+            waiting.reject(framework.group_permit, f'pod group "{name}" was deleted')
 
 
 def member_deleted(context: SchedulerContext, pod: Pod) -> None:

@@ -8,15 +8,16 @@ Source: kube-scheduler v1.36, schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
+from stowplan.columns.engine.tie_break import draw_tie_break
 from stowplan.columns.overlay import Overlay
 from stowplan.framework import Code, ContractError, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
-from stowplan.framework.pod_groups.placement_plugins import group_permit
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
@@ -25,7 +26,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition
 from stowplan.objects.scheduling_group import POD_GROUP_SCHEDULED, SchedulingGroup
 from stowplan.queue import PodRecord
-from stowplan.queue.member_pops import pop_members
+from stowplan.queue.member_passages import pop_members
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
@@ -36,6 +37,7 @@ from stowplan.scheduler.pod_groups.group_algorithm import (
     GroupAlgorithm,
     GroupAttempt,
 )
+from stowplan.scheduler.pod_groups.group_batches import GroupBatches
 from stowplan.scheduler.pod_groups.group_results import (
     GROUP_UNSCHEDULABLE,
     SCHEDULED,
@@ -43,8 +45,9 @@ from stowplan.scheduler.pod_groups.group_results import (
     GroupStatus,
     MemberResult,
 )
-from stowplan.scheduler.pod_groups.group_run import GroupRuns
-from stowplan.scheduler.pod_groups.member_orders import has_extensions
+from stowplan.scheduler.pod_groups.group_run import GroupInCycle, GroupRuns
+from stowplan.scheduler.pod_groups.member_orders import has_extensions, in_order
+from stowplan.scheduler.tie_breaks import tie_break_of
 
 NO_PREEMPTION_PLUGIN = (
     "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -54,20 +57,27 @@ NOT_WITH_CONSTRAINTS = (
 )
 
 
+SCHEDULED_RESULT = GroupResult([], SCHEDULED)
+SCHEDULED_CONDITION = PodGroupCondition(POD_GROUP_SCHEDULED, "True", reason="Scheduled")
+
+
 class GroupReport(msgspec.Struct, frozen=True):
     """A group cycle. key: of the group. pods: its members, in order. outcome: see `GroupResult`, ""
     where the group was not tried. n_tried: number of members that were tried, the first ones.
-    profile: schedulerName of the first."""
+    profile: schedulerName of the first. n_together: number of groups that were placed together, all
+    of which are bound when the first of them is reported."""
 
     key: str
     pods: tuple[str, ...]
     outcome: str = ""
     n_tried: int = 0
     profile: str = ""
+    n_together: int = 1
 
 
 class GroupCycles:
-    """Runs group cycles. on_begin, on_group: called at the begin and at the end of each."""
+    """Runs group cycles. on_begin: called at the begin of one, or of several that are run together.
+    on_group: called at the end of each."""
 
     def __init__(
         self,
@@ -76,22 +86,23 @@ class GroupCycles:
         evictions: Evictions,
         failures: FailureHandler,
         decider: Callable[[], Decider],
-        draw: Callable[[PodRecord], int] | None,
+        rng: np.random.Generator | None,
     ) -> None:
-        """decider: chooses nodes. draw: the tie-break number of a pod; None takes the first of
-        ties."""
+        """decider: chooses nodes. rng: breaks ties; None takes the first of them."""
         self._context = context
         self._bindings = bindings
         self._evictions = evictions
         self._failures = failures
         self._algorithm = GroupAlgorithm(context, decider)
         self._runs = GroupRuns(context, bindings, decider)
-        self._draw = draw
+        self._batches = GroupBatches(context, self._runs, decider, rng)
+        self._rng = rng
         self.on_begin: Callable[[], None] = _ignore_begin
         self.on_group: Callable[[GroupReport], None] = _ignore_report
 
-    def run(self, popped: PodRecord) -> None:
-        """Attempt the group of a pod that was popped."""
+    def run(self, popped: PodRecord, n_max: int = 1) -> int:
+        """Attempt the group of a pod that was popped, and those that follow it where kernels place
+        them together, at most `n_max`; returns how many."""
         self.on_begin()
         key = group_key_of(popped.pod)
         records = self._members(popped)
@@ -104,16 +115,46 @@ class GroupCycles:
             for record in records:
                 self._failures.attempt_failed(record, text, reason=SCHEDULER_ERROR)
             self.on_group(GroupReport(key, tuple(one.key for one in records)))
-            return
+            return 1
         records = [
             one
             for one in records
             if one.pod.metadata.deletion_timestamp is None or not self._skip(one)
         ]
-        outcome, n_tried = self._attempt(key, records) if records else ("", 0)
-        keys = tuple(one.key for one in records)
-        name = popped.pod.spec.scheduler_name
-        self.on_group(GroupReport(key, keys, outcome, n_tried, name))
+        group = self._in_cycle(key, popped, records) if records else None
+        together = [] if group is None else self._batches.run(group, n_max)
+        for one in together:
+            self._write_condition(one.cycle.group, SCHEDULED_RESULT, one.cycle.state.n_scheduled)
+        for one in together:
+            self._report(one, SCHEDULED_RESULT.outcome, len(one.records), len(together))
+        if together:
+            return len(together)
+        if group is None:
+            self.on_group(GroupReport(key, (), profile=popped.pod.spec.scheduler_name))
+            return 1
+        outcome, n_tried = self._attempt(group)
+        self._report(group, outcome, n_tried)
+        return 1
+
+    def _report(self, group: GroupInCycle, outcome: str, n_tried: int, n_together: int = 1) -> None:
+        if self.on_group is _ignore_report:
+            return
+        keys = tuple([one.key for one in group.records])
+        name = group.popped.pod.spec.scheduler_name
+        key = group.cycle.state.key
+        self.on_group(GroupReport(key, keys, outcome, n_tried, name, n_together))
+
+    def _in_cycle(self, key: str, popped: PodRecord, records: Sequence[PodRecord]) -> GroupInCycle:
+        """The group of a key, on the current snapshot."""
+        context = self._context
+        framework = context.frameworks[records[0].pod.spec.scheduler_name]
+        snapshot = context.cache.snapshot()
+        states = context.shared.pod_groups
+        state = None if states is None else states.get(key)
+        assert state is not None, key
+        group = snapshot.object_store.find(SchedulingGroup, key)
+        cycle = PodGroupCycle(group, key.partition("/")[2], state, snapshot, {})
+        return GroupInCycle(popped, records, framework, cycle)
 
     def _members(self, popped: PodRecord) -> list[PodRecord]:
         """The popped pod and all pending pods of its group that may be attempted, in order."""
@@ -129,17 +170,7 @@ class GroupCycles:
         if len(context.queue.nominator):
             for record in records:
                 context.queue.nominator.popped(record.pod)
-        places = {uid: place for place, uid in enumerate(state.pods)}
-
-        def rank(record: PodRecord) -> tuple[int, int, bool, int]:
-            # Of the pods that entered the queue at one time, one that had arrived before was
-            # released by another.
-            pod, first = record.pod, record.initial_attempt or 0
-            uid = pod.metadata.uid or record.key
-            is_released = state.arrived.get(uid) != first
-            return -(pod.spec.priority or 0), first, is_released, places.get(uid, 0)
-
-        return sorted(records, key=rank)
+        return in_order(records, state)
 
     def _skip(self, record: PodRecord) -> bool:
         """Leave out a pod that is being deleted; True."""
@@ -148,38 +179,23 @@ class GroupCycles:
         record.state = PodState.SKIPPED
         return True
 
-    def _attempt(self, key: str, records: list[PodRecord]) -> tuple[str, int]:
-        """Try the group and act on the result; returns the outcome, and how many members were
+    def _attempt(self, group: GroupInCycle) -> tuple[str, int]:
+        """Try a group alone and act on the result; returns the outcome, and how many members were
         tried."""
-        context = self._context
-        framework = context.frameworks[records[0].pod.spec.scheduler_name]
-        snapshot = context.cache.snapshot()
-        states = context.shared.pod_groups
-        state = None if states is None else states.get(key)
-        assert state is not None, key
-        group = snapshot.object_store.find(SchedulingGroup, key)
-        name = key.partition("/")[2]
-        draw = self._draw
-        draws = {} if draw is None else {record.uid: draw(record) for record in records}
-        cycle = PodGroupCycle(group, name, state, snapshot, {})
-        placed = self._runs.place(records, framework, cycle, draws)
+        context, records, rng = self._context, group.records, self._rng
+        draws = {} if rng is None else {one.uid: _member_draw(one, rng) for one in records}
+        placed = self._runs.place(records, group.framework, group.cycle, draws)
         if placed is not None:
-            self._runs.bind(records, placed, framework, cycle)
-            result = GroupResult([], SCHEDULED)
-            self._write_condition(group, result, state.n_scheduled)
+            self._runs.bind([group], placed)
+            self._batches.placed_alone()
+            result = SCHEDULED_RESULT
+            self._write_condition(group.cycle.group, result, group.cycle.state.n_scheduled)
             return result.outcome, len(records)
-        with Overlay(snapshot.nodes) as overlay:
-            affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
-            attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
-            result = self._algorithm.run(attempt, has_post_filter=True)
-            gates = framework.gates
-            victims: list[Pod] = []
-            if gates.workload_aware_preemption and result.status.code == Code.UNSCHEDULABLE:
-                self._preempt(attempt, result, victims)
-        plugin = group_post_filter(framework)
-        if victims and group is not None and plugin is not None:
+        result, victims = self._tried(group, draws)
+        plugin = group_post_filter(group.framework)
+        if victims and group.cycle.group is not None and plugin is not None:
             pods = [one.pod for one in records]
-            self._evictions.start_for_group(group, pods, victims, plugin.name)
+            self._evictions.start_for_group(group.cycle.group, pods, victims, plugin.name)
         # Differs: the original evicts for members of groups not schedulable even then, too;
         # here with `compat` only.
         if result.is_waiting or context.has_defects:
@@ -187,10 +203,25 @@ class GroupCycles:
                 self._start_evictions(member)
         for place, record in enumerate(records):
             member_result = result.members[place] if place < len(result.members) else None
-            self._apply(record, member_result, result, framework)
+            self._apply(record, member_result, result, group.framework)
             context.activate(context.shared.to_activate)
-        self._write_condition(group, result, state.n_scheduled)
+        self._write_condition(group.cycle.group, result, group.cycle.state.n_scheduled)
         return result.outcome, len(result.members)
+
+    def _tried(
+        self, group: GroupInCycle, draws: Mapping[str, int]
+    ) -> tuple[GroupResult, list[Pod]]:
+        """Run the group algorithm; its result, and victims for the whole group."""
+        framework, cycle = group.framework, group.cycle
+        victims: list[Pod] = []
+        with Overlay(cycle.snapshot.nodes) as overlay:
+            affinity = AffinityNodes(cycle.snapshot.nodes) if self._context.has_defects else None
+            attempt = GroupAttempt(group.records, framework, cycle, overlay, draws, affinity)
+            result = self._algorithm.run(attempt, has_post_filter=True)
+            is_refused = result.status.code == Code.UNSCHEDULABLE
+            if framework.gates.workload_aware_preemption and is_refused:
+                self._preempt(attempt, result, victims)
+        return result, victims
 
     # Preemption.
 
@@ -298,8 +329,8 @@ class GroupCycles:
         """
         if self._context.has_defects:
             return ()
-        if group_permit(framework):
-            return (group_permit(framework),)
+        if framework.group_permit:
+            return (framework.group_permit,)
         return tuple(dict.fromkeys(name for one in result.members for name in one.decision.plugins))
 
     def _fail_with_group(
@@ -331,17 +362,19 @@ class GroupCycles:
         """Write the group's condition where it changes. n_scheduled: members that have a node."""
         if group is None:
             return
-        is_kept = self._context.has_defects or n_scheduled >= max(group.min_count or 1, 1)
         status = result.status
         if status.code == Code.SUCCESS:
-            found = PodGroupCondition(POD_GROUP_SCHEDULED, "True", reason="Scheduled")
+            found = SCHEDULED_CONDITION
         else:
             reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
             message = status.text if status.is_error else status.message
             found = PodGroupCondition(POD_GROUP_SCHEDULED, "False", reason=reason, message=message)
         conditions = group.status.conditions
-        before = next((one for one in conditions if one.type == found.type), None)
+        before = None
+        if conditions:
+            before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:
+            is_kept = self._context.has_defects or n_scheduled >= max(group.min_count or 1, 1)
             # Differs: in the original a condition that is True stays so for good; here with
             # `compat`, or as long as enough members have a node.
             if before.status == "True" and found.status != "True" and is_kept:
@@ -369,6 +402,13 @@ def _mixed_names(records: list[PodRecord]) -> tuple[str, str] | None:
     names = (record.pod.spec.scheduler_name for record in records)
     other = next((name for name in names if name != first), None)
     return None if other is None else (first, other)
+
+
+def _member_draw(record: PodRecord, rng: np.random.Generator) -> int:
+    """Tie-break number of a member."""
+    number = draw_tie_break(tie_break_of(record, rng))
+    assert number is not None, record.key
+    return number
 
 
 def _ignore_begin() -> None:

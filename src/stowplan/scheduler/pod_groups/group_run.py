@@ -21,7 +21,6 @@ from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decider, KernelPlacer
 from stowplan.framework.pod_groups.placement_plugins import (
     best_placement,
-    group_permit,
     run_placement_generate,
 )
 from stowplan.framework.pod_groups.placements import (
@@ -44,6 +43,16 @@ class PlacedGroup(msgspec.Struct, frozen=True, eq=False):
     rows: list[int]
     scores: list[int]
     annotations: Mapping[int, dict[str, str]]
+
+
+class GroupInCycle(msgspec.Struct, frozen=True, eq=False):
+    """A group in its cycle. popped: the member that was popped first. records: all of them, in
+    order."""
+
+    popped: PodRecord
+    records: Sequence[PodRecord]
+    framework: Framework
+    cycle: PodGroupCycle
 
 
 class GroupMembers(msgspec.Struct, frozen=True, eq=False):
@@ -74,9 +83,9 @@ class GroupRuns:
     ) -> PlacedGroup | None:
         """Place all members, or none: then the table is as before, and the answer is None."""
         engine = self._decider().engine()
-        if engine is None or not self._may_place(records, framework, cycle):
+        if engine is None or not self.may_place(records, framework, cycle):
             return None
-        classes = self._classes(records, framework, cycle, engine)
+        classes = self.classes(records, framework, cycle, engine)
         if classes is None:
             return None
         tie_breaks = NO_TIE_BREAKS
@@ -145,13 +154,13 @@ class GroupRuns:
             return None
         return PlacedGroup(members.classes, rows, run.scores.tolist(), run.annotations)
 
-    def _may_place(
+    def may_place(
         self, records: Sequence[PodRecord], framework: Framework, cycle: PodGroupCycle
     ) -> bool:
         """True where the group is scheduled if all members fit, on whatever nodes."""
         if not cycle.snapshot.nominations.is_empty or len(self._context.extenders):
             return False
-        if not group_permit(framework):
+        if not framework.group_permit:
             return True
         if cycle.group is None:
             return False
@@ -165,7 +174,7 @@ class GroupRuns:
             return True
         return not all(one.in_tree for one in framework.at("postFilter"))
 
-    def _classes(
+    def classes(
         self,
         records: Sequence[PodRecord],
         framework: Framework,
@@ -173,12 +182,13 @@ class GroupRuns:
         engine: KernelPlacer,
     ) -> list[Any] | None:
         """The classes of the members; None where one has none, or is known not to fit."""
-        classes = []
+        classes, has_defects = [], self._context.has_defects
         for record in records:
             one = engine.class_of(record.pod, framework)
+            if one is None:
+                return None
             # Terms of members are seen in part only by the original.
-            is_odd = self._context.has_defects and PodInfo.of(record.pod).footprint.has_affinity
-            if one is None or is_odd:
+            if has_defects and PodInfo.of(record.pod).footprint.has_affinity:
                 return None
             classes.append(one)
         for one in dict.fromkeys(classes):
@@ -186,45 +196,52 @@ class GroupRuns:
                 return None
         return classes
 
-    def bind(
-        self,
-        records: Sequence[PodRecord],
-        placed: PlacedGroup,
-        framework: Framework,
-        cycle: PodGroupCycle,
-    ) -> None:
-        """Start the binding of placed members. Those that would wait at Permit for the ones after
-        them get a nomination, as if they had waited."""
+    def bind(self, groups: Sequence[GroupInCycle], placed: PlacedGroup) -> None:
+        """Start the binding of groups whose members are placed, one group after the other. Members
+        that would wait at Permit for the ones after them get a nomination, as if they had waited.
+        """
         context, names = self._context, self._context.cache.nodes.names
         nodes = [names[row] for row in placed.rows]
-        n_waiting = self._waiting_members(framework, cycle)
-        announced = [
-            (record, node)
-            for record, node in zip(records[:n_waiting], nodes, strict=False)
-            if record.pod.status.nominated_node_name != node
-        ]
+        members: list[PodRecord] = []
+        announced: list[tuple[PodRecord, str]] = []
+        for group in groups:
+            records, first = group.records, len(members)
+            some = nodes[first : first + len(records)]
+            n_waiting = self._waiting_members(group.framework, group.cycle)
+            announced += [
+                (record, node)
+                for record, node in zip(records[:n_waiting], some, strict=False)
+                if record.pod.status.nominated_node_name != node
+            ]
+            group.cycle.state.place_all([one.pod.metadata.uid or one.key for one in records], some)
+            members += records
         context.outbox.nominate_all(
             [record.pod for record, _ in announced], [node for _, node in announced]
         )
-        cycle.state.place_all([record.pod.uid for record in records], nodes)
-        members = list(records)
         self._bindings.begin_run(
             members, list(placed.classes), 0, placed.rows, placed.scores, placed.annotations
         )
         for record, _ in announced:
             record.binding.announced = True
-        permit = group_permit(framework)
-        if permit and len(context.shared.waiting):
-            for uid in cycle.state.assumed:
-                one = context.shared.waiting.get(uid)
-                if one is not None:
-                    one.allow(permit)
+        if len(context.shared.waiting):
+            for group in groups:
+                self._allow_waiting(group)
+
+    def _allow_waiting(self, group: GroupInCycle) -> None:
+        """Let members of earlier cycles that wait at Permit go on."""
+        permit, waiting = group.framework.group_permit, self._context.shared.waiting
+        if not permit:
+            return
+        for uid in group.cycle.state.assumed:
+            one = waiting.get(uid)
+            if one is not None:
+                one.allow(permit)
 
     def _waiting_members(self, framework: Framework, cycle: PodGroupCycle) -> int:
         """Number of members, from the first one on, that are short of `minCount` when their turn
         comes."""
         group = cycle.group
-        if group is None or group.min_count is None or not group_permit(framework):
+        if group is None or group.min_count is None or not framework.group_permit:
             return 0
         if not framework.gates.nominated_node_name_for_expectation:
             return 0
@@ -233,6 +250,6 @@ class GroupRuns:
 
 def _n_needed(framework: Framework, cycle: PodGroupCycle) -> int:
     """How many members must have a place for the group to be schedulable."""
-    if cycle.group is None or not group_permit(framework):
+    if cycle.group is None or not framework.group_permit:
         return 1
     return max(1, (cycle.group.min_count or 0) - cycle.state.n_scheduled)

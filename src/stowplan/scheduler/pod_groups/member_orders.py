@@ -1,4 +1,4 @@
-"""Member orders: other orders in which the members of a group are tried when the first one fails.
+"""Member orders: the order in which the members of a group are tried, and others when that fails.
 
 Members are placed one after the other, so a large one may find that small ones have taken its room.
 Where that leaves a group unschedulable, its members are tried again, those that found no room
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stowplan.framework import Framework
+from stowplan.framework.pod_groups.pod_group_states import PodGroupState
 from stowplan.queue import PodRecord
 from stowplan.scheduler.pod_groups.group_results import GroupResult
 
@@ -20,6 +21,21 @@ EXTENDED_PROFILE = "stowplan"
 
 ORDERS_MAX = 8
 """Further orders that are tried on one placement."""
+
+
+def in_order(records: Sequence[PodRecord], state: PodGroupState) -> list[PodRecord]:
+    """The members in the order in which a cycle tries them. state: of their group."""
+    places = {uid: place for place, uid in enumerate(state.pods)}
+    arrived = state.arrived
+
+    def rank(record: PodRecord) -> tuple[int, int, bool, int]:
+        # Of the pods that entered the queue at one time, one that had arrived before was released
+        # by another.
+        pod, first = record.pod, record.initial_attempt or 0
+        uid = pod.metadata.uid or record.key
+        return -(pod.spec.priority or 0), first, arrived.get(uid) != first, places.get(uid, 0)
+
+    return sorted(records, key=rank)
 
 
 def has_extensions(framework: Framework, *, has_defects: bool) -> bool:
