@@ -11,10 +11,6 @@ from stowplan.benchmarks.measurement import ENGINES, run_once
 
 SIZES = WorkloadSizes(nodes=40, pods=30)
 WALKED = {
-    # Claims that are not bound.
-    "wffc": 30,
-    "static-volumes": 30,
-    "storage-capacity": 30,
     # A pod of each template; the others are refused as that one was.
     "unfit": 20,
     # The first pod of each template; the others follow from what has changed since.

@@ -22,9 +22,10 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
-from stowplan.plugins.preemption import kept_candidates
+from stowplan.plugins.preemption import kept_candidates, row_dry_runs
 from stowplan.plugins.preemption.kept_candidates import KeptCandidates
 from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
+from stowplan.plugins.preemption.row_dry_runs import RowDryRuns
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -35,7 +36,17 @@ from tests.soak import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 N_STEPS = 6
-KINDS = ((10, "900m"), (10, "2"), (100, "2"), (100, "1500m"), (100, "100m"), (50, "3"))
+KINDS = (
+    (10, "900m"),
+    (10, "2"),
+    (100, "2"),
+    (100, "1500m"),
+    (100, "100m"),
+    (50, "3"),
+    (100, "2100m"),
+    (100, "2900m"),
+    (10, "1"),
+)
 APPS = ("x", "y", "z")
 
 
@@ -49,7 +60,7 @@ class Preemptors:
         self.pods: dict[str, Pod] = {}
         self.leaving: list[to_do.Evict] = []
         self.names = [f"n{i}" for i in range(random_int(self.rng, 2, 14))]
-        self._kinds = [pick(self.rng, KINDS) for _ in range(random_int(self.rng, 1, 3))]
+        self._kinds = [pick(self.rng, KINDS) for _ in range(random_int(self.rng, 1, 4))]
         self._now = 0
         added: list[Event] = [happened.NodeAdded(self._node(name)) for name in self.names]
         for name in self.names:
@@ -182,9 +193,9 @@ def ranks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows_cost_more_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that have changed come after those that cost as much."""
-    right = kept_candidates.costs_at_best
+    right = row_dry_runs.costs_at_best
     monkeypatch.setattr(
-        kept_candidates,
+        row_dry_runs,
         "costs_at_best",
         lambda violations, lowest: (*right(violations, lowest)[:3], 2, 0),
     )
@@ -197,7 +208,54 @@ def a_pod_counts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pod is protected in the dry run of one row."""
-    monkeypatch.setattr(KeptCandidates, "_by_budget", lambda self, evictable: ([], evictable))
+    monkeypatch.setattr(RowDryRuns, "_by_budget", lambda self, evictable: ([], evictable))
+
+
+def outcomes_hold_for_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dry run of one class is that of all of its priority."""
+    right = row_dry_runs.dry_run
+
+    def run(*given: Any) -> Any:
+        found = right(*given)
+        names = range(len(found.least))
+        return found._replace(least=tuple(0 for _ in names), most=tuple(2**62 for _ in names))
+
+    monkeypatch.setattr(kept_candidates, "dry_run", run)
+
+
+def more_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run holds for those that request more."""
+    right = row_dry_runs.dry_run
+
+    def run(*given: Any) -> Any:
+        found = right(*given)
+        return found._replace(most=tuple(2**62 for _ in found.most))
+
+    monkeypatch.setattr(kept_candidates, "dry_run", run)
+
+
+def less_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run holds for those that request less."""
+    right = row_dry_runs.dry_run
+
+    def run(*given: Any) -> Any:
+        found = right(*given)
+        return found._replace(least=tuple(0 for _ in found.least))
+
+    monkeypatch.setattr(kept_candidates, "dry_run", run)
+
+
+def priorities_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All preemptors may evict the same pods."""
+    right = RowDryRuns.evictable
+    monkeypatch.setattr(
+        RowDryRuns, "evictable", lambda self, row, priority, pods: right(self, row, 100, pods)
+    )
+
+
+def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dry runs of rows stay when these change."""
+    monkeypatch.setattr(RowDryRuns, "follow", lambda self, snapshot: None)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +267,11 @@ def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
         (rows_cost_more_at_best, 5),
         (a_pod_counts_itself, 0),
         (budgets_do_not_count, 0),
+        (outcomes_hold_for_any_request, 0),
+        (more_may_be_requested, 0),
+        (less_may_be_requested, 0),
+        (priorities_are_not_compared, 0),
+        (rows_are_not_followed, 0),
     ],
 )
 def test_control_what_is_left_out_is_noticed(

@@ -25,7 +25,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.volumes import bound_claims
+from stowplan.plugins.volumes.claims import bound_claims
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int

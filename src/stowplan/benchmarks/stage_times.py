@@ -58,7 +58,7 @@ def watch_stages(scheduler: Scheduler) -> StageStopwatch:
     )
     watch.watch("cache", scheduler.cache, "assume", "snapshot", "put_pod", "drop_pod", "put_node")
     # Includes their calls of the queue: binding cycles and refusals start here.
-    watch.watch("effects", scheduler.bindings, "begin", "begin_run")
+    watch.watch("effects", scheduler.bindings, "begin", "begin_placed", "begin_run")
     watch.watch("effects", scheduler._failure_handler, "attempt_failed")
     return watch
 

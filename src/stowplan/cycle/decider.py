@@ -84,7 +84,10 @@ class CycleDecider:
         engine = self._engine
         one = known = of_class = None
         if engine is not None:
-            of_class = engine.class_of(pod, framework, with_devices=True, with_nominated=True)
+            with_devices = bool(pod.spec.resource_claims)
+            of_class = engine.class_of(
+                pod, framework, with_devices=with_devices, with_nominated=True
+            )
         if of_class is not None and snapshot.nominations.is_empty:
             # Claims of another pod of the class may be in use on other nodes.
             is_alike = of_class.claims is None or pod.spec.resource_claims

@@ -19,7 +19,7 @@ from stowplan.columns.pods.podinfo import Footprint, PodInfo, reports_resources
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
-from stowplan.framework.deciders.kernel_terms import RunLimit
+from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
 from stowplan.objects.pod import Pod, PodSchedulingGroup, PodSpec
 from stowplan.objects.volume import Volume
 
@@ -191,7 +191,7 @@ class PodClassIndex:
         with_nominated: bool = False,
     ) -> EnginePodClass | None:
         """Return the pod's class, creating it if needed; None for a pod whose status or own claims
-        affect decisions. with_devices: pods with resource claims may have a class, too.
+        affect decisions. with_devices: pods with claims of their own may have a class, too.
         with_nominated: so may those whose status names a node."""
         status = pod.status
         if status.nominated_node_name and not with_nominated:
@@ -205,7 +205,7 @@ class PodClassIndex:
             return self._of_devices(pod, framework) if with_devices else None
         if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
             claims = framework.claims_signature(pod)
-            if claims is not None:
+            if claims is not None and (with_devices or not isinstance(claims, OwnClaims)):
                 return self._of_claims(pod, framework, claims)
         known = self._by_spec.get(id(spec)) or self._reactivated(spec)
         if known is None:

@@ -1,5 +1,5 @@
 """Device rows: which rows serve the claims of a class, written into the rows that its static rules
-pass.
+pass. Claims of volumes that wait for their first consumer are served alike.
 
 What is free on a row changes when one of its devices is taken or given back. Then the row is
 asked again for each class with claims, and logged, so that the kernels evaluate it again.
@@ -11,7 +11,7 @@ above 0 once the row serves no more. Pods of classes that count alike are placed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +47,7 @@ class ClassDevices(NamedTuple):
 
 
 class DeviceRows:
-    """The classes with claims of one node table."""
+    """The classes with claims of one type of one node table."""
 
     def __init__(self, class_arrays: ClassArrays, nodes: NodeTable) -> None:
         self._class_arrays = class_arrays
@@ -123,10 +123,19 @@ class DeviceRows:
             alike.add(one)
         return len(classes)
 
-    def follow(self, placed: int = -1) -> bool:
+    def n_own(self, pods: Sequence[Pod], classes: Sequence[EnginePodClass]) -> int:
+        """How many of the first pods have claims as their classes read them, each its own. classes:
+        of the pods."""
+        taken: set[Hashable] = set()
+        for place, (pod, one) in enumerate(zip(pods, classes, strict=True)):
+            devices = self._classes.get(one)
+            if devices is not None and not devices.claims.are_own(pod, taken):
+                return place
+        return len(pods)
+
+    def follow(self, placed: Sequence[int] = ()) -> bool:
         """Ask the rows whose devices have changed again; False where one needs an answer of its
-        own. placed: the last row in the log, -1 for none; earlier ones may have been evaluated
-        since."""
+        own. placed: the last rows in the log."""
         first = next(iter(self._classes.values()), None)
         if first is None:
             return True
@@ -136,6 +145,8 @@ class DeviceRows:
         is_same = states is self._source
         changed = np.flatnonzero(states != self._known) if is_same else np.arange(states.shape[0])
         self._source = states
+        if len(self._counted) > 1:
+            self._recount_unchanged(states, placed)
         if not changed.shape[0]:
             return True
         differs = np.zeros(changed.shape[0], dtype=np.bool_)
@@ -147,11 +158,22 @@ class DeviceRows:
         for one in tuple(self._counted):
             self._recount(one, changed)
         self._known[changed] = states[changed]
-        # Where a pool is reached by many nodes, most rows serve what they served before.
-        others = [row for row in changed[differs].tolist() if row != placed]
+        # Where a pool is reached by many nodes, most rows serve what they served before. Rows in
+        # the log before the last one may have been evaluated since.
+        last = placed[-1] if placed else -1
+        others = [row for row in changed[differs].tolist() if row != last]
         if others:
             self._class_arrays.note(others, 0)
         return True
+
+    def _recount_unchanged(self, states: Ints, placed: Sequence[int]) -> None:
+        """Count again where a pod of one class has taken nothing, which kernels have counted for
+        the others."""
+        rows = np.unique(np.array(placed, dtype=np.int64))
+        rows = rows[states[rows] == self._known[rows]]
+        if rows.shape[0]:
+            for one in tuple(self._counted):
+                self._recount(one, rows)
 
     def _recount(self, one: EnginePodClass, changed: Ints) -> None:
         counts = self._class_arrays.counted(self._counted[one])

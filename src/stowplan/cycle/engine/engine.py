@@ -21,6 +21,7 @@ from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
+from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
@@ -221,6 +222,12 @@ class Engine:
         was given are placed. is_first: the state may be another than after the last placement."""
         self._follow(snapshot)
         if run.epoch != self._epoch:
+            for pod, one in zip(
+                reversed(run.pods[start:]), reversed(run.classes[start:]), strict=True
+            ):
+                if one.claims is not None:
+                    # Plans are made of a pod whose claims are as the class reads them.
+                    one.pod = pod
             run.epoch, run.heads = self.heads(run.classes, snapshot)
         slow = np.flatnonzero(run.heads[start:] < 0)
         n_fast = int(slow[0]) if slow.size else run.heads.shape[0] - start
@@ -241,8 +248,8 @@ class Engine:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
-        if self._planner.device_rows:
-            n_same = self._n_with_devices(run, start, n_same, snapshot, is_first)
+        for device_rows in self._planner.device_rows:
+            n_same = self._n_with_devices(device_rows, run, start, n_same, snapshot, is_first)
         n_same = min(n_same, _n_within_limits(run.classes[start : start + n_same], snapshot))
         if n_same == 0:
             return [], False
@@ -279,8 +286,8 @@ class Engine:
         those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
         self._generation = nodes.journal.generation
-        if self._planner.device_rows:
-            self._reserve(run, start, placed)
+        for device_rows in self._planner.device_rows:
+            self._reserve(device_rows, run, start, placed)
         return placed, len(placed) == end - start
 
     def _run_kernel(
@@ -312,28 +319,33 @@ class Engine:
         return placed
 
     def _n_with_devices(
-        self, run: PodRun, start: int, n_most: int, snapshot: Snapshot, is_first: bool
+        self,
+        device_rows: DeviceRows,
+        run: PodRun,
+        start: int,
+        n_most: int,
+        snapshot: Snapshot,
+        is_first: bool,
     ) -> int:
         """How many of the next pods a kernel may be given: those with claims must not change what
         others of them are left, but as kernels count it. 0 where the next pod has to be walked."""
-        assert self._planner is not None
-        device_rows = self._planner.device_rows
         classes = run.classes
         if is_first and not device_rows.follow():
             # Devices of one of the nodes are looked at by name from now on.
-            self._forget_devices(run)
+            self._forget_devices(device_rows, run)
             return 0
         first = next((i for i in range(start, start + n_most) if classes[i] in device_rows), -1)
         if first < 0:
             return n_most
         if not snapshot.nominations.is_empty:
             return first - start
-        return first - start + device_rows.n_together(classes[first : start + n_most])
+        end = first + device_rows.n_together(classes[first : start + n_most])
+        return first - start + device_rows.n_own(run.pods[first:end], classes[first:end])
 
-    def _reserve(self, run: PodRun, start: int, placed: Sequence[int]) -> None:
+    def _reserve(
+        self, device_rows: DeviceRows, run: PodRun, start: int, placed: Sequence[int]
+    ) -> None:
         """Take the devices of the pods that a kernel has placed on these rows."""
-        assert self._planner is not None
-        device_rows = self._planner.device_rows
         those = [i for i, _ in enumerate(placed, start) if run.classes[i] in device_rows]
         if not those:
             return
@@ -341,13 +353,12 @@ class Engine:
         for i in those:
             row = placed[i - start]
             run.states[i] = device_rows.reserve(run.classes[i], run.pods[i], row, free)
-        if not device_rows.follow(placed[-1]):
-            self._forget_devices(run)
+        if not device_rows.follow(placed):
+            self._forget_devices(device_rows, run)
 
-    def _forget_devices(self, run: PodRun) -> None:
+    def _forget_devices(self, device_rows: DeviceRows, run: PodRun) -> None:
         """Pods with claims are walked until the plans are made anew."""
-        assert self._planner is not None
-        for one in self._planner.device_rows.drop_all():
+        for one in device_rows.drop_all():
             one.number, one.is_fast = -1, False
         run.epoch = -1
 

@@ -162,7 +162,8 @@ class Planner:
     ) -> None:
         self._class_arrays = class_arrays
         self.card_groups = CardGroups(class_arrays)
-        self.device_rows = DeviceRows(class_arrays, snapshot.nodes)
+        # By the type of the claims.
+        self._device_rows: dict[type[object], DeviceRows] = {}
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
@@ -174,6 +175,11 @@ class Planner:
         # Which terms may count pods of a class, and which classes a term may count.
         self._by_anchor: LabelIndex[int] = LabelIndex()
         self._by_label: LabelIndex[EnginePodClass] = LabelIndex()
+
+    @property
+    def device_rows(self) -> list[DeviceRows]:
+        """Those that have classes, by the type of the claims."""
+        return [rows for rows in self._device_rows.values() if rows]
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
@@ -262,7 +268,11 @@ class Planner:
         scored = len(static.normalised) if class_terms.normalised else -1
         if scored == at.NORMALISED_MAX:
             raise NoPlan
-        number = self.device_rows.add(one, devices, static.number, scored)
+        rows = self._device_rows.get(type(devices.claims))
+        if rows is None:
+            rows = DeviceRows(self._class_arrays, self._snapshot.nodes)
+            self._device_rows[type(devices.claims)] = rows
+        number = rows.add(one, devices, static.number, scored)
         if number is None:
             raise NoPlan
         return number
@@ -423,7 +433,8 @@ class Planner:
         class_arrays = self._class_arrays
         keys = sorted({term.key for term, by_host in placed if not by_host})
         first = params[at.FIRST_TERM] = class_arrays.n_terms
-        self.device_rows.count(one)
+        for rows in self.device_rows:
+            rows.count(one)
         n_counts = class_arrays.n_terms - first
         first += n_counts
         for term, by_host in placed:

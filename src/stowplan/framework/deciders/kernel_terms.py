@@ -8,7 +8,7 @@ way, for every pod, and for every class where it declares `node_only`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -152,8 +152,16 @@ class CardTerms(msgspec.Struct, frozen=True):
     state: object = None
 
 
+class OwnClaims(msgspec.Struct, frozen=True):
+    """A `claims_signature` of claims that placing the pod changes, so that it is equal only until
+    then. Classes of it are for callers that run the binding cycles of what they place."""
+
+
 class DeviceClaims(Protocol):
-    """The claims of a class of pods: each pod has claims of its own, all ask for the same."""
+    """The claims of a class of pods: each pod has claims of its own, all ask for the same.
+
+    What serves them is devices, or volumes. Claims of one type share their `states`.
+    """
 
     def states(self, nodes: NodeTable) -> Ints:
         """int64 (n_nodes,): a number for what is free on each row, the same array until the table
@@ -175,6 +183,10 @@ class DeviceClaims(Protocol):
         """True where a pod of the other class leaves of every row as many for this class as one of
         its own. Both count by `n_fitting`."""
 
+    def are_own(self, pod: Pod, taken: set[Hashable]) -> bool:
+        """True where the pod's claims still are as the class reads them, and none of them is in
+        `taken`, to which they are added: claims of other pods that are placed with it."""
+
     def reserve(self, pod: Pod, node: Node, free: int, state: CycleState) -> int:
         """Take devices of a node that serves the pod's claims, as Reserve would. free: the number
         that `states` has for its row. Returns the one afterwards where the class counts by
@@ -182,10 +194,10 @@ class DeviceClaims(Protocol):
 
 
 class DeviceTerms(msgspec.Struct, frozen=True):
-    """Filter: rows whose free devices serve the claims of the class; and Reserve, which is done as
-    soon as a pod has its row. Only for classes by `claims_signature`, of a caller that runs the
-    binding cycles of what it places. has_alternatives: the rows have `points`, which count by the
-    highest among the rows that pass.
+    """Filter: rows whose free devices, or volumes, serve the claims of the class; and Reserve,
+    which is done as soon as a pod has its row. Only for classes by `claims_signature`, of a caller
+    that runs the binding cycles of what it places. has_alternatives: the rows have `points`, which
+    count by the highest among the rows that pass.
     """
 
     claims: DeviceClaims

@@ -373,7 +373,7 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
             return lambda *given: self._cached_dry_runs(key, *given)
 
         kept = DryRunCache.of(snapshot.nodes)
-        shared = SharedRows(kept.budgets, kept.ranked, kept.importance)
+        shared = SharedRows(kept.budgets, kept.ranked, kept.by_row)
         return search_of(pod, framework, state, shared, dry_runs)
 
     def _dry_run_per_node(

@@ -8,12 +8,11 @@ would at best; only where that is the first place its dry run is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from operator import le, sub
+from operator import le
 from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Ints
 from stowplan.framework import Code, CycleState, Framework, NodeTable, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
@@ -28,20 +27,25 @@ from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
-from stowplan.plugins.preemption.dry_runs import PRIORITY_OFFSET, DryRunResults, candidate_costs
-from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates, costs_at_best
+from stowplan.plugins.preemption.dry_runs import DryRunResults
+from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
 from stowplan.plugins.preemption.pods_by_importance import (
     AMOUNT_MAX,
-    ImportantPod,
     MustBeWalked,
-    PodsByImportance,
     check_amounts,
 )
-from stowplan.plugins.preemption.ranked_pods import RankedPods, pod_importance
+from stowplan.plugins.preemption.ranked_pods import RankedPods
+from stowplan.plugins.preemption.row_dry_runs import (
+    DryRunOutcome,
+    EvictablePods,
+    RowDryRuns,
+    RowRoom,
+    dry_run,
+)
 from stowplan.plugins.preemption.vector_dry_run import PotentialVictims
 from stowplan.plugins.resources.fit import NodeResourcesFit
 
-ROWS_ONE_BY_ONE_MAX = 8
+ROWS_ONE_BY_ONE_MAX = 64
 """With more changed rows than this, all of them are filtered together."""
 
 REFILL_SHARE = 8
@@ -53,7 +57,6 @@ DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
 ONE_BY_ONE_MAX = 16
 """With more rows than this, dry runs are made together."""
 
-PRIORITY_MIN = -PRIORITY_OFFSET
 PROTECTED_PRIORITY = 2**40
 """Above all priorities: of pods that take a budget below zero."""
 
@@ -112,7 +115,7 @@ class SharedRows(NamedTuple):
 
     budgets: DisruptionBudgetIndex
     ranked: RankedPods
-    importance: PodsByImportance
+    by_row: RowDryRuns
 
 
 class KeptCandidates:
@@ -133,12 +136,14 @@ class KeptCandidates:
         self._state = state
         self._fit = fit
         self._budgets, self._ranked = shared.budgets, shared.ranked
-        self._importance = shared.importance
+        self._by_row = shared.by_row
         self._dry_runs = dry_runs
         self._priority = pod.priority
         rule: NodeResourcesFit = fit.plugin
         self._rule = rule
         self._wanted = rule.wanted(pod)
+        self._names = tuple(name for name, _ in self._wanted)
+        self._amounts = tuple(amount for _, amount in self._wanted)
         self._pod = pod
         self._touched = TouchedRows(of_pods=True)
         self._counted_budgets: tuple[object, ...] | None = None
@@ -156,6 +161,9 @@ class KeptCandidates:
         """See `PreemptorSearch.follow`."""
         touched = self._touched.take(snapshot)
         self._budgets.follow(snapshot.object_store)
+        is_begun = self._counted_budgets is self._budgets.budgets
+        if touched is None or touched or not is_begun:
+            self._by_row.follow(snapshot)
         nodes, self._snapshot = snapshot.nodes, snapshot
         if snapshot.object_store.version != self._version:
             self._version = snapshot.object_store.version
@@ -164,7 +172,7 @@ class KeptCandidates:
             self._shape = -1
             return False
         try:
-            if nodes.shape != self._shape or self._counted_budgets is not self._budgets.budgets:
+            if nodes.shape != self._shape or not is_begun:
                 self._begin(pod, snapshot)
                 touched = None
             if touched is None:
@@ -218,7 +226,7 @@ class KeptCandidates:
                     return None
                 if are_known:
                     (row,) = rows
-                    return self._found[row] if row in self._found else self._dry_run(row)
+                    return self._found[row] if row in self._found else self._candidate(row)
                 self._place(rows, pod)
                 if len(rows) == n_most:
                     n_most *= 2
@@ -305,13 +313,14 @@ class KeptCandidates:
             if not self._rows.is_preemptible(row):
                 continue
             evictable = self._evictable(row)
-            if evictable:
-                protected, free_to_go = self._by_budget(evictable)
-                lowest = (free_to_go or protected)[-1].priority
-                if lowest < PRIORITY_MIN:
-                    raise MustBeWalked
-                costs, rank = costs_at_best(not free_to_go, lowest), nodes.rank.item(row)
-                candidates.put(row, costs, rank, are_known=False)
+            if not evictable.at_best or self._before.item(row) or self._after.item(row):
+                continue
+            known, rank = evictable.known(self._names, self._amounts), nodes.rank.item(row)
+            if known is None:
+                candidates.put(row, evictable.at_best, rank, are_known=False)
+            elif known.candidate is not None:
+                found[row] = known.candidate
+                candidates.put(row, known.costs, rank, are_known=True)
         self._changed.clear()
 
     def _fill(self) -> None:
@@ -354,17 +363,20 @@ class KeptCandidates:
             return
         for row in rows:
             found = self._dry_run(row)
-            if found is not None:
-                self._found[row] = found
-                candidates.put(row, candidate_costs(found), rank.item(row), are_known=True)
+            if found is not None and found.candidate is not None:
+                self._found[row] = found.candidate
+                candidates.put(row, found.costs, rank.item(row), are_known=True)
 
     def _verdict(self, row: int, uid: str = "") -> int:
         """The number of the verdict of a row. uid: of the pod, where it may be nominated there."""
         before: int = self._before.item(row)
         if before:
             return before
-        n_slots, amounts = self._room(row, uid)
-        code = self._rule.code_of_row(self._wanted, n_slots, amounts)
+        room = self._room(row, uid) if uid else self._shared_room(row)
+        code = 0
+        if room.n_slots <= 0 or not all(map(le, self._amounts, room.free)):
+            amounts = zip(room.offered, room.free, strict=True)
+            code = self._rule.code_of_row(self._wanted, room.n_slots, amounts)
         after: int = self._after.item(row)
         return self._number_of(code) or after
 
@@ -378,13 +390,18 @@ class KeptCandidates:
             number = self._codes[code] = self._rows.number(as_refusal(status.by(self._fit.name)))
         return number
 
-    def _room(self, row: int, uid: str = "") -> tuple[int, list[tuple[int, int]]]:
-        """(free pod slots, (allocatable, free) per wanted resource) beside the nominated pods."""
+    def _shared_room(self, row: int) -> RowRoom:
+        """What is free on a row, as for other classes of the priority."""
+        return self._by_row.room(row, self._priority, self._names, self._room)
+
+    def _room(self, row: int, uid: str = "") -> RowRoom:
+        """What is free on a row beside the nominated pods, but for the one with this uid."""
         assert self._snapshot is not None
         nodes, nominations = self._snapshot.nodes, self._snapshot.nominations
         allocatable, requested, _, pod_count = nodes.amounts
         n_slots = allocatable.item(self._slots_item, row) - pod_count.item(row)
-        amounts = []
+        has: list[int] = []
+        left: list[int] = []
         reserved = [
             info.footprint.requested
             for info in nominations.on(nodes.names[row])
@@ -398,70 +415,31 @@ class KeptCandidates:
                 amount = requests.get(name, 0)
                 check_amounts(amount)
                 free -= amount
-            amounts.append((offered, free))
-        return n_slots - len(reserved), amounts
+            has.append(offered)
+            left.append(free)
+        return RowRoom(n_slots - len(reserved), tuple(left), tuple(has))
 
-    def _evictable(self, row: int) -> list[ImportantPod]:
-        """The pods of a row that may be evicted, the most important first."""
+    def _evictable(self, row: int) -> EvictablePods:
+        """The pods of a row that may be evicted."""
         assert self._snapshot is not None
-        ranked = self._importance.of_row(row, self._snapshot.nodes.pods[row])
-        return [one for one in ranked if one.priority < self._priority]
+        return self._by_row.evictable(row, self._priority, self._snapshot.nodes.pods[row])
 
-    def _dry_run(self, row: int) -> PreemptionCandidate | None:
-        """The victims of a row, None where eviction does not help."""
+    def _dry_run(self, row: int) -> DryRunOutcome | None:
+        """The outcome of a row, None where a filter of the node only refuses it."""
         assert self._snapshot is not None
-        nodes = self._snapshot.nodes
         if self._before.item(row) or self._after.item(row):
             return None
         evictable = self._evictable(row)
-        if not evictable:
-            return None
-        n_slots, amounts = self._room(row)
-        n_slots += len(evictable) - 1
-        left: list[int] = []
-        for (name, wanted), (_, free) in zip(self._wanted, amounts, strict=True):
-            for one in evictable:
-                free += one.requested.get(name, 0)
-            if free < wanted:
-                return None
-            left.append(free - wanted)
-        if n_slots < 0:
-            return None
-        protected, free_to_go = self._by_budget(evictable)
-        victims: list[PodInfo] = []
-        n_violations = 0
-        for place, one in enumerate((*protected, *free_to_go)):
-            requested = one.requested
-            taken = [requested.get(name, 0) for name, _ in self._wanted]
-            if n_slots > 0 and all(map(le, taken, left)):
-                n_slots -= 1
-                left = list(map(sub, left, taken))
-            else:
-                victims.append(one.info)
-                n_violations += place < len(protected)
-        if not victims:
-            return None
-        if protected and free_to_go:
-            victims.sort(key=pod_importance)
-        return PreemptionCandidate(nodes.names[row], tuple(victims), n_violations)
+        known = evictable.known(self._names, self._amounts)
+        if known is not None or not evictable.at_best:
+            return known
+        room, name = self._shared_room(row), self._snapshot.nodes.names[row]
+        outcome = dry_run(evictable, self._names, self._amounts, room, name)
+        return evictable.keep(self._names, outcome)
 
-    def _by_budget(
-        self, evictable: list[ImportantPod]
-    ) -> tuple[list[ImportantPod], list[ImportantPod]]:
-        """As `filter_pods_with_pdb_violation`."""
-        allowed = self._budgets.allowed
-        if not allowed.shape[0]:
-            return [], evictable
-        taken: dict[int, int] = {}
-        protected: list[ImportantPod] = []
-        free_to_go: list[ImportantPod] = []
-        for one in evictable:
-            violates = False
-            for budget in one.covering:
-                taken[budget] = n_taken = taken.get(budget, 0) + 1
-                violates |= n_taken > allowed.item(budget)
-            (protected if violates else free_to_go).append(one)
-        return protected, free_to_go
+    def _candidate(self, row: int) -> PreemptionCandidate | None:
+        found = self._dry_run(row)
+        return None if found is None else found.candidate
 
 
 def _ends(amounts: Ints) -> tuple[int, int]:

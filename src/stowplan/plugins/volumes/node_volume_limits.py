@@ -50,7 +50,8 @@ from stowplan.plugins.volumes.attached_volumes import (
     csi_volumes_of_pod,
     node_volumes,
 )
-from stowplan.plugins.volumes.bound_claims import bound_claims, volume_run_limit
+from stowplan.plugins.volumes.claims.bound_claims import bound_claims, volume_run_limit
+from stowplan.plugins.volumes.claims.unbound_claims import unbound_claims
 from stowplan.plugins.volumes.hints import node_volume_limits_events
 from stowplan.plugins.volumes.volume_claims import (
     NO_STATE,
@@ -258,11 +259,12 @@ class NodeVolumeLimits:
         return node_volume_limits_events()
 
     def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
-        """A limit of the length of runs, for claims that are bound; no rule without CSI volumes."""
-        claims = bound_claims(pod, snapshot.object_store)
+        """A limit of the length of runs, for claims of a class; no rule without CSI volumes."""
+        store = snapshot.object_store
+        claims = bound_claims(pod, store) or unbound_claims(pod, store)
         if claims is None or self._asks_for_driver:
             return None
-        return (volume_run_limit(claims),) if claims.drivers else ()
+        return (volume_run_limit(claims.drivers),) if claims.drivers else ()
 
     def signature(self, pod: Pod) -> object:
         """The claims, and the migrated in-tree volumes."""

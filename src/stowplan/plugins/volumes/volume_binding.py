@@ -33,7 +33,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import RegisteredEvents
-from stowplan.framework.deciders.kernel_terms import KernelTerm, NodeRules
+from stowplan.framework.deciders.kernel_terms import DeviceTerms, KernelTerm, NodeRules
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
@@ -54,7 +54,8 @@ from stowplan.plugins.utilization_shape import (
     piecewise_linear_scores,
     shape_problems,
 )
-from stowplan.plugins.volumes.bound_claims import bound_claims
+from stowplan.plugins.volumes.claims.bound_claims import bound_claims
+from stowplan.plugins.volumes.claims.unbound_claims import VolumesForClass, unbound_claims
 from stowplan.plugins.volumes.hints import volume_binding_events
 from stowplan.plugins.volumes.volume_claims import (
     NO_STATE,
@@ -262,6 +263,9 @@ class VolumeBinding:
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Assume the bindings and provisions, so that the next pods see them."""
+        if self.reserved(state) is not None:
+            # Kernels have reserved for pods that they placed.
+            return OK
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
             return NO_STATE
@@ -342,13 +346,22 @@ class VolumeBinding:
         return claims_signature(pod)
 
     def claims_signature(self, pod: Pod, object_store: ObjectStore) -> Hashable | None:
-        """Equal for pods with claims that are bound to volumes of the same kinds."""
-        return bound_claims(pod, object_store)
+        """Equal for pods with claims that are bound to volumes of the same kinds, and for pods with
+        claims that ask for the same."""
+        return bound_claims(pod, object_store) or unbound_claims(pod, object_store)
 
     def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
-        """A rule about nodes where all claims are bound; None where they have to be."""
-        is_bound = bound_claims(pod, snapshot.object_store) is not None and not self._scores
-        return (NodeRules(),) if is_bound else None
+        """A rule about nodes where all claims are bound; where some wait for their first consumer,
+        the volumes that nodes have for them; None where they have to be looked at by name."""
+        store = snapshot.object_store
+        if self._scores:
+            return None
+        if bound_claims(pod, store) is not None:
+            return (NodeRules(),)
+        claims = unbound_claims(pod, store)
+        if claims is None:
+            return None
+        return (DeviceTerms(VolumesForClass(claims, pod, store, self.RESERVED)),)
 
 
 def pod_claims(pod: Pod, object_store: ObjectStore) -> tuple[list[PersistentVolumeClaim], str]:

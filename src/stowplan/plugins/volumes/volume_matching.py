@@ -31,6 +31,7 @@ from stowplan.plugins.volumes.volume_claims import (
 )
 from stowplan.plugins.volumes.volume_topology import (
     AccessibleTopology,
+    rows_within,
     single_in_requirement,
     topology_admits,
     topology_column,
@@ -161,6 +162,19 @@ def claim_with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> Pe
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
+def claim_kind(claim: PersistentVolumeClaim) -> Hashable:
+    """Equal for claims that ask for the same volumes, unless they select them or are named by them.
+    Raises QuantityError."""
+    spec, size = claim.spec, requested_size(claim)
+    return (
+        storage_class_of(claim),
+        size_nanos(size),
+        spec.volume_mode,
+        spec.volume_attributes_class_name,
+        spec.access_modes,
+    )
+
+
 class VolumesOfKind:
     """The free volumes for claims of one kind."""
 
@@ -173,8 +187,10 @@ class VolumesOfKind:
         self._pinned: dict[str, dict[str, list[Place]]] = {}
         self._others: list[Place] = []
         self._malformed: set[str] = set()
-        # Per row the number of volumes that it can reach, for a table and its shape.
+        # Per row the number of volumes that it can reach, and how many volumes several rows reach,
+        # for a table and its shape.
         self._counts: Ints = np.zeros(0, dtype=np.int64)
+        self._n_shared = 0
         self._counted: tuple[NodeTable | None, int] = None, -1
 
     def update(self, name: str, order: int, volume: PersistentVolume | None) -> None:
@@ -236,28 +252,65 @@ class VolumesOfKind:
                 break
         return min(found)[2] if found else ""
 
+    def __len__(self) -> int:
+        """Number of volumes."""
+        return len(self._places)
+
     def reached(self, nodes: NodeTable) -> Bools:
         """bool (n_nodes,): the rows that can reach a volume."""
+        reached: Bools = self.n_reached(nodes) > 0
+        return reached
+
+    def n_reached(self, nodes: NodeTable) -> Ints:
+        """int64 (n_nodes,): how many volumes each row can reach; read only."""
         if self._counted[0] is not nodes or self._counted[1] != nodes.shape:
             self._counted = nodes, nodes.shape
             self._counts = np.zeros(nodes.n_nodes, dtype=np.int64)
+            self._n_shared = 0
             for key, by_value in self._pinned.items():
-                column = nodes.labels.column(key)
-                table = np.zeros(len(column.vocabulary) + 1, dtype=np.int64)
-                for value, places in by_value.items():
-                    item = column.vocabulary.find(value)
-                    if item >= 0:
-                        table[item] = len(places)
-                self._counts += table[column.codes[: nodes.n_nodes]]
+                self._count_pinned(key, by_value, nodes)
             for reach, n in Counter(self._places[name][1] for _, _, name in self._others).items():
-                self._counts += n * topology_column(reach, nodes, nodes.all_rows)
-        reached: Bools = self._counts > 0
-        return reached
+                rows = topology_column(reach, nodes, nodes.all_rows)
+                self._counts += n * rows
+                self._n_shared += n * (int(np.count_nonzero(rows)) > 1)
+        return self._counts
+
+    def _count_pinned(self, key: str, by_value: dict[str, list[Place]], nodes: NodeTable) -> None:
+        column = nodes.labels.column(key)
+        codes = column.codes[: nodes.n_nodes]
+        table = np.zeros(len(column.vocabulary) + 1, dtype=np.int64)
+        for value, places in by_value.items():
+            item = column.vocabulary.find(value)
+            if item >= 0:
+                table[item] = len(places)
+        self._counts += table[codes]
+        n_rows = np.bincount(codes[codes >= 0], minlength=table.shape[0])
+        shared = {
+            name
+            for value, places in by_value.items()
+            if n_rows[column.vocabulary.find(value)] > 1
+            for _, _, name in places
+        }
+        several = Counter(
+            name
+            for value, places in by_value.items()
+            if n_rows[column.vocabulary.find(value)] == 1
+            for _, _, name in places
+        )
+        shared |= {name for name, n in several.items() if n > 1}
+        self._n_shared += len(shared)
+
+    def has_shared(self, nodes: NodeTable) -> bool:
+        """True where several rows reach one of the volumes."""
+        self.n_reached(nodes)
+        return self._n_shared > 0
 
     def _count(self, reach: AccessibleTopology, sign: int) -> None:
         nodes, shape = self._counted
         if nodes is not None and shape == nodes.shape:
-            self._counts += sign * topology_column(reach, nodes, nodes.all_rows)
+            rows = rows_within(reach, nodes)
+            self._counts[rows] += sign
+            self._n_shared += sign * (rows.shape[0] > 1)
 
 
 class FreeVolumes:
@@ -279,20 +332,42 @@ class FreeVolumes:
         self._n_arrived = 0
         self._naming: Counter[tuple[str, str]] = Counter()
         self._kinds: OrderedDict[Hashable, VolumesOfKind] = OrderedDict()
+        # A number of each row, for a table and its shape and versions of what else is read.
+        self._states: Ints = np.zeros(0, dtype=np.int64)
+        self._states_of: tuple[NodeTable | None, int, int] = None, -1, -1
+
+    def is_named(self, claim: PersistentVolumeClaim) -> bool:
+        """True where a volume of its class names the claim."""
+        return (storage_class_of(claim), claim.key) in self._naming
+
+    def states(self, nodes: NodeTable, version: int) -> Ints:
+        """int64 (n_nodes,): a number for the free volumes that each row reaches, another one after
+        every change of them; the same array for the same table and version."""
+        table, shape, read = self._states_of
+        if table is not nodes or shape != nodes.shape:
+            self._states = np.zeros(nodes.n_nodes, dtype=np.int64)
+        elif read != version:
+            self._states = self._states.copy()
+        self._states_of = nodes, nodes.shape, version
+        return self._states
+
+    def _free_changed(self, volume: PersistentVolume) -> None:
+        """A volume without a claim comes or goes."""
+        nodes, shape, _ = self._states_of
+        if nodes is not None and shape == nodes.shape and volume.spec.claim_ref is None:
+            self._states[rows_within(volume_topology(volume), nodes)] += 1
 
     def for_claim(self, claim: PersistentVolumeClaim) -> VolumesOfKind | None:
         """The volumes for a claim; None where a volume names it, where it selects volumes by
         their labels, or where one of them has no readable size. Raises QuantityError."""
-        spec, name = claim.spec, storage_class_of(claim)
-        if spec.selector is not None or self._naming[name, claim.key]:
+        if claim.spec.selector is not None or self.is_named(claim):
             return None
-        key = (
-            name,
-            size_nanos(requested_size(claim)),
-            spec.volume_mode,
-            spec.volume_attributes_class_name,
-            spec.access_modes,
-        )
+        return self.of_kind(claim)
+
+    def of_kind(self, claim: PersistentVolumeClaim) -> VolumesOfKind | None:
+        """The volumes for claims like this one, which selects none and is named by none; None where
+        one of them has no readable size. Raises QuantityError."""
+        key = claim_kind(claim)
         found = self._kinds.get(key)
         if found is None:
             found = self._kinds[key] = VolumesOfKind(claim)
@@ -309,6 +384,7 @@ class FreeVolumes:
             volume = object_store.find(PersistentVolume, name)
             if before is not None:
                 self._name(before[1], -1)
+                self._free_changed(before[1])
             if volume is None:
                 self._volumes.pop(name, None)
                 order = 0
@@ -318,6 +394,7 @@ class FreeVolumes:
                 order = before[0] if before is not None and is_known else self._n_arrived
                 self._volumes[name] = order, volume
                 self._name(volume, 1)
+                self._free_changed(volume)
             for kind in self._kinds.values():
                 kind.update(name, order, volume)
 

@@ -232,22 +232,7 @@ class VolumeSearch:
         return find_volume_candidates(claim, naming, self._index.unclaimed.get(name, ()))
 
     def _supply(self, claim: PersistentVolumeClaim) -> ProvisioningOptions:
-        # A claim whose class does not exist binds immediately, so it is never delayed.
-        storage_class = self._object_store.find(StorageClass, storage_class_of(claim))
-        if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
-            return ProvisioningOptions(False, NO_NODES)
-        size = requested_size(claim)
-        driver = self._object_store.find(CSIDriver, storage_class.provisioner)
-        wanted: int | None = None
-        capacities: Sequence[CSIStorageCapacity] = ()
-        if size is not None and driver is not None and driver.spec.storage_capacity:
-            wanted = value(size)
-            capacities = self._index.capacities.get(storage_class.name, ())
-        return self._index.supply(
-            (storage_class.name, wanted),
-            (storage_class, capacities),
-            lambda: _options(storage_class, wanted, capacities),
-        )
+        return supply_of(claim, self._object_store, self._index)
 
     # One node.
 
@@ -458,6 +443,28 @@ def smallest_matching_volume(
         if volume.name not in taken and topology_admits(topology_of(volume), node.labels):
             return volume
     return None
+
+
+def supply_of(
+    claim: PersistentVolumeClaim, object_store: ObjectStore, index: VolumeIndex
+) -> ProvisioningOptions:
+    """How a volume for a delayed claim would be provisioned."""
+    # A claim whose class does not exist binds immediately, so it is never delayed.
+    storage_class = object_store.find(StorageClass, storage_class_of(claim))
+    if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
+        return ProvisioningOptions(False, NO_NODES)
+    size = requested_size(claim)
+    driver = object_store.find(CSIDriver, storage_class.provisioner)
+    wanted: int | None = None
+    capacities: Sequence[CSIStorageCapacity] = ()
+    if size is not None and driver is not None and driver.spec.storage_capacity:
+        wanted = value(size)
+        capacities = index.capacities.get(storage_class.name, ())
+    return index.supply(
+        (storage_class.name, wanted),
+        (storage_class, capacities),
+        lambda: _options(storage_class, wanted, capacities),
+    )
 
 
 def _options(

@@ -114,6 +114,11 @@ def topology_column(reach: AccessibleTopology, nodes: NodeTable, rows: Rows) -> 
     return reached
 
 
+def rows_within(reach: AccessibleTopology, nodes: NodeTable) -> Ints:
+    """int64, ascending: the rows that the topology includes."""
+    return np.flatnonzero(topology_column(reach, nodes, nodes.all_rows))
+
+
 class TopologyRanking:
     """Ranked items of which each node gets the first that is accessible from it."""
 

@@ -266,6 +266,7 @@ BULK_METHODS: dict[str, PodEvent] = {
     "queue.try_again": PodEvent.CLUSTER_CHANGED,
     "prebind.poll": PodEvent.CLUSTER_CHANGED,
     "bindings.begin": PodEvent.PLACED,
+    "bindings.begin_placed": PodEvent.PLACED,
     "bindings.begin_run": PodEvent.BULK_PLACED,
     "attempts.wait": PodEvent.EXTENDERS_CALLED,
     "attempts.pop_ready": PodEvent.RESUMED,

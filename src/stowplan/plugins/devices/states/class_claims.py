@@ -6,6 +6,8 @@ whose devices serve it change only with the devices, and a chosen row gives what
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import msgspec
 import numpy as np
 
@@ -186,6 +188,10 @@ class ClassClaims:
             np.array_equal(mine[:known][both], others[:known][both])
             for mine, others in ((one.fitting, two.fitting), (one.after, two.after))
         )
+
+    def are_own(self, pod: Pod, taken: set[Hashable]) -> bool:
+        """See `DeviceClaims.are_own`: they were made for the pod."""
+        return True
 
     def reserve(self, pod: Pod, node: Node, free: int, state: CycleState) -> int:
         """See `DeviceClaims.reserve`."""

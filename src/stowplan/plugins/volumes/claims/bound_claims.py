@@ -74,10 +74,15 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
     kinds: list[VolumeKind] = []
     for use in uses.claims:
         claim = None if use.is_ephemeral else find_claim(object_store, pod, use.name)
-        kind = None if claim is None else _kind_of(claim, object_store)
+        kind = None if claim is None else kind_of_bound(claim, object_store)
         if kind is None:
             return None
         kinds.append(kind)
+    return claims_of_kinds(kinds, object_store)
+
+
+def claims_of_kinds(kinds: Sequence[VolumeKind], object_store: ObjectStore) -> BoundClaims:
+    """Bound claims by the kinds of their volumes, which are the values of `kind_of_bound`."""
     has_plugin = any(kind.plugin for kind in kinds)
     csi_nodes = object_store.version_of((CSINode,)) if has_plugin else 0
     known = VolumeIndex.of(object_store).alike
@@ -92,7 +97,9 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
     return alike
 
 
-def _kind_of(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeKind | None:
+def kind_of_bound(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeKind | None:
+    """The kind of the volume of a claim, equal ones are one object; None for a claim that is not
+    bound or has to be looked at by name."""
     if (
         not is_fully_bound(claim)
         or claim.status.phase == "Lost"
@@ -132,11 +139,12 @@ def _read_kind(
     return VolumeKind(reach, zones, driver if handle else "", name, there)
 
 
-def volume_run_limit(claims: BoundClaims) -> RunLimit:
-    """How many pods with such claims a run may have so that no row can exceed a limit."""
+def volume_run_limit(drivers: Sequence[tuple[str, int]]) -> RunLimit:
+    """How many pods with so many volumes per driver a run may have so that no row can exceed a
+    limit."""
 
     def limit(snapshot: Snapshot) -> int:
-        return pods_below_limits(claims.drivers, snapshot)
+        return pods_below_limits(drivers, snapshot)
 
     return RunLimit(limit)
 

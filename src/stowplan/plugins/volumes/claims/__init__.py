@@ -1,0 +1,1 @@
+"""Claims of pods as classes read them: which are alike, and what kernels need of them."""
