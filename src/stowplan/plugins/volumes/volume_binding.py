@@ -148,6 +148,7 @@ class VolumeBinding:
     name = "VolumeBinding"
     declaration = Plugin(
         name=name,
+        by_outline=True,
         reads=(
             PersistentVolume,
             PersistentVolumeClaim,
