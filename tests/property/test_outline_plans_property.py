@@ -20,7 +20,6 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements, Toleration
 from stowplan.objects.pod_requests import plain_requests
 from stowplan.objects.workload import Service, ServiceSpec
-from stowplan.plugins.resources.fit import NodeResourcesFit
 from stowplan.testing import node
 from tests.cycle.engine_and_walk import framework_for
 from tests.property.wrong import assert_caught
@@ -90,13 +89,16 @@ def plan_of(engine: Engine, pod: Pod, framework: Framework, seen: Snapshot) -> A
     assert arrays is not None
     params = arrays.classes[heads[0]].copy()
     static = params[at.STATIC]
-    params[[at.STATIC, at.FIRST_TERM]] = 0
+    keys = arrays._layout_list[params[at.LAYOUT]].keys
+    params[[at.STATIC, at.LAYOUT, at.FIRST_TERM]] = 0
     shared = arrays._passes[static], arrays._points[static], arrays._raw[static]
-    return params, *shared, np.array(sorted(one.state.skip_filter))
+    return params, *shared, np.array(keys), np.array(sorted(one.state.skip_filter))
 
 
 def same_plans(framework: Framework, made: list[tuple[PodSpec, dict[str, str]]]) -> None:
     seen, together = snapshot(), Engine(numpy_kernels)
+    # What kinds of objects are read is known after the first plan, which is then made again.
+    plan_of(together, Pod(ObjectMeta(name="first", uid="first"), PodSpec()), framework, seen)
     for i, (spec, own) in enumerate(made):
         meta = ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}", labels=own)
         pod = Pod(meta, spec)
@@ -150,8 +152,8 @@ def zeros_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ignored_resources_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Extended resources are all alike."""
-    monkeypatch.setattr(NodeResourcesFit, "resource_kind", lambda self, resource: "alike")
+    """It does not matter which resources plugins treat alike."""
+    monkeypatch.setattr(OutlinePlan, "form", lambda self, one, requests: len(requests))
 
 
 def specs_of(*asked: dict[str, str]) -> PodSpec:
@@ -167,7 +169,7 @@ ONE_CPU = {"cpu": "1"}
 WRONG: dict[Callable[[pytest.MonkeyPatch], None], tuple[int, list[tuple[PodSpec, Any]]]] = {
     defaults_do_not_count: (
         0,
-        [(specs_of(*some), {}) for some in ([ONE_CPU, {}], [ONE_CPU, {}], [ONE_CPU, ONE_CPU])],
+        [(specs_of(*some), {}) for some in ([ONE_CPU, {}], [{"cpu": "2"}, {}], [ONE_CPU, ONE_CPU])],
     ),
     labels_do_not_count: (
         0,

@@ -40,12 +40,13 @@ class FormPlan(msgspec.Struct, frozen=True):
 
     params: int64 (N_COLUMNS,), that of one class. items: (column, place) of indices of resources;
     place: in the order in which the pod names them. amounts: (column, place, what is added to the
-    request).
+    request). wanted: places of resources that must be free and that not every node offers.
     """
 
     params: at.Ints
     items: tuple[tuple[int, int], ...]
     amounts: tuple[tuple[int, int, int], ...]
+    wanted: tuple[int, ...]
 
     def write(self, params: at.Ints, items: Sequence[int], requests: Sequence[int]) -> None:
         """Write the plan of a class of the form. items, requests: by place."""
@@ -138,7 +139,9 @@ def form_plan(
         if width > 1 and name not in NATIVE:
             items.append((column, place))
         amounts.append((column + width - 1, place, amount - requests[name]))
-    return FormPlan(params.copy(), tuple(items), tuple(amounts))
+    wanted = [name for part in parts if isinstance(part, ResourceFit) for name, _ in part.wanted]
+    rare = tuple(places[name] for name in wanted if name not in NATIVE)
+    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare)
 
 
 def _written(

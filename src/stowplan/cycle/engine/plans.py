@@ -17,6 +17,7 @@ from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.outline_plans import (
+    NATIVE,
     OutlinePlan,
     form_plan,
     own_points,
@@ -134,6 +135,8 @@ class Planner:
         self._share(one, uses, class_terms)
         self._write_amounts(params, one, class_terms)
         self._write_terms(params, one, class_terms, placed)
+        wanted = () if class_terms.fit is None else class_terms.fit.wanted
+        self._write_few(params, [self._item(name) for name, _ in wanted if name not in NATIVE])
 
     def _plan_by(self, shared: OutlinePlan, one: EnginePodClass) -> bool:
         """Plan a class as others of its outline; False where it has to be planned on its own.
@@ -148,14 +151,16 @@ class Planner:
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
         one.number, one.terms = self._class_arrays.add_class(), ()
         params = self._class_arrays.classes[one.number]
+        items = [self._item(name) for name in requests]
         if plan is not None:
-            plan.write(params, [self._item(name) for name in requests], [*requests.values()])
+            plan.write(params, items, [*requests.values()])
         else:
             params[:] = shared.params
             parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
             self._write_amounts(params, one, ClassTerms(parts))
             terms = [term for _, term in parts]
-            shared.forms[form] = form_plan(params, terms, one.footprint, requests)
+            plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
+        self._write_few(params, [items[place] for place in plan.wanted])
         self._count_labels(one)
         return True
 
@@ -252,6 +257,17 @@ class Planner:
         taken = [n for name, amount in footprint.requested.items() for n in (item(name), amount)]
         cells[at.N_TAKEN] = _write_groups(cells, at.TAKEN, 2, taken)
         cells[at.CPU], cells[at.MEMORY] = footprint.nonzero
+
+    def _write_few(self, params: at.Ints, items: Sequence[int]) -> None:
+        """Write the rows that offer what a class requests, where they are few and nothing but the
+        row counts. items: indices of resources."""
+        offered = self._snapshot.nodes.offered
+        if not items or not offered.is_needed:
+            return
+        rows = min((offered.rows(item) for item in items), key=len)
+        if 0 < len(rows) <= at.FEW_MAX and not params[at.N_TERMS] + params[at.N_NORMALISED]:
+            params[at.N_FEW] = len(rows)
+            params[at.FEW : at.FEW + len(rows)] = rows
 
     def _item(self, resource: str) -> int:
         place = self._items.get(resource)
