@@ -6,6 +6,7 @@ from copy import copy
 
 import numpy as np
 
+from stowplan.columns.array_types import zero_columns
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.ports import PortIndex
@@ -23,7 +24,7 @@ def without_pods(table: NodeTable) -> NodeTable:
     bare.extras = {}
     bare._infos = {}
     bare._home, bare._absent, bare._watchers = {}, {}, []
-    bare._requested = np.zeros_like(table._requested)
+    bare._requested = zero_columns(table._requested.shape)
     bare._nonzero = np.zeros_like(table._nonzero)
     bare._pod_count = np.zeros_like(table._pod_count)
     return bare

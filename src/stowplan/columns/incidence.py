@@ -81,3 +81,40 @@ class Incidence(Generic[V]):
 def count_rows(rows: slice | Ints) -> int:
     """Number of rows of an index: row numbers, or a slice with both ends."""
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.shape[0]
+
+
+class OfferedResources:
+    """Which resources the node of each row names among those that are allocatable, by index (see
+    `NodeTable.item`). items: per row. is_needed: a pod that requests a resource fits no other row,
+    as long as no sum of requests is below 0."""
+
+    def __init__(self) -> None:
+        self.is_needed = True
+        self.items: list[tuple[int, ...]] = []
+        self._rows: dict[int, list[int]] | None = None
+
+    def append(self) -> None:
+        """Add a row that offers nothing."""
+        self.items.append(())
+
+    def pop(self) -> None:
+        """Remove the last row."""
+        self.items.pop()
+        self._rows = None
+
+    def write(self, row: int, items: tuple[int, ...]) -> bool:
+        """Set what a row offers; False where it did already."""
+        if self.items[row] == items:
+            return False
+        self.items[row] = items
+        self._rows = None
+        return True
+
+    def rows(self, item: int) -> list[int]:
+        """The rows that offer a resource, in order; read-only."""
+        if self._rows is None:
+            self._rows = {}
+            for row, offered in enumerate(self.items):
+                for one in offered:
+                    self._rows.setdefault(one, []).append(row)
+        return self._rows.get(item, [])

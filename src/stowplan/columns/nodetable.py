@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from stowplan.columns.array_types import Bools, Ints, grow
+from stowplan.columns.array_types import Bools, Ints, grow, grow_columns, move_row
 from stowplan.columns.images import ImageIndex
-from stowplan.columns.incidence import Incidence
+from stowplan.columns.incidence import Incidence, OfferedResources
 from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
 from stowplan.columns.node_order import NodeOrder
@@ -83,6 +83,7 @@ class NodeTable:
         self.images = ImageIndex()
         self.ports = PortIndex()
         self._labels_of: list[Mapping[str, str]] = []
+        self.offered = OfferedResources()
         self.labels = LabelColumns(self._labels_of)
         self.node_order = NodeOrder()
         self._row_of: dict[str, int] = {}
@@ -254,7 +255,7 @@ class NodeTable:
         self.nodes.append(node)
         self.pods.append([])
         self._labels_of.append(node.labels)
-        self._clear_row(row)
+        self.offered.append()
         self._write_node(row, node, offered)
         self.node_order.add(node)
         self._order_is_current = False
@@ -478,8 +479,8 @@ class NodeTable:
 
     def _grow(self, n_rows: int) -> None:
         n_resources = len(self.resources)
-        self._allocatable = grow(self._allocatable, (n_resources, n_rows))
-        self._requested = grow(self._requested, (n_resources, n_rows))
+        self._allocatable = grow_columns(self._allocatable, n_resources, n_rows)
+        self._requested = grow_columns(self._requested, n_resources, n_rows)
         self._nonzero = grow(self._nonzero, (2, n_rows))
         self._pod_count = grow(self._pod_count, (n_rows,))
         self._unschedulable = grow(self._unschedulable, (n_rows,))
@@ -490,16 +491,13 @@ class NodeTable:
             self._grow(self.n_nodes)
         return item
 
-    def _clear_row(self, row: int) -> None:
-        self._requested[:, row] = 0
-        self._nonzero[:, row] = 0
-        self._pod_count[row] = 0
-
     def _write_node(self, row: int, node: Node, offered: Mapping[str, int]) -> None:
         items = {self._resource(name): amount for name, amount in offered.items()}
-        self._allocatable[:, row] = 0
-        for item, amount in items.items():
-            self._allocatable[item, row] = amount
+        # Elements that are 0 already are left alone; see `grow_columns`.
+        for item in {*self.offered.items[row], *items}:
+            self._allocatable[item, row] = items.get(item, 0)
+        if self.offered.write(row, tuple(items)):
+            self.shape += 1
         self._unschedulable[row] = node.spec.unschedulable
         self.taints.write(row, node.taints)
         self.features.write(row, node.status.declared_features)
@@ -544,7 +542,11 @@ class NodeTable:
         footprint = info.footprint
         for name, amount in footprint.requested.items():
             item = self._resource(name)
-            self._requested[item, row] = wrapped(int(self._requested[item, row]) + sign * amount)
+            total = wrapped(int(self._requested[item, row]) + sign * amount)
+            self._requested[item, row] = total
+            if total < 0 and self.offered.is_needed:
+                self.offered.is_needed = False
+                self.shape += 1
         for item in (0, 1):
             sum_now = int(self._nonzero[item, row]) + sign * footprint.nonzero[item]
             self._nonzero[item, row] = wrapped(sum_now)
@@ -553,9 +555,11 @@ class NodeTable:
     def _close_gap(self, row: int) -> None:
         """Move the last row to `row`, which is empty."""
         last = self.n_nodes - 1
+        for table in (self._allocatable, self._requested):
+            move_row(table, last, row)
         if row != last:
-            for table in (self._allocatable, self._requested, self._nonzero):
-                table[:, row] = table[:, last]
+            self.offered.write(row, self.offered.items[last])
+            self._nonzero[:, row] = self._nonzero[:, last]
             self._pod_count[row] = self._pod_count[last]
             self._unschedulable[row] = self._unschedulable[last]
             self.taints.copy_row(self.taints, last, row)
@@ -576,6 +580,8 @@ class NodeTable:
         self.nodes.pop()
         self.pods.pop()
         self._labels_of.pop()
+        self.offered.pop()
+        self._nonzero[:, last], self._pod_count[last] = 0, 0
         for watcher in self._watchers:
             watcher.row_dropped(last)
         self._infos.pop(last, None)

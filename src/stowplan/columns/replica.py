@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Ints, copy_changed
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
@@ -94,6 +94,7 @@ class _Copy(NodeTable):
             self.nodes.pop()
             self.pods.pop()
             self._labels_of.pop()
+            self.offered.pop()
             self._moved(self.n_nodes)
             for watcher in self._watchers:
                 watcher.row_dropped(self.n_nodes)
@@ -102,18 +103,21 @@ class _Copy(NodeTable):
             self.nodes.append(Node())
             self.pods.append([])
             self._labels_of.append({})
+            self.offered.append()
             for watcher in self._watchers:
                 watcher.row_added(row)
 
     def take_amounts(self, source: NodeTable, rows: Ints) -> None:
         """Copy the numbers of `rows`."""
         self._grow(self.n_nodes)
+        self.offered.is_needed = source.offered.is_needed
         for mine, theirs in (
             (self._allocatable, source._allocatable),
             (self._requested, source._requested),
-            (self._nonzero, source._nonzero),
         ):
-            mine[: theirs.shape[0], rows] = theirs[: mine.shape[0], rows]
+            for target, amounts in zip(mine, theirs, strict=False):
+                copy_changed(target, amounts, rows)
+        self._nonzero[:, rows] = source._nonzero[:, rows]
         self._pod_count[rows] = source._pod_count[rows]
         self._unschedulable[rows] = source._unschedulable[rows]
 
@@ -124,6 +128,7 @@ class _Copy(NodeTable):
         self._row_of[name] = row
         self.names[row], self.nodes[row], self.pods[row] = name, node, pods
         self._labels_of[row] = node.labels
+        self.offered.write(row, source.offered.items[row])
         self.labels.write(row)
         self.taints.copy_row(source.taints, row, row)
         self.features.copy_row(source.features, row, row)

@@ -54,6 +54,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "events_to_register": (),
     "applies_to": ("pod",),
     "kernel_terms": ("pod", "snapshot", "peers"),
+    "resource_kind": ("resource",),
     "signature": ("pod",),
     "claims_signature": ("pod", "object_store"),
     "explain": ("pod", "node", "state"),

@@ -17,7 +17,7 @@ Source: kube-scheduler v1.36: component-helpers resource/helpers.go, framework/t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -42,6 +42,8 @@ _NONZERO_NANOS: Mapping[str, int] = {
     "cpu": NONZERO_CPU_MILLI * NANOS_PER_MILLI,
     "memory": NONZERO_MEMORY_BYTES * NANOS_PER_UNIT,
 }
+
+_NO_DEFAULTS: Mapping[str, int] = {}
 
 _KEPT = "requests"
 
@@ -81,12 +83,26 @@ def requested(pod: Pod) -> dict[str, int]:
     return {name: n for name, n in amounts.items() if is_tracked(name)}
 
 
+def plain_requests(pod: Pod) -> dict[str, int] | None:
+    """Requests of the pod by resource name, the sum of its regular containers; None where anything
+    else counts, or an amount is out of range. Raises QuantityError."""
+    if not _is_plain(pod, True):
+        return None
+    try:
+        return _plain_amounts(pod, _NO_DEFAULTS)
+    except OutOfRangeError:
+        return None
+
+
 def nonzero_requested(pod: Pod) -> tuple[int, int]:
     """Milli-CPU and memory bytes that a node counts for the pod when nodes are scored.
 
     A container without a request counts 100m or 200Mi; with pod-level requests only if the pod has
     no request either.
     """
+    plain = plain_requests(pod)
+    if plain is not None and _all_name(pod, _NONZERO_NANOS):
+        return plain["cpu"], plain["memory"]
     defaults = _NONZERO_NANOS
     if _has_pod_level_requests(pod):
         named = pod_requests(pod, use_status=True)
@@ -186,14 +202,31 @@ def _plain_amounts(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     key = tuple(defaults.items())
     amounts = kept.get(key)
     if amounts is None:
-        amounts = kept[key] = _rounded(_plain_totals(pod, defaults))
+        if defaults and _all_name(pod, defaults):
+            # The defaults add nothing.
+            amounts = kept[key] = _plain_amounts(pod, _NO_DEFAULTS)
+        else:
+            amounts = kept[key] = _rounded(_plain_totals(pod, defaults))
     return amounts
+
+
+def _all_name(pod: Pod, resources: Iterable[str]) -> bool:
+    """True where every regular container of a pod with any requests each of these."""
+    for container in pod.spec.containers:
+        requests = container.resources.requests
+        for name in resources:
+            if name not in requests:
+                return False
+    return bool(pod.spec.containers)
 
 
 def _plain_totals(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     """`_totals` for a plain pod, in billionths."""
+    containers = pod.spec.containers
+    if len(containers) == 1 and not defaults:
+        return {name: nanos(q) for name, q in containers[0].resources.requests.items()}
     totals: dict[str, int] = {}
-    for container in pod.spec.containers:
+    for container in containers:
         requests = container.resources.requests
         for name, q in requests.items():
             totals[name] = totals.get(name, 0) + nanos(q)

@@ -32,6 +32,12 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+# Suffixes of most amounts, with which numbers of so many digits are below int64.
+_SUFFIX_LETTERS, _DIGITS_MAX = "numkKMGi", 9
+_NANOS_PER = {
+    **{name: int(10 ** (9 + power)) for name, power in _DECIMAL.items() if power <= 9},
+    **{name: 10**9 << power for name, power in _BINARY.items() if power <= 30},
+}
 # Whitespace that the original strips and that may be unescaped in a JSON string.
 _BLANKS = " \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 # Differs: the original has no limit of length and exponent and would compute for hours.
@@ -232,6 +238,11 @@ def nanos(q: Quantity) -> int:
     Raises QuantityError, and OutOfRangeError for negative amounts and amounts beyond int64. The
     cache does not distinguish True from 1: decoding must refuse booleans.
     """
+    if isinstance(q, str):
+        digits = q.rstrip(_SUFFIX_LETTERS)
+        scale = _NANOS_PER.get(q[len(digits) :])
+        if scale and len(digits) <= _DIGITS_MAX and digits.isascii() and digits.isdigit():
+            return int(digits) * scale
     held = exact(q)
     if held.unscaled < 0 or held > Exact(INT64_MAX, 0, True):
         raise OutOfRangeError(q)

@@ -29,7 +29,7 @@ class ImageLocality:
     """Score by the bytes of the pod's images that a node has."""
 
     name = "ImageLocality"
-    declaration = Plugin(name=name, reads=(), node_only=True)
+    declaration = Plugin(name=name, reads=(), node_only=True, by_outline=True)
 
     def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 100 for 1000 MiB per container or more."""

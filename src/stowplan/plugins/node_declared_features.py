@@ -22,7 +22,7 @@ class NodeDeclaredFeatures:
     """Filter on `status.declaredFeatures` of nodes."""
 
     name = "NodeDeclaredFeatures"
-    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True, by_outline=True)
     # Unresolvable: features come with the kubelet; no eviction changes them.
     REJECTED = unresolvable("node(s) didn't match Pod's required features")
 

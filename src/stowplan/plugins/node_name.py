@@ -43,7 +43,7 @@ class NodeName(NodeNameFilter):
     """Filter on `spec.nodeName`."""
 
     name = "NodeName"
-    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True, by_outline=True)
     # Unresolvable: no eviction renames a node.
     REJECTED = unresolvable("node(s) didn't match the requested node name")
 

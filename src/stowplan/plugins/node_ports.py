@@ -48,7 +48,7 @@ class NodePorts(HostPortsFilter):
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
-    declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
+    declaration = Plugin(name=name, reads=(), row_local=True, by_outline=True, repeatable=True)
 
     def applies_to(self, pod: Pod) -> bool:
         """False for a pod without host ports."""

@@ -47,7 +47,7 @@ class NodeUnschedulable(CordonedNodesFilter):
     """Filter on `spec.unschedulable` of nodes."""
 
     name = "NodeUnschedulable"
-    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True, by_outline=True)
 
     def __init__(self, handle: Handle) -> None:
         self._comparisons = handle.gates.taint_toleration_comparison_operators

@@ -23,7 +23,13 @@ class TaintToleration:
 
     name = "TaintToleration"
     declaration = Plugin(
-        name=name, weight=3, reads=(), row_local=True, node_only=True, normalizes="reversed"
+        name=name,
+        weight=3,
+        reads=(),
+        row_local=True,
+        node_only=True,
+        by_outline=True,
+        normalizes="reversed",
     )
     # Unresolvable: evicting pods from a node cannot remove its taints.
     REJECTED = unresolvable("node(s) had untolerated taint(s)")

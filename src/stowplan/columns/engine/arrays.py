@@ -19,6 +19,9 @@ Flags = NDArray[np.uint8]
 AMOUNTS_MAX = 8
 """Resources that a class may request, be scored by, or use."""
 
+FEW_MAX = 8
+"""Rows that are few."""
+
 NORMALISED_MAX = 3
 """Scores of a class that may be normalized by their highest raw value."""
 
@@ -40,7 +43,9 @@ N_BLOCKS, INNER = 24, 25
 key whose values are single rows."""
 N_CARDS, CARD_MILLI, CARD_ORDER = 26, 27, 28
 """GPU cards that the pod gets, 0 for none, the thousandths of each, and which of those it gets."""
-WANTED = 29
+N_FEW = 29
+"""Number of the only rows that may have what a class requests, 0 where they are not few."""
+WANTED = 30
 """(item, amount) for each of N_WANTED: amounts that must be free."""
 USED = WANTED + 2 * AMOUNTS_MAX
 """(item, weight, source, amount) for each of N_USED: resources scored by utilisation."""
@@ -56,7 +61,9 @@ N_HIGHEST = HIGHEST + NORMALISED_MAX
 """Number of passing rows with that value."""
 LINE = N_HIGHEST + NORMALISED_MAX
 """For RATIO the score by percentage, 101 values."""
-N_COLUMNS = LINE + 101
+FEW = LINE + 101
+"""The rows of N_FEW."""
+N_COLUMNS = FEW + FEW_MAX
 
 SHARED = 0
 """The tree that classes without one of their own use in turn."""

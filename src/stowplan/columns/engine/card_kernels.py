@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "1da7e70114d272f4850e4f476f07eb71b17544a34728a6eff6293044cbc4bbbe"
+ARRAYS = "fc6f8fe1de5b9d684b8b7ace26d82f5bd114f57b3a7b02ddfbc52260464dd3f6"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1

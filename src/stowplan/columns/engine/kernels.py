@@ -43,7 +43,7 @@ def jit(function):
 
 
 # The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "1da7e70114d272f4850e4f476f07eb71b17544a34728a6eff6293044cbc4bbbe"
+ARRAYS = "fc6f8fe1de5b9d684b8b7ace26d82f5bd114f57b3a7b02ddfbc52260464dd3f6"
 
 NOWHERE = -1
 
@@ -968,6 +968,27 @@ def flat_row(has_draw, draw, rank, leaves):
 
 
 @jit
+def few_row(
+    c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
+    terms, counts, codes, rank, left,
+):  # fmt: skip
+    """(int64, int64): the row with the most points among the few of class `c`, as `best_row` finds
+    it in a tree, and its points; NOWHERE if the pod fits none of them."""
+    best, chosen, smallest = np.int64(NOWHERE), np.int64(NOWHERE), np.uint64(0)
+    for k in range(classes[c, at.N_FEW]):
+        row = classes[c, at.FEW + k]
+        if not fits(
+            c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes, left
+        ):
+            continue
+        total = points_of(c, row, classes, allocatable, requested, nonzero, points, raw)
+        its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
+        if chosen < 0 or total > best or (total == best and its < smallest):
+            best, chosen, smallest = total, row, its
+    return chosen, best
+
+
+@jit
 def place(
     c, row, classes, requested, nonzero, pod_count, terms, counts, present, codes, masks,
     first_effect, effects,
@@ -1071,12 +1092,17 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
     has_draw, noted = draws.shape[0] > 0, np.int64(NOWHERE)
     for i in range(heads.shape[0]):
         c = heads[i]
-        is_plainly_asked = is_flat(c, classes)
+        is_plainly_asked = classes[c, at.N_FEW] == 0 and is_flat(c, classes)
         if is_plainly_asked and noted < 0:
             noted = c
             note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         draw = draws[i] if has_draw else np.uint64(0)
-        if is_plainly_asked and fill_plain(
+        if classes[c, at.N_FEW] > 0:
+            row, total = few_row(
+                c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes,
+                points, raw, terms, counts, codes, rank, left,
+            )  # fmt: skip
+        elif is_plainly_asked and fill_plain(
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves,
             left,
         ):  # fmt: skip

@@ -95,8 +95,11 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
     An absent IP is 0.0.0.0 and an absent protocol TCP. Source: kube-scheduler v1.36,
     plugins/nodeports and framework/types HostPortInfo.
     """
-    running = [c for c in spec.init_containers if c.is_sidecar]
-    running += spec.containers
+    running = [*spec.containers]
+    if spec.init_containers:
+        running = [*(c for c in spec.init_containers if c.is_sidecar), *running]
+    if not any(c.ports for c in running):
+        return ()
     return tuple(
         (p.host_ip or WILDCARD_IP, p.protocol or "TCP", p.host_port)
         for c in running

@@ -242,9 +242,11 @@ class ClassArrays:
 
     def rules_on(self, number: int, rows: at.Ints) -> at.ClassRules:
         """The rules of one class without terms on some rows, as those of class 0; copies."""
-        static = int(self.classes[number, at.STATIC])
+        static, params = int(self.classes[number, at.STATIC]), self.classes[[number]]
+        # Rows have other numbers there.
+        params[0, at.N_FEW] = 0
         return at.ClassRules(
-            self.classes[[number]],
+            params,
             self._passes[static][rows][np.newaxis],
             self._points[static][rows][np.newaxis],
             self._raw[static].take(rows, axis=1)[np.newaxis],

@@ -20,7 +20,13 @@ from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
-from stowplan.objects.pod import Pod, PodSchedulingGroup, PodSpec
+from stowplan.objects.pod import (
+    Container,
+    Pod,
+    PodSchedulingGroup,
+    PodSpec,
+    ResourceRequirements,
+)
 from stowplan.objects.volume import Volume
 
 CLASSES_MAX = 4096
@@ -63,6 +69,8 @@ class EnginePodClass:
     `Framework.claims_signature`; None where each pod's claims are its own. run_limits: of the
     length of runs. card_filter: the plugin that compares its request with GPU cards, "" for none.
     mark: the spec under which it is kept from being forgotten. search: of its pods that preempt.
+    outline: equal for classes whose specs differ at most in the resources of containers; empty
+    where that is not known.
     """
 
     __slots__ = (
@@ -78,6 +86,7 @@ class EnginePodClass:
         "mark",
         "namespace",
         "number",
+        "outline",
         "owners",
         "pod",
         "refused",
@@ -88,9 +97,16 @@ class EnginePodClass:
         "was_placed",
     )
 
-    def __init__(self, pod: Pod, framework: Framework, claims: Hashable | None = None) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        framework: Framework,
+        claims: Hashable | None = None,
+        outline: bytes = b"",
+    ) -> None:
         self.pod = pod
         self.claims = claims
+        self.outline = outline
         self.run_limits: tuple[RunLimit, ...] = ()
         self.card_filter = ""
         self.framework = framework
@@ -211,16 +227,17 @@ class PodClassIndex:
         if known is None:
             if spec.volumes and has_own_claims(spec):
                 return None
-            classes = self._classes_of(spec)
+            classes, outline = self._classes_of(spec)
         else:
             classes = known[1]
+            outline = classes[0].outline
         for place, one in enumerate(classes):
             if one.framework is framework and one.holds(pod):
                 if place:
                     # Pods of an owner come together: the next one is of this class, too.
                     classes.insert(0, classes.pop(place))
                 return one
-        return self._start(pod, framework, classes)
+        return self._start(pod, framework, classes, outline)
 
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
@@ -305,28 +322,42 @@ class PodClassIndex:
             self._by_spec[id(spec)] = known
         return known
 
-    def _classes_of(self, spec: PodSpec) -> list[EnginePodClass]:
-        if spec.scheduling_group is not None:
-            # Which group it is does not matter on any node; gangs of one template are of one class.
-            spec_of_all = msgspec.structs.replace(spec, scheduling_group=_ANY_GROUP)
-            content = _encoder.encode(spec_of_all)
-        else:
-            content = _encoder.encode(spec)
-        classes = self._by_content.setdefault(content, [])
+    def _classes_of(self, spec: PodSpec) -> tuple[list[EnginePodClass], bytes]:
+        """The classes of a spec, and its outline."""
+        outline, resources = outline_of(spec)
+        classes = self._by_content.setdefault((outline, resources), [])
         if len(self._by_spec) >= SPECS_MAX:
             self._by_spec.clear()
         self._by_spec[id(spec)] = spec, classes
-        return classes
+        return classes, outline
 
     def _start(
-        self, pod: Pod, framework: Framework, classes: list[EnginePodClass]
+        self, pod: Pod, framework: Framework, classes: list[EnginePodClass], outline: bytes
     ) -> EnginePodClass:
-        fresh = EnginePodClass(pod, framework)
+        fresh = EnginePodClass(pod, framework, outline=outline)
         # New terms may concern pods of classes that already have a plan.
         self.learn(terms_of(pod).all)
         self.all.append(fresh)
         classes.append(fresh)
         return fresh
+
+
+def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:
+    """What a spec says beside the resources of its containers, and these; together equal for
+    equal specs. Which group it names does not count."""
+    parts: dict[str, Any] = {"containers": tuple(map(_without_resources, spec.containers))}
+    resources = [one.resources for one in spec.containers]
+    if spec.init_containers:
+        parts["init_containers"] = tuple(map(_without_resources, spec.init_containers))
+        resources += [one.resources for one in spec.init_containers]
+    if spec.scheduling_group is not None:
+        # Which group it is does not matter on any node; gangs of one template are of one class.
+        parts["scheduling_group"] = _ANY_GROUP
+    return _encoder.encode(replace(spec, **parts)), _encoder.encode(resources)
+
+
+def _without_resources(container: Container) -> Container:
+    return replace(container, resources=_NO_RESOURCES)
 
 
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
@@ -348,4 +379,5 @@ def has_own_claims(spec: PodSpec) -> bool:
 
 
 _ANY_GROUP = PodSchedulingGroup("")
+_NO_RESOURCES = ResourceRequirements()
 _encoder: Any = msgspec.msgpack.Encoder(order="deterministic")

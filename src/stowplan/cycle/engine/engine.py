@@ -20,12 +20,13 @@ from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
 from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.class_terms import NoPlan
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
-from stowplan.cycle.engine.plans import NoPlan, Planner
+from stowplan.cycle.engine.plans import Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
 from stowplan.cycle.engine.row_subsets import NO_CARDS, SubsetPods, SubsetRuns, SubsetTable
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot

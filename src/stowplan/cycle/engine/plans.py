@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -13,33 +12,34 @@ from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.class_terms import ClassTerms, NoPlan
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
+from stowplan.cycle.engine.outline_plans import (
+    NATIVE,
+    OutlinePlan,
+    form_plan,
+    own_points,
+    shared_requests,
+)
 from stowplan.cycle.engine.plugin_points import PluginPoints
 from stowplan.framework import SCORE_MAX, CycleState, RestrictTo, Snapshot, Status
 from stowplan.framework.deciders.kernel_terms import (
-    BalancedAllocation,
-    CardTerms,
     DeviceTerms,
     KernelTerm,
     NodeRules,
     PeerAffinityTerms,
-    ResourceFit,
-    ResourceScore,
     RunLimit,
     ScoredResource,
     ScoringStrategyType,
     TopologyTerm,
     TopologyTermKind,
-    TopologyTerms,
 )
 from stowplan.framework.node_to_status import PluginVerdicts
 from stowplan.framework.plugin_calls import takes_parameter
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.node import HOSTNAME_LABEL
-
-P = TypeVar("P")
 
 TERM_KINDS = {
     TopologyTermKind.APART: at.APART,
@@ -53,105 +53,6 @@ STRATEGIES = {
     ScoringStrategyType.MOST: at.MOST,
     ScoringStrategyType.RATIO: at.RATIO,
 }
-
-
-class NoPlan(Exception):
-    """Raised if a class cannot be expressed in kernel terms; the walk decides its pods."""
-
-
-class ClassTerms:
-    """Kernel terms of a class, by type. Raises NoPlan if there are more of a type than the kernels
-    support."""
-
-    def __init__(self, parts: Sequence[tuple[PluginPoints, KernelTerm]]) -> None:
-        self.fit: ResourceFit | None = None
-        self.resource_score: ResourceScore | None = None
-        self.balanced: BalancedAllocation | None = None
-        self.use_weight = self.even_weight = self.spread_weight = self.affinity_weight = 0
-        self.requires_all = False
-        self.cards: tuple[PluginPoints, CardTerms] | None = None
-        self.devices: DeviceTerms | None = None
-        # (is reversed, weight) of the score of devices, if they have one.
-        self.normalised: tuple[tuple[bool, int], ...] = ()
-        self.terms: list[TopologyTerm] = []
-        for uses, part in parts:
-            self._take(uses, part)
-
-    def _take(self, uses: PluginPoints, part: KernelTerm) -> None:
-        weight = uses.member.weight
-        if isinstance(part, CardTerms):
-            if self.cards is not None or not uses.filters:
-                raise NoPlan
-            self.cards = uses, part
-        elif isinstance(part, DeviceTerms):
-            if not uses.filters:
-                raise NoPlan
-            self.devices = _single_part(self.devices, part, 0)
-            if uses.scores and part.has_alternatives:
-                self.normalised = ((False, weight),)
-        elif isinstance(part, TopologyTerms):
-            self._take_terms(uses, part)
-        elif isinstance(part, ResourceFit):
-            if uses.filters:
-                self.fit = _single_part(self.fit, part, len(part.wanted))
-        elif not uses.scores:
-            return
-        elif isinstance(part, ResourceScore):
-            self.resource_score, self.use_weight = (
-                _single_part(self.resource_score, part, len(part.resources)),
-                weight,
-            )
-        elif isinstance(part, BalancedAllocation):
-            self.balanced, self.even_weight = (
-                _single_part(self.balanced, part, len(part.resources)),
-                weight,
-            )
-
-    def reserve(self, state: CycleState) -> frozenset[str]:
-        """Write what Unreserve needs of cards; returns the plugins for which kernels reserve.
-
-        Raises NoPlan beside rules that the card kernels do not know.
-        """
-        if self.cards is None:
-            return frozenset()
-        uses, part = self.cards
-        if self.are_cards_scored and (self.resource_score or self.balanced or self.terms):
-            raise NoPlan
-        if not self.are_cards_scored and part.milli <= 0:
-            # Nothing is left to do with cards.
-            self.cards = None
-        if self.cards is not None and self.devices is not None:
-            raise NoPlan
-        if part.state is None:
-            state.skip_filter.add(uses.member.name)
-        else:
-            state.write(uses.member.name, part.state)
-        return frozenset({uses.member.name})
-
-    @property
-    def are_cards_scored(self) -> bool:
-        """True where nodes are scored by their cards, by kernels that know few other scores."""
-        return self.cards is not None and self.cards[0].scores
-
-    def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
-        taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
-        kinds = {term.kind for term in taken}
-        # Normalisation, and terms that must all match, apply per plugin.
-        if (
-            kinds
-            & {t.kind for t in self.terms}
-            & {
-                TopologyTermKind.NEAR,
-                TopologyTermKind.EVEN_SOFT,
-                TopologyTermKind.WEIGHTED_AFFINITY,
-            }
-        ):
-            raise NoPlan
-        if TopologyTermKind.EVEN_SOFT in kinds:
-            self.spread_weight, self.requires_all = uses.member.weight, part.requires_all
-        if TopologyTermKind.WEIGHTED_AFFINITY in kinds:
-            self.affinity_weight = uses.member.weight
-        self.terms += taken
 
 
 class Planner:
@@ -175,6 +76,9 @@ class Planner:
         # Which terms may count pods of a class, and which classes a term may count.
         self._by_anchor: LabelIndex[int] = LabelIndex()
         self._by_label: LabelIndex[EnginePodClass] = LabelIndex()
+        # How many of the planned classes are in it.
+        self._n_labelled = 0
+        self._outlines: dict[tuple[int, bytes], OutlinePlan] = {}
 
     @property
     def device_rows(self) -> list[DeviceRows]:
@@ -183,6 +87,9 @@ class Planner:
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
+        shared = self._outlines.get((id(one.framework), one.outline))
+        if shared is not None and self._plan_by(shared, one):
+            return
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
@@ -192,7 +99,7 @@ class Planner:
             if use.applies_to is not None and not use.applies_to(one.pod):
                 skipped.add(use.member.name)
                 continue
-            found = self._kernel_terms(use, one)
+            found = self.kernel_terms(use, one)
             if found is None:
                 about_nodes.append(use)
                 continue
@@ -231,12 +138,52 @@ class Planner:
         params[at.N_NORMALISED] = _write_groups(
             memoryview(params.data), at.NORMALISED, 2, normalised
         )
+        self._share(one, uses, class_terms)
         self._write_amounts(params, one, class_terms)
         self._write_terms(params, one, class_terms, placed)
+        wanted = () if class_terms.fit is None else class_terms.fit.wanted
+        self._write_few(params, [self._item(name) for name, _ in wanted if name not in NATIVE])
 
-    def _kernel_terms(
-        self, use: PluginPoints, one: EnginePodClass
-    ) -> tuple[KernelTerm, ...] | None:
+    def _plan_by(self, shared: OutlinePlan, one: EnginePodClass) -> bool:
+        """Plan a class as others of its outline; False where it has to be planned on its own.
+        Raises NoPlan."""
+        requests = shared_requests(one)
+        if requests is None or not shared.applies_to(one, self.kernel_terms):
+            return False
+        form = shared.form(one, requests)
+        plan = shared.forms.get(form)
+        if plan is None and len(one.footprint.requested) > at.AMOUNTS_MAX:
+            raise NoPlan
+        one.state, one.run_limits, one.card_filter = shared.state, (), ""
+        one.number, one.terms = self._class_arrays.add_class(), ()
+        params = self._class_arrays.classes[one.number]
+        items = [self._item(name) for name in requests]
+        if plan is not None:
+            plan.write(params, items, [*requests.values()])
+        else:
+            params[:] = shared.params
+            parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
+            self._write_amounts(params, one, ClassTerms(parts))
+            terms = [term for _, term in parts]
+            plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
+        self._write_few(params, [items[place] for place in plan.wanted])
+        self._count_labels(one)
+        return True
+
+    def _share(
+        self, one: EnginePodClass, uses: Sequence[PluginPoints], class_terms: ClassTerms
+    ) -> None:
+        """Keep what a plan without amounts has for other classes of its outline."""
+        if not one.outline or one.run_limits:
+            return
+        if class_terms.terms or class_terms.cards or class_terms.devices:
+            return
+        own = own_points(one, uses, self.kernel_terms)
+        if own is not None:
+            params = self._class_arrays.classes[one.number].copy()
+            self._outlines[id(one.framework), one.outline] = OutlinePlan(params, one.state, own)
+
+    def kernel_terms(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
         """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
         neither."""
         if not use.is_whole or not (use.kernel_terms or use.member.node_only):
@@ -320,6 +267,17 @@ class Planner:
         taken = [n for name, amount in footprint.requested.items() for n in (item(name), amount)]
         cells[at.N_TAKEN] = _write_groups(cells, at.TAKEN, 2, taken)
         cells[at.CPU], cells[at.MEMORY] = footprint.nonzero
+
+    def _write_few(self, params: at.Ints, items: Sequence[int]) -> None:
+        """Write the rows that offer what a class requests, where they are few and nothing but the
+        row counts. items: indices of resources."""
+        offered = self._snapshot.nodes.offered
+        if not items or not offered.is_needed:
+            return
+        rows = min((offered.rows(item) for item in items), key=len)
+        if 0 < len(rows) <= at.FEW_MAX and not params[at.N_TERMS] + params[at.N_NORMALISED]:
+            params[at.N_FEW] = len(rows)
+            params[at.FEW : at.FEW + len(rows)] = rows
 
     def _item(self, resource: str) -> int:
         place = self._items.get(resource)
@@ -449,16 +407,29 @@ class Planner:
         near = [term.matches for term, _ in placed if term.kind is TopologyTermKind.NEAR]
         params[at.MATCHES_ITSELF] = bool(near) and all(near)
         one.terms = tuple(range(first, first + len(placed)))
+        if one.terms:
+            self._label_planned()
         for t in one.terms:
             anchors = self._terms[t].anchors
             self._by_anchor.add(t, anchors)
             for other in self._by_label.found_by(anchors) if anchors else tuple(self._planned):
                 self._add_effects(other, (t,))
+        self._count_labels(one)
+
+    def _count_labels(self, one: EnginePodClass) -> None:
+        """Record what placing a pod of a class adds to all terms so far, and to later ones."""
         self._planned.append(one)
-        labels = one.labels.items()
-        if labels:
-            self._by_label.add(one, labels)
-        self._add_effects(one, sorted(set(self._by_anchor.found_by(labels))))
+        if self._terms:
+            found = self._by_anchor.found_by(one.labels.items())
+            self._add_effects(one, sorted(set(found)))
+
+    def _label_planned(self) -> None:
+        """Add the classes to the index by label that were planned since it was last needed."""
+        for one in self._planned[self._n_labelled :]:
+            labels = one.labels.items()
+            if labels:
+                self._by_label.add(one, labels)
+        self._n_labelled = len(self._planned)
 
     def _add_effects(self, one: EnginePodClass, terms: Iterable[int]) -> None:
         """Record what placing a pod of a class adds to these terms."""
@@ -546,14 +517,6 @@ def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool
     if not answer.is_success:
         raise NoPlan
     return True
-
-
-def _single_part(before: P | None, part: P, n_amounts: int) -> P:
-    """Check that there is only one term of a type, with no more amounts than the kernels
-    support."""
-    if before is not None or n_amounts > at.AMOUNTS_MAX:
-        raise NoPlan
-    return part
 
 
 def _write_groups(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:

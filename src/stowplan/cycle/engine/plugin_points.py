@@ -25,7 +25,10 @@ class PluginPoints:
         self.prepares_filter, self.prepares_score = at_point["preFilter"], at_point["preScore"]
         calls = member.calls
         self.applies_to, self.kernel_terms = calls["applies_to"], calls["kernel_terms"]
-        self.signature = calls["signature"]
+        self.signature, self.resource_kind = calls["signature"], calls["resource_kind"]
+        # Its terms differ between classes of an outline by the amounts alone.
+        self.is_counted = self.resource_kind is not None and self.applies_to is None
+        self.by_outline = member.declaration.by_outline
         # Plugins of claims: their terms are for classes by `claims_signature`.
         reads = member.declaration.reads or ()
         self.reads_claims = self.kernel_terms is not None and PersistentVolumeClaim in reads

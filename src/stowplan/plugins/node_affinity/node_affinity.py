@@ -94,7 +94,13 @@ class NodeAffinityPlugin:
 
     name = "NodeAffinity"
     declaration = Plugin(
-        name=name, weight=2, reads=(), row_local=True, node_only=True, normalizes="highest"
+        name=name,
+        weight=2,
+        reads=(),
+        row_local=True,
+        node_only=True,
+        by_outline=True,
+        normalizes="highest",
     )
     Args = NodeAffinityArgs
     # All unresolvable: no eviction changes a label.

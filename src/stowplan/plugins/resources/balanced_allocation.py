@@ -99,6 +99,10 @@ class NodeResourcesBalancedAllocation:
         held = scored_requests(self.args.resources, requests)
         return (BalancedAllocation(tuple((resource.name, request) for resource, request in held)),)
 
+    def resource_kind(self, resource: str) -> object:
+        """See `ResourceKindPlugin`."""
+        return resource if resource in self._names else None
+
     def _scores(self, pod: Pod, source: ResourceReader) -> Ints:
         requests = self.requests(pod)
         if not any(requests.values()):

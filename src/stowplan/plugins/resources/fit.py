@@ -317,6 +317,11 @@ class NodeResourcesFit:
             return None
         return ResourceFit(self.wanted(pod)), self._use(pod)
 
+    def resource_kind(self, resource: str) -> object:
+        """See `ResourceKindPlugin`."""
+        is_scored = any(one.name == resource for one in self.args.scoring_strategy.resources)
+        return resource if is_scored or not is_extended(resource) else self.ignores(resource)
+
     def _use(self, pod: Pod) -> ResourceScore:
         strategy, requests = self.args.scoring_strategy, _score_requests(pod)
         resources = tuple(

@@ -97,6 +97,7 @@ class NodeVolumeLimits:
     name = "NodeVolumeLimits"
     declaration = Plugin(
         name=name,
+        by_outline=True,
         reads=(
             PersistentVolume,
             PersistentVolumeClaim,

@@ -149,6 +149,7 @@ class VolumeBinding:
     name = "VolumeBinding"
     declaration = Plugin(
         name=name,
+        by_outline=True,
         reads=(
             PersistentVolume,
             PersistentVolumeClaim,

@@ -67,7 +67,9 @@ class VolumeRestrictions:
     """Filter on disks in use on the node, and on claims in use anywhere."""
 
     name = "VolumeRestrictions"
-    declaration = Plugin(name=name, reads=(PersistentVolumeClaim,), repeatable=True)
+    declaration = Plugin(
+        name=name, reads=(PersistentVolumeClaim,), by_outline=True, repeatable=True
+    )
     DISK_CONFLICT = unschedulable("node(s) had no available disk")
     CLAIM_CONFLICT = unschedulable(
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode"

@@ -72,7 +72,10 @@ class VolumeZone:
 
     name = "VolumeZone"
     declaration = Plugin(
-        name=name, reads=(PersistentVolume, PersistentVolumeClaim, StorageClass), repeatable=True
+        name=name,
+        reads=(PersistentVolume, PersistentVolumeClaim, StorageClass),
+        by_outline=True,
+        repeatable=True,
     )
     # Unresolvable: evicting pods moves no volume.
     REJECTED = unresolvable("node(s) had no available volume zone")

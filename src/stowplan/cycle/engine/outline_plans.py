@@ -1,0 +1,165 @@
+"""Outline plans: what classes of an outline share of their plans.
+
+Pods that differ in the requests of their containers and in labels nothing counts are a class each,
+but most plugins cannot tell them apart. What those answer is found once for an outline. Plugins
+whose terms are of amounts alone say which resources they treat alike: classes that request the same
+number of such resources, in the same order, have a form in common, and their plans differ in
+numbers only, which are written without asking. The others are asked for each class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from stowplan.columns.engine import arrays as at
+from stowplan.columns.pods.podinfo import Footprint
+from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.plugin_points import PluginPoints
+from stowplan.framework import CycleState
+from stowplan.framework.deciders.kernel_terms import (
+    BalancedAllocation,
+    KernelTerm,
+    ResourceFit,
+    ResourceScore,
+)
+from stowplan.objects.pod_requests import is_tracked, plain_requests
+
+AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
+"""Kernel terms of amounts alone."""
+
+Ask = Callable[[PluginPoints, EnginePodClass], tuple[KernelTerm, ...] | None]
+"""See `Planner.kernel_terms`."""
+
+NATIVE = "cpu", "memory", "ephemeral-storage"
+
+
+class FormPlan(msgspec.Struct, frozen=True):
+    """The plan of a form, up to names and amounts.
+
+    params: int64 (N_COLUMNS,), that of one class. items: (column, place) of indices of resources;
+    place: in the order in which the pod names them. amounts: (column, place, what is added to the
+    request). wanted: places of resources that must be free and that not every node offers.
+    """
+
+    params: at.Ints
+    items: tuple[tuple[int, int], ...]
+    amounts: tuple[tuple[int, int, int], ...]
+    wanted: tuple[int, ...]
+
+    def write(self, params: at.Ints, items: Sequence[int], requests: Sequence[int]) -> None:
+        """Write the plan of a class of the form. items, requests: by place."""
+        params[:] = self.params
+        cells = memoryview(params.data)
+        for column, place in self.items:
+            cells[column] = items[place]
+        for column, place, more in self.amounts:
+            cells[column] = requests[place] + more
+
+
+class OutlinePlan:
+    """What the plan of a class has that others of its outline share.
+
+    params: int64 (N_COLUMNS,), its row in the class arrays, before amounts and terms. state: what
+    its plugins leave behind. forms: plans by form, written as they are met.
+    """
+
+    def __init__(self, params: at.Ints, state: CycleState, own: Sequence[PluginPoints]) -> None:
+        """own: plugins that may answer otherwise for another class of the outline."""
+        self.params, self.state = params, state
+        self.forms: dict[object, FormPlan] = {}
+        self.counted = [use for use in own if use.is_counted]
+        self._asked = [use for use in own if not use.is_counted]
+        self._kinds: dict[str, object] = {}
+
+    def applies_to(self, one: EnginePodClass, ask: Ask) -> bool:
+        """True where the plan of a class of the outline differs in amounts at most."""
+        skipped = self.state.skip_filter
+        for use in self._asked:
+            applies = use.applies_to is None or use.applies_to(one.pod)
+            if applies == (use.member.name in skipped) or (applies and ask(use, one) != ()):
+                return False
+        return True
+
+    def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
+        """Equal for classes of the outline whose plans differ in names and numbers only."""
+        kinds = self._kinds
+        for name in requests:
+            if name not in kinds:
+                own = [use.resource_kind(name) for use in self.counted if use.resource_kind]
+                kinds[name] = is_tracked(name), name if name in NATIVE else "", *own
+        form = tuple([kinds[name] for name in requests])
+        containers = one.pod.spec.containers
+        if len(containers) == 1:
+            return form
+        # A container without a request for cpu or memory counts a default.
+        asked = [one.resources.requests for one in containers]
+        return form, tuple([("cpu" in one, "memory" in one) for one in asked])
+
+
+def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
+    """What a class requests, by resource; None where its amounts are counted in other ways than by
+    adding up its containers, or where one of them is 0, which some rules leave out."""
+    requests = plain_requests(one.pod)
+    return None if requests is None or 0 in requests.values() else requests
+
+
+def own_points(
+    one: EnginePodClass, uses: Sequence[PluginPoints], ask: Ask
+) -> list[PluginPoints] | None:
+    """The plugins that may answer otherwise for another class of the outline of this one; None
+    where plans of the outline cannot be shared."""
+    own = []
+    for use in uses:
+        applies = use.applies_to is None or use.applies_to(one.pod)
+        if use.by_outline and (use.kernel_terms is None or not applies):
+            continue
+        if applies:
+            terms = None if use.kernel_terms is None else ask(use, one)
+            if terms is None or (terms and not use.is_counted):
+                return None
+            if not all(isinstance(term, AMOUNTS) for term in terms):
+                return None
+        own.append(use)
+    return own
+
+
+def form_plan(
+    params: at.Ints, parts: Sequence[KernelTerm], footprint: Footprint, requests: dict[str, int]
+) -> FormPlan:
+    """The plan of the form of a class. params: int64 (N_COLUMNS,), its plan. parts: its terms of
+    amounts. requests: what it requests."""
+    places = {name: place for place, name in enumerate(requests)}
+    items, amounts = [], []
+    for column, width, name, amount in _written(parts, footprint):
+        place = places.get(name)
+        if place is None:
+            continue
+        if width > 1 and name not in NATIVE:
+            items.append((column, place))
+        amounts.append((column + width - 1, place, amount - requests[name]))
+    wanted = [name for part in parts if isinstance(part, ResourceFit) for name, _ in part.wanted]
+    rare = tuple(places[name] for name in wanted if name not in NATIVE)
+    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare)
+
+
+def _written(
+    parts: Sequence[KernelTerm], footprint: Footprint
+) -> Iterator[tuple[int, int, str, int]]:
+    """Where `Planner` writes each amount: the column of its group, the width of the group, whose
+    last number it is, the resource and the amount."""
+    for part in parts:
+        if isinstance(part, ResourceFit):
+            for i, (name, amount) in enumerate(part.wanted):
+                yield at.WANTED + 2 * i, 2, name, amount
+        elif isinstance(part, ResourceScore):
+            for i, used in enumerate(part.resources):
+                yield at.USED + 4 * i, 4, used.resource, used.request
+        elif isinstance(part, BalancedAllocation):
+            for i, (name, amount) in enumerate(part.resources):
+                yield at.EVEN + 2 * i, 2, name, amount
+    for i, (name, amount) in enumerate(footprint.requested.items()):
+        yield at.TAKEN + 2 * i, 2, name, amount
+    yield at.CPU, 1, "cpu", footprint.nonzero[0]
+    yield at.MEMORY, 1, "memory", footprint.nonzero[1]
