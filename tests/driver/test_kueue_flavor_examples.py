@@ -208,28 +208,32 @@ def test_pods_stay_in_one_rack(tmp_path: Path) -> None:
     run_on_kueue(tmp_path, steps, nodes=4)
 
 
-def test_jobs_of_other_controllers(tmp_path: Path) -> None:
-    """A JobSet, a PyTorchJob and a TrainJob are admitted as a whole, with their flavor's labels."""
-    kinds = [
-        custom_kind("jobset.x-k8s.io", "v1alpha2", "JobSet"),
-        custom_kind("kubeflow.org", "v1", "PyTorchJob"),
-        custom_kind("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
-        custom_kind("trainer.kubeflow.org", "v1alpha1", "ClusterTrainingRuntime", is_global=True),
-    ]
+KINDS = [
+    custom_kind("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+    custom_kind("kubeflow.org", "v1", "PyTorchJob"),
+    custom_kind("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
+    custom_kind("trainer.kubeflow.org", "v1alpha1", "ClusterTrainingRuntime", is_global=True),
+]
 
-    def template(cpu: int, name: str = "sleep") -> Tree:
-        requests = {"cpu": cpu, "memory": "200Mi"}
-        container = {"name": name, "image": "busybox", "resources": {"requests": requests}}
-        return {"spec": {"restartPolicy": "Never", "containers": [container]}}
 
-    def replicated(name: str, cpu: int, **more: int) -> Tree:
-        spec = {"parallelism": 1, "completions": 1, "template": template(cpu, "node")}
-        return {"name": name, "template": {"spec": spec}, **more}
+def template(cpu: int, name: str = "sleep") -> Tree:
+    requests = {"cpu": cpu, "memory": "200Mi"}
+    container = {"name": name, "image": "busybox", "resources": {"requests": requests}}
+    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
 
-    def made(version: str, kind: str, name: str, **spec: object) -> Tree:
-        tree = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        return in_queue(tree, "user-queue")
 
+def replicated(name: str, cpu: int, **more: int) -> Tree:
+    spec = {"parallelism": 1, "completions": 1, "template": template(cpu, "node")}
+    return {"name": name, "template": {"spec": spec}, **more}
+
+
+def made(version: str, kind: str, name: str, **spec: object) -> Tree:
+    tree = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return in_queue(tree, "user-queue")
+
+
+def other_jobs() -> tuple[Tree, Tree, Tree, Tree]:
+    """A JobSet, a PyTorchJob, and a runtime and a TrainJob."""
     jobs = [replicated("workers", 1, replicas=1), replicated("driver", 2)]
     job_set = made("jobset.x-k8s.io/v1alpha2", "JobSet", "sleep-job", replicatedJobs=jobs)
     replicas = {
@@ -251,10 +255,16 @@ def test_jobs_of_other_controllers(tmp_path: Path) -> None:
         runtimeRef={"name": "torch-distributed", "kind": "ClusterTrainingRuntime"},
         trainer={"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": 2, "memory": "200Mi"}}},
     )  # fmt: skip
+    return job_set, torch, runtime, train
+
+
+def test_jobs_of_other_controllers(tmp_path: Path) -> None:
+    """A JobSet, a PyTorchJob and a TrainJob are admitted as a whole, with their flavor's labels."""
+    job_set, torch, runtime, train = other_jobs()
 
     async def steps(cluster: KubectlCluster) -> None:
         labels = {"kubernetes.io/hostname": "node-2"}
-        await cluster.apply(kinds)
+        await cluster.apply(KINDS)
         await cluster.apply(
             kueue("ResourceFlavor", "default-flavor", nodeLabels=labels),
             cluster_queue(

@@ -98,6 +98,23 @@ async def check_documented_steps(api: ApiClient) -> None:
     await until(api, f"{KUEUE}/clusterqueues", one_waits)
 
 
+def check_forecasts(directory: Path) -> None:
+    """When the last one starts, and how many more would be admitted, of the live cluster."""
+    live = "--kubeconfig", str(directory / "k"), "--config", str(directory / "kueue.yaml")
+    found = json.loads(run("eta", "--all", *live, "-o", "json").out)
+    times = {one["job"]: one for one in found["workloads"]}
+    # The pods of the others run for an hour.
+    assert 3000 < times["job/sample-3"]["admittedS"] < 3700
+    assert times["job/sample-3"]["startedS"] >= times["job/sample-3"]["admittedS"]
+    assert times["job/sample-0"]["admittedS"] <= 0
+    file = directory / "more.yaml"
+    file.write_text(yaml.safe_dump(sample_job("more")))
+    answer = run("capacity", str(file), *live, "-o", "json")
+    (one,) = json.loads(answer.out)["jobs"]
+    assert (answer.code, one["count"], one["position"]) == (1, 0, 2)
+    assert one["shortages"][0]["available"] == "0"
+
+
 def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
     config = tmp_path / "kueue.yaml"
     config.write_text("scheduler: kueue\n")
@@ -118,7 +135,7 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         ):
             await check_documented_steps(api)
             await asyncio.to_thread(check_listing)
-            await asyncio.to_thread(check_forecasts)
+            await asyncio.to_thread(check_forecasts, tmp_path)
             check_page(await sources[0].cluster(), await sources[0].queues(0.0))
             # Room for the last one: it starts without another change.
             background = (("propagationPolicy", "Background"),)
@@ -158,21 +175,5 @@ def test_documented_jobs_are_admitted_within_the_quota(tmp_path: Path) -> None:
         assert (waiting.job, waiting.reason) == ("job/sample-3", "WaitingForQuota")
         (queue,) = report.queues
         assert (queue.admitted, queue.pending, queue.quotas[0].used) == (3, 1, "9")
-
-    def check_forecasts() -> None:
-        """When the last one starts, and how many more would be admitted, of the live cluster."""
-        live = "--kubeconfig", str(tmp_path / "k"), "--config", str(config)
-        found = json.loads(run("eta", "--all", *live, "-o", "json").out)
-        times = {one["job"]: one for one in found["workloads"]}
-        # The pods of the others run for an hour.
-        assert 3000 < times["job/sample-3"]["admittedS"] < 3700
-        assert times["job/sample-3"]["startedS"] >= times["job/sample-3"]["admittedS"]
-        assert times["job/sample-0"]["admittedS"] <= 0
-        file = tmp_path / "more.yaml"
-        file.write_text(yaml.safe_dump(sample_job("more")))
-        answer = run("capacity", str(file), *live, "-o", "json")
-        (one,) = json.loads(answer.out)["jobs"]
-        assert (answer.code, one["count"], one["position"]) == (1, 0, 2)
-        assert one["shortages"][0]["available"] == "0"
 
     asyncio.run(asyncio.wait_for(steps(), 300))

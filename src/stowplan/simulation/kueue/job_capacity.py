@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kueue.admission_workload import ADMITTED, AdmissionWorkload
 from stowplan.batch.queue_models.kueue.flavor_assignment import WAITING_FOR_QUOTA
-from stowplan.batch.queue_models.kueue.kueue_admission import KueueAdmission
 from stowplan.batch.queue_models.kueue.kueue_objects import KueueWorkloadStatus, Workload
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
@@ -82,7 +80,7 @@ def job_capacity(
     if not jobs:
         text = "jobs or pods with the label kueue.x-k8s.io/queue-name"
         raise InputError("workload", "", "no jobs with a queue of Kueue", text)
-    return KueueCapacity(jobs=[_Counting(cluster, options, job).count(limit) for job in jobs])
+    return KueueCapacity(jobs=[_CopyCounter(cluster, options, job).count(limit) for job in jobs])
 
 
 def _asked(wanted: Cluster, cluster: Cluster) -> list[QueuedJob]:
@@ -94,15 +92,7 @@ def _asked(wanted: Cluster, cluster: Cluster) -> list[QueuedJob]:
     return queued_jobs(both, manifests)
 
 
-@dataclass
-class _Settled:
-    """The state when nothing changes any more."""
-
-    admission: KueueAdmission
-    preempted: dict[str, str]
-
-
-class _Counting:
+class _CopyCounter:
     """Counts copies of one job on a state of its own."""
 
     def __init__(self, cluster: Cluster, options: KueueOptions, job: QueuedJob) -> None:

@@ -154,7 +154,7 @@ def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
     known = {*owners, *(key for tree in cluster.kueue_objects for key in _owners(tree))}
     gone = [key for key in known if (key[0].lower(), key[2]) == (kind.lower(), name)]
     if not gone:
-        raise change.error(f'no {kind} "{name}" with a queue')
+        raise change.error(f'no {kind} "{name}" with a queue in the input')
     pods = [
         pod
         for pod in cluster.pods
