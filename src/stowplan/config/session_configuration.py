@@ -30,6 +30,7 @@ import yaml
 from stowplan.config import volcano_settings
 from stowplan.config.batch_options import BatchOptions
 from stowplan.config.queue_models.kai_configuration import read_kai
+from stowplan.config.queue_models.kai_shard import is_kai_object, kai_file_of
 from stowplan.config.queue_models.queue_model_choice import (
     KAI,
     KUBE_BATCH,
@@ -160,13 +161,14 @@ CONFIGURATIONS = "configurations"
 
 
 def is_session_configuration(text: str | bytes) -> bool:
-    """True for a text without `kind` that names actions, tiers or options in any case."""
+    """True for a text without `kind` that names actions, tiers or options in any case, and for
+    objects with KAI's configuration."""
     root = _root(text, Problems())
     if not isinstance(root, yaml.MappingNode):
         return False
     keys = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
     if keys & {"kind", "apiVersion"}:
-        return False
+        return is_kai_object(plain_tree(root))
     return any(key in (OPTIONS, SCHEDULER) or did_you_mean(key, _WHAT) for key in keys)
 
 
@@ -177,9 +179,11 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
-    model = _model_of(plain_tree(root), known, problems)
+    tree = plain_tree(root)
+    tree = kai_file_of(tree, problems) if is_kai_object(tree) else tree
+    model = _model_of(tree, known, problems)
     if model:
-        found = walk.model_configuration(source, model, plain_tree(root))
+        found = walk.model_configuration(source, model, tree)
         if problems.found:
             raise problems.error(source)
         return found

@@ -143,6 +143,18 @@ def test_a_queue_at_its_fair_share_reclaims_nothing(tmp_path: Path) -> None:
     )
 
 
+def test_an_action_tries_only_so_many_jobs_of_a_queue(tmp_path: Path) -> None:
+    objects = (
+        node("a", 4),
+        queue("red", 4),
+        pod("wide", gpus=8, labels={"kai.scheduler/queue": "red", "priorityClassName": "build"}),
+        pod("small", labels={"kai.scheduler/queue": "red"}),
+    )
+    assert nodes_of(simulated(tmp_path, *objects)) == {"small": "a"}
+    text = "scheduler: kai\nqueueDepthPerAction: {allocate: 1}\n"
+    assert nodes_of(simulated(tmp_path, *objects, config=deciders(text))) == {}
+
+
 def test_higher_priority_preempts_within_its_queue(tmp_path: Path) -> None:
     run = simulated(
         tmp_path,

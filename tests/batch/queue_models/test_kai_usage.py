@@ -10,7 +10,7 @@ import pytest
 
 from stowplan.assembly.sessions.kai_settings import live_kai_options
 from stowplan.batch.queue_models.kai.state.kai_usage import KaiUsage, UsageRules
-from stowplan.config.queue_models.kai_configuration import read_kai
+from stowplan.config.queue_models.kai_configuration import KaiConfiguration, read_kai
 from stowplan.config.strict_decoder import Problems
 from tests.soak import factor
 from tests.tidy import tree
@@ -88,9 +88,9 @@ def read(**params: Any) -> tuple[Any, list[str]]:
 def test_parameters_are_read() -> None:
     params, problems = read(halfLifePeriod="2d", windowSize="1w", windowType="tumbling")
     assert not problems
-    rules = live_kai_options((), {}, params).usage
+    rules = live_kai_options(KaiConfiguration((), {}, usage=params)).usage
     assert rules == UsageRules(half_life=2 * DAY, window=7 * DAY, is_fixed=True)
-    assert live_kai_options((), {}, None).usage is None
+    assert live_kai_options(KaiConfiguration((), {})).usage is None
 
 
 def test_wrong_parameters_are_mistakes_with_their_paths() -> None:

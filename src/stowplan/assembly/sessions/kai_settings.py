@@ -10,24 +10,22 @@ import msgspec
 
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.batch.queue_models.kai.state.kai_usage import WEEK, UsageRules
-from stowplan.config.queue_models.kai_configuration import days_or_duration
+from stowplan.config.queue_models import kai_flags
+from stowplan.config.queue_models.kai_configuration import KaiConfiguration, days_or_duration
+from stowplan.config.queue_models.kai_flags import SIGNATURES, STALENESS_GRACE
 from stowplan.objects.encoding import duration
 
 MOVED_MAX = 16
 """KAI's `--max-consolidation-preemptees`."""
+STALENESS_GRACE_S = 60.0
+"""KAI's `--default-staleness-grace-period`, in seconds."""
 SIMULATED_MAX = 400
 """Evictions that an action of a session may simulate."""
 
 
-def live_kai_options(
-    actions: Iterable[str],
-    plugins: Mapping[str, Mapping[str, Any]],
-    usage: Mapping[str, Any] | None = None,
-    shares_cards: bool = True,
-) -> KaiOptions:
-    """Options as KAI's flags are by default. usage: parameters of usage over time, None where it
-    does not count. shares_cards: see KaiOptions."""
-    rules = None
+def live_kai_options(read: KaiConfiguration) -> KaiOptions:
+    """Options of a configuration, where it says nothing as KAI's flags are by default."""
+    rules, usage, flags = None, read.usage, read.flags
     if usage is not None:
         half_life, window = usage.get("halfLifePeriod"), usage.get("windowSize")
         rules = UsageRules(
@@ -36,11 +34,13 @@ def live_kai_options(
             is_fixed=usage.get("windowType") == "tumbling",
         )
     return msgspec.structs.replace(
-        kai_options(actions, plugins),
-        max_moved=MOVED_MAX,
+        kai_options(read.actions, read.plugins, skips_alike=flags.get(SIGNATURES, True)),
+        max_moved=flags.get(kai_flags.MOVED_MAX, MOVED_MAX),
+        grace=flags.get(STALENESS_GRACE, STALENESS_GRACE_S),
+        depths={name: depth for name, depth in read.depths.items() if depth >= 0},
         simulated_max=SIMULATED_MAX,
         usage=rules,
-        shares_cards=shares_cards,
+        shares_cards=read.shares_cards,
     )
 
 

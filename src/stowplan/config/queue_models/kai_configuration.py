@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.config.queue_models.kai_flags import read_flags
 from stowplan.config.strict_decoder import (
     Problems,
     child_path,
@@ -88,10 +89,11 @@ _DEFAULT_PLUGINS: Mapping[str, Mapping[str, str]] = {
     for name in PLUGINS
     if name != "gpuspread"
 }
-_IDLE_FIELDS = {
-    "queueDepthPerAction": "limit the jobs of a queue that an action tries",
-    "scenarioSearchBudgets": "limit the time of the search for victims",
-}
+DEPTHS, BUDGETS, FLAGS = "queueDepthPerAction", "scenarioSearchBudgets", "args"
+"""Fields: jobs of a queue that an action tries; times of searches; KAI's flags."""
+_BUDGETS_BY_NAME = ("maxActionSearchDuration", "maxGeneratorSearchDuration")
+_GENERATORS = ("default", "NodeLocalGreedy", "MultiNodeGang")
+_BUDGETS = ("maxJobSearchDuration", "minJobSearchDuration")
 SHARING = "gpuSharing"
 """Field that says whether pods that ask for a part of a card are decided."""
 _USAGE_STORE = ("clientType", "connectionString", "connectionStringEnvVar")
@@ -111,13 +113,16 @@ _SWITCHES = (
 
 class KaiConfiguration(msgspec.Struct, frozen=True):
     """A file. plugins: name -> arguments. warnings: settings without effect here. usage: how usage
-    over time counts, None where it does not. shares_cards: `gpuSharing` of KAI's chart."""
+    over time counts, None where it does not. shares_cards: `gpuSharing` of KAI's chart. depths:
+    action -> jobs of a queue that it tries. flags: see `kai_flags`."""
 
     actions: tuple[str, ...]
     plugins: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
     usage: Mapping[str, Any] | None = None
     shares_cards: bool = True
+    depths: Mapping[str, int] = {}
+    flags: Mapping[str, Any] = {}
 
 
 def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
@@ -135,11 +140,14 @@ class _KaiReader:
     def configuration(self, tree: Any) -> KaiConfiguration:
         """The whole file."""
         fields = self._fields(
-            tree, "", ("actions", "tiers", "usageDBConfig", SHARING, *_IDLE_FIELDS)
+            tree, "", ("actions", "tiers", "usageDBConfig", SHARING, DEPTHS, BUDGETS, FLAGS)
         )
-        for name in fields:
-            if name in _IDLE_FIELDS:
-                self._warn(name, "it", _IDLE_FIELDS[name])
+        depths = self._depths(fields.get(DEPTHS) or {})
+        if fields.get(BUDGETS):
+            self._check_budgets(fields[BUDGETS])
+        flags: Mapping[str, Any] = {}
+        if fields.get(FLAGS):
+            flags = read_flags(fields[FLAGS], FLAGS, self._problems, self._warn)
         actions = self._actions(fields["actions"]) if fields.get("actions") else ACTIONS
         plugins = self._tiers(fields["tiers"]) if fields.get("tiers") else _DEFAULT_PLUGINS
         if fields.get("tiers"):
@@ -150,7 +158,30 @@ class _KaiReader:
         if not isinstance(shares, bool):
             self._problems.add(SHARING, format_value(shares), "true or false")
         warnings = tuple(self._warnings)
-        return KaiConfiguration(actions, plugins, warnings, usage, shares is not False)
+        return KaiConfiguration(
+            actions, plugins, warnings, usage, shares is not False, depths, flags
+        )
+
+    def _depths(self, tree: Any) -> Mapping[str, int]:
+        found = self._fields(tree, DEPTHS, ACTIONS)
+        for name, given in found.items():
+            if isinstance(given, bool) or not isinstance(given, int) or given < -1:
+                place = child_path(DEPTHS, name)
+                self._problems.add(place, format_value(given), "a whole number, -1 for no limit")
+        return found
+
+    def _check_budgets(self, tree: Any) -> None:
+        fields = self._fields(tree, BUDGETS, (*_BUDGETS_BY_NAME, *_BUDGETS))
+        times = {child_path(BUDGETS, name): fields[name] for name in _BUDGETS if name in fields}
+        for name in _BUDGETS_BY_NAME:
+            known = (*ACTIONS, "default") if "Action" in name else _GENERATORS
+            place = child_path(BUDGETS, name)
+            found = self._fields(fields.get(name), place, known)
+            times |= {child_path(place, key): given for key, given in found.items()}
+        for place, given in times.items():
+            if not _is_duration(given):
+                self._problems.add(place, format_value(given), DURATION)
+        self._warn(BUDGETS, "it", "limit searches by time, which are limited by a count here")
 
     def _usage(self, tree: Any) -> Mapping[str, Any]:
         path = "usageDBConfig"

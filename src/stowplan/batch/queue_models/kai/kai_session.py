@@ -55,7 +55,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     pack or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. Runtimes and grace
     in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
     with the constraints of one that found no victims is tried only if it asks for less.
-    simulated_max: evictions that an action may simulate, 0 for any number. usage: how usage over
+    simulated_max: evictions that an action may simulate, 0 for any number. depths: action -> jobs
+    of a queue that it tries. usage: how usage over
     time is counted, None where it is not. shares_cards: whether pods that ask for a part of a card
     are decided."""
 
@@ -71,6 +72,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     grace: float = 60.0
     skips_alike: bool = True
     simulated_max: int = 0
+    depths: Mapping[str, int] = {}
     usage: UsageRules | None = None
     shares_cards: bool = True
 

@@ -36,6 +36,8 @@ def allocate(session: KaiSession) -> None:
     """Place pods on what is free, or let them wait for what is being released."""
     queue = JobQueue(session)
     leaves = in_order(session, session.waiting, JobFilters(ready=True, pending=True))
+    depth = session.options.depths.get("allocate")
+    leaves = {name: jobs[:depth] for name, jobs in leaves.items()}
 
     def may_start(job: KaiJob) -> bool:
         return bool(job.next_tasks(True)) and session.may_have_room(job)
@@ -102,9 +104,15 @@ def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
     return defaultdict(lambda: _FailedJobs(session.options.skips_alike))
 
 
-def _waiting(session: KaiSession, preemptible: bool = False) -> JobQueue:
+def _waiting(session: KaiSession, action: str, preemptible: bool = False) -> JobQueue:
+    """Jobs for which an action may evict. Differs: with a depth, the first jobs of each queue; KAI
+    drops a leaf of its heap for each further job, which depends on the order of a map."""
     filters = JobFilters(ready=True, pending=True, preemptible=preemptible, may_evict=True)
-    return JobQueue(session, session.waiting, filters)
+    depth = session.options.depths.get(action)
+    if depth is None:
+        return JobQueue(session, session.waiting, filters)
+    leaves = in_order(session, session.waiting, filters)
+    return JobQueue(session, [job for jobs in leaves.values() for job in jobs[:depth]], filters)
 
 
 def _exceeds_nodes(session: KaiSession, job: KaiJob) -> bool:
@@ -116,7 +124,7 @@ def consolidate(session: KaiSession) -> None:
     if session.options.max_moved == 0:
         return
     budget, failed = session.budget, _FailedJobs(session.options.skips_alike)
-    queue = _waiting(session, preemptible=True)
+    queue = _waiting(session, "consolidation", preemptible=True)
     while queue:
         job = queue.pop()
         if not failed.is_easier(job) or _exceeds_nodes(session, job) or budget.leaves_out(job):
@@ -167,7 +175,7 @@ def reclaim(session: KaiSession) -> None:
         return
     budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
-    queue = _waiting(session)
+    queue = _waiting(session, "reclaim")
     while queue:
         job = queue.pop()
         if not may_reclaim(session, job) or not failed[job.queue].is_easier(job):
@@ -217,7 +225,7 @@ def preempt(session: KaiSession) -> None:
         return
     budget = session.budget
     failed: dict[str, _FailedJobs] = _failed_by_queue(session)
-    queue = _waiting(session)
+    queue = _waiting(session, "preempt")
     while queue:
         job = queue.pop()
         if not failed[job.queue].is_easier(job) or _exceeds_nodes(session, job):
