@@ -40,7 +40,7 @@ def facts(session: KaiSession) -> dict[str, Any]:
             name: (node.idle, node.releasing, node.used, node.is_ready, sorted(node.tasks))
             for name, node in session.nodes.items()
         },
-        "columns": (session.rows.idle.tolist(), session.rows.later.tolist()),
+        "columns": (session.rows.later.tolist(), session.rows._idle.tolist()),
         "queues": {
             name: (queue.allocated, queue.fixed, queue.request, queue.fair)
             for name, queue in session.queues.queues.items()

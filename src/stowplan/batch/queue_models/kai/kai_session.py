@@ -136,6 +136,7 @@ class KaiSession:
         self.evicts: list[str] = []
         self.budget = SearchBudget()
         self.opened_cards = 0
+        self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}
         self._rooms: dict[tuple[float, ...], tuple[int, float]] = {}
         memories = [node.memory for node in self.nodes.values() if node.memory > 100]
         self.least_memory = min(memories, default=None)
@@ -216,8 +217,13 @@ class KaiSession:
         """Whether a pod asks for more of a resource than any node has."""
         if "predicates" not in self.options.plugins:
             return False
-        most = self.most or [0.0] * len(task.request)
-        return any(asked > bound for asked, bound in zip(task.request, most, strict=True))
+        # Pods that ask for the same have the same request.
+        known = self._exceeding.get(id(task.request))
+        if known is None or known[0] is not task.request:
+            most = self.most or [0.0] * len(task.request)
+            exceeds = any(asked > bound for asked, bound in zip(task.request, most, strict=True))
+            known = self._exceeding[id(task.request)] = task.request, exceeds
+        return known[1]
 
     def fits(self, task: KaiTask, node: KaiNode) -> bool:
         """Whether a pod may go to a node, now or once what is being released is gone."""
@@ -363,7 +369,7 @@ class KaiSession:
     def fitting_rows(self, task: KaiTask) -> Mask:
         """Nodes that a pod may go to, by row; if the columns do not tell all, those where it may
         have room."""
-        fitting = self.rows.fits(task, self.rows.later)
+        fitting = self.rows.fits(task, later=True)
         if self.is_known_by_row(task):
             fitting &= self._plain_fit(task)
         return fitting
@@ -414,7 +420,7 @@ class KaiSession:
     def _fits_idle(self, task: KaiTask, rows: Rows) -> Mask:
         """Which of these rows a pod fits on now."""
         if task.is_plain:
-            return self.rows.fits(task, self.rows.idle)[rows]
+            return self.rows.fits(task, later=False)[rows]
         answers = (self.rows.nodes[row].fits_idle(task) for row in rows)
         return np.fromiter(answers, dtype=np.bool_, count=len(rows))
 

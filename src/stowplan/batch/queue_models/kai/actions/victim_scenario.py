@@ -106,14 +106,15 @@ class VictimScenario:
     def may_work_with(self, tasks: Sequence[KaiTask]) -> bool:
         """Whether there may be room for the job that waits once the recorded victims and others are
         gone. False is certain."""
-        freed: dict[str, list[float]] = {}
+        # Most pods of a node have one amount in common, the same object.
+        counts: dict[str, dict[int, list[KaiTask]]] = {}
         for task in (*self.recorded_tasks, *tasks):
             if not task.is_plain:
                 return True
-            known = freed.get(task.node)
-            freed[task.node] = list(task.accepted) if known is None else plus(known, task.accepted)
-        places = [self.session.nodes[name] for name in freed]
-        return self.session.may_have_room(self.job, places, [*freed.values()])
+            counts.setdefault(task.node, {}).setdefault(id(task.accepted), []).append(task)
+        freed = [_freed(of_node.values()) for of_node in counts.values()]
+        places = [self.session.nodes[name] for name in counts]
+        return self.session.may_have_room(self.job, places, freed)
 
     def fork(self) -> VictimScenario:
         """The same with no victims but the recorded ones."""
@@ -123,3 +124,13 @@ class VictimScenario:
         """Equal for scenarios with the same pods."""
         parts = (self.pending, self.recorded_tasks, self.tried)
         return tuple(",".join(sorted(task.uid for task in part)) for part in parts)
+
+
+def _freed(alike: Iterable[Sequence[KaiTask]]) -> list[float]:
+    """What victims on a node have together. alike: those with one amount each."""
+    total: list[float] | None = None
+    for tasks in alike:
+        count = len(tasks)
+        amount = [count * one for one in tasks[0].accepted]
+        total = amount if total is None else plus(total, amount)
+    return total or []

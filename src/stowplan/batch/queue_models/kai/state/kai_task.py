@@ -55,8 +55,8 @@ class KaiTask:
     their name in the pod. Amounts and devices are never changed in place."""
 
     __slots__ = (
-        "_constraints", "accepted", "accepted_cards", "cards", "created", "devices", "groups",
-        "is_old_mig", "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod",
+        "_constraints", "_is_plain", "accepted", "accepted_cards", "cards", "created", "devices",
+        "groups", "is_old_mig", "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod",
         "received", "request", "status", "sub_group", "uid",
     )  # fmt: skip
 
@@ -94,6 +94,7 @@ class KaiTask:
         self.created = stamp
         self.order = (*_role_order(meta.labels), stamp, self.uid)
         self._constraints: str | None = None
+        self._is_plain: bool | None = None
 
     def clone(self) -> KaiTask:
         """A copy with its own status and place."""
@@ -120,6 +121,7 @@ class KaiTask:
         copied.created = self.created
         copied.order = self.order
         copied._constraints = self._constraints
+        copied._is_plain = self._is_plain
         return copied
 
     @property
@@ -132,17 +134,18 @@ class KaiTask:
     @property
     def is_plain(self) -> bool:
         """Asks for whole amounts of a node alone: no part of a card, no claims, no other pods."""
-        affinity = self.pod.spec.affinity
-        return (
-            self.kind == WHOLE
-            and not self.is_old_mig
-            and not self.devices
-            and not self.pod.spec.resource_claims
-            and (
-                affinity is None
-                or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
+        if self._is_plain is None:
+            affinity = self.pod.spec.affinity
+            self._is_plain = (
+                self.kind == WHOLE
+                and not self.is_old_mig
+                and not self.pod.spec.resource_claims
+                and (
+                    affinity is None
+                    or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
+                )
             )
-        )
+        return self._is_plain
 
     @property
     def is_shared(self) -> bool:

@@ -18,6 +18,21 @@ from stowplan.batch.queue_models.kai.state.kai_task import MIG, WHOLE, KaiTask
 Rows: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Column: TypeAlias = npt.NDArray[np.float64]
+READ_MAX, FITS_MAX = 10_000, 1000
+"""Changes of rows, beside four of each, and requests of which it is kept where they fit."""
+
+
+class _KnownFit:
+    """Where a request fits. request: it, so that its id stays its own. n_seen: changes of rows that
+    the mask has taken into account."""
+
+    __slots__ = ("asked", "mask", "n_seen", "request")
+
+    def __init__(self, request: Amount, asked: Column, mask: Mask, n_seen: int) -> None:
+        self.request = request
+        self.asked = asked
+        self.mask = mask
+        self.n_seen = n_seen
 
 
 class NodeRows:
@@ -40,6 +55,9 @@ class NodeRows:
         self.affine: set[int] = set()
         self.version = 0
         self._changed: set[int] = set()
+        # Rows in the order in which they were read again; and where requests fit.
+        self._read: list[int] = []
+        self._fits: dict[tuple[int, bool, bool], _KnownFit] = {}
         self._by_rules: dict[str, Mask] = {}
         self._last: tuple[Sequence[KaiNode], Rows | None] | None = None
         for row, node in enumerate(nodes):
@@ -70,14 +88,12 @@ class NodeRows:
             self._later[:, row] = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
             (self.shared.add if node.used_memory else self.shared.discard)(row)
             (self.affine.add if node.affine else self.affine.discard)(row)
+        self._read += self._changed
+        if len(self._read) > READ_MAX + 4 * len(self.nodes) or len(self._fits) > FITS_MAX:
+            self._read.clear()
+            self._fits.clear()
         self._changed.clear()
         self.version += 1
-
-    @property
-    def idle(self) -> npt.NDArray[np.float64]:
-        """What is free."""
-        self.refresh()
-        return self._idle
 
     @property
     def later(self) -> npt.NDArray[np.float64]:
@@ -96,15 +112,25 @@ class NodeRows:
 
     # Fit.
 
-    def fits(self, task: KaiTask, free: npt.NDArray[np.float64]) -> Mask:
-        """Nodes with room for a pod, by row. For one that `may_have_more_room` on some nodes, nodes
-        that may have it."""
+    def fits(self, task: KaiTask, later: bool) -> Mask:
+        """Nodes with room for a pod, by row, now or once what is being released is gone. For one
+        that may share cards, nodes that may have it. The mask is the caller's."""
+        self.refresh()
+        free = self._later if later else self._idle
         has_cards = task.kind in (WHOLE, MIG) and not task.devices
-        fitting: Mask = np.ones(len(self.nodes), dtype=np.bool_)
-        for place, asked in enumerate(task.request if self.nodes else ()):
-            if place != CARDS or has_cards:
-                fitting &= free[place] >= asked
-        return fitting
+        key = id(task.request), has_cards, later
+        known = self._fits.get(key)
+        if known is None:
+            asked = np.array([task.request]).T if self.nodes else np.zeros((len(free), 1))
+            if not has_cards and self.nodes:
+                asked[CARDS] = -np.inf
+            mask: Mask = np.all(free >= asked, axis=0)
+            known = self._fits[key] = _KnownFit(task.request, asked, mask, len(self._read))
+        elif known.n_seen < len(self._read):
+            rows = self._read[known.n_seen :]
+            known.mask[rows] = (free[:, rows] >= known.asked).all(axis=0)
+            known.n_seen = len(self._read)
+        return known.mask.copy()
 
     def by_rules(self, task: KaiTask, fits_node: Callable[[KaiTask, KaiNode], bool]) -> Mask:
         """Nodes that node selectors, affinity and taints leave a pod; they are asked once."""
