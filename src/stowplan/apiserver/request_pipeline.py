@@ -291,6 +291,7 @@ class RequestPipeline:
             access=self.server.options.access,
             options=given_options(self.query),
             answers=self._rounds.answers,
+            parts=verb != "patch" or b"managedFields" not in self.request.body,
         )
 
     def _body(self) -> bytes:
@@ -450,7 +451,8 @@ class RequestPipeline:
         self, raw: bytes, media: str, resource: Resource, call: ApiCall
     ) -> Callable[[], tuple[Tree, list[str]]]:
         registry, mode = self.server.registry, call.field_validation
-        return partial(decode_object, raw, media, resource, registry, mode)
+        known = self.server.writes.parted.text(call) if call.verb == "update" else b""
+        return partial(decode_object, raw, media, resource, registry, mode, known)
 
     def _stored_bytes(self, resource: Resource) -> bytes:
         """The bytes that the write has stored, as served; empty if it stored nothing."""

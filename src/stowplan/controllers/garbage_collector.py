@@ -14,7 +14,8 @@ import msgspec
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controller_runtime.object_fields import is_deleting
-from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import PODS
 from stowplan.controller_runtime.work_queue import WorkQueue
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions, Store, WatchEvent
@@ -65,7 +66,7 @@ class GarbageCollector:
             uid = _DEPENDENT_DECODER.decode(change.value).metadata.uid
             self._waiting.pop(uid, None)
             self.queue_all(self.index.dependents(uid))
-        elif b'"deletionTimestamp"' in change.value:
+        elif self._may_be_deleting(change, (namespace, name)):
             meta = _DEPENDENT_DECODER.decode(change.value).metadata
             held = meta.finalizers or ()
             if meta.deletion_timestamp and (FOREGROUND in held or ORPHAN in held):
@@ -105,6 +106,11 @@ class GarbageCollector:
     def next_at(self) -> float | None:
         """When `work_once` is due again."""
         return self.queue.next_at()
+
+    def _may_be_deleting(self, change: WatchEvent, key: Key) -> bool:
+        # Reading the bytes of every pod once more would take longer.
+        pod = self.index.pods.get(key) if change.path == PODS else None
+        return b'"deletionTimestamp"' in change.value if pod is None else bool(pod.deleting)
 
     def sync(self, item: Item) -> None:
         """Keep an object, remove references to deleted owners, delete it, or remove its

@@ -142,13 +142,15 @@ class ApiCall(_PlacedCall, frozen=True, kw_only=True):
     field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
     append. rng: the server's generator. access: who may do what. manager: the name under which
     managedFields record the write. options: fields of its CreateOptions, UpdateOptions or
-    PatchOptions that the request gave. answers: of webhooks; None where none are called.
+    PatchOptions that the request gave. answers: of webhooks; None where none are called. parts: the
+    written object may have its managedFields encoded (`entries_apart`).
     """
 
     rng: np.random.Generator
     access: AccessControl
     options: Mapping[str, Any] = {}
     answers: WebhookAnswers | None = None
+    parts: bool = False
 
     def at(self, now: float) -> ApiCall:
         """The call at `now`, to which it may have waited for work in another thread."""

@@ -97,6 +97,10 @@ class FieldManager:
         found = compare(before, after, field_type(resource))
         return FieldComparison(self._kept(found.changed), self._kept(found.removed))
 
+    def changes(self, old: Tree, new: Tree) -> FieldComparison:
+        """What an update changes, in the version of the request. Objects are in stored form."""
+        return self._compare(self.forms.resource, old, new)
+
     # Updates
 
     def update(self, old: Tree | None, new: Tree, managers: Managers, manager: str) -> Managers:

@@ -23,6 +23,8 @@ SELF = "."
 MEMBER: FieldSet = {}
 """A member without children."""
 _encode = msgspec.json.Encoder(order="sorted").encode
+_ELEMENTS_MAX, _ELEMENT_MAX = 4096, 256
+_known_elements: dict[tuple[tuple[str, Any], ...], str] = {}
 _RANKS = {"f:": 0, "k:": 1, "v:": 2, "i:": 3}
 
 
@@ -37,7 +39,18 @@ def field_element(name: str) -> str:
 
 def key_element(keys: Tree) -> str:
     """The path element of a list item with these keys."""
-    return f"k:{_encode(keys).decode()}"
+    # Of others than texts equal ones may be written in several ways.
+    if not all(type(value) is str for value in keys.values()):
+        return f"k:{_encode(keys).decode()}"
+    pairs = tuple(keys.items())
+    found = _known_elements.get(pairs)
+    if found is None:
+        found = f"k:{_encode(keys).decode()}"
+        if len(_known_elements) >= _ELEMENTS_MAX:
+            _known_elements.clear()
+        if len(found) <= _ELEMENT_MAX:
+            _known_elements[pairs] = found
+    return found
 
 
 def value_element(value: Any) -> str:

@@ -23,7 +23,7 @@ from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.protobuf.codec import MAGIC
 from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apis.protobuf.wire_format import WireError
-from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.schema.json_parser import LONG_BYTES, InvalidJson, parse_json
 from stowplan.apis.validation.field_checks import dry_run_causes
 from stowplan.apiserver.http.negotiation import (
     JSON,
@@ -33,6 +33,7 @@ from stowplan.apiserver.http.negotiation import (
 from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
+from stowplan.apiserver.storage.object_parts import drop_known
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
@@ -139,10 +140,21 @@ def _unreadable_protobuf(raw: bytes) -> str:
 
 
 def decode_object(
-    raw: bytes, media: str, resource: Resource, registry: ResourceRegistry, mode: str
+    raw: bytes,
+    media: str,
+    resource: Resource,
+    registry: ResourceRegistry,
+    mode: str,
+    known: bytes = b"",
 ) -> tuple[Tree, list[str]]:
-    """The object of a create or update, and warnings. Raises ApiError 400, 415."""
-    return decode_kind(raw, media, resource, resource.schema, registry, mode)
+    """The object of a create or update, and warnings. Raises ApiError 400, 415.
+
+    known: managedFields that are left out, as if not sent.
+    """
+    if len(raw) > LONG_BYTES or media != JSON:
+        # The stored object may change while another thread decodes the body.
+        known = b""
+    return decode_kind(raw, media, resource, resource.schema, registry, mode, known=known)
 
 
 def decode_kind(
@@ -154,6 +166,7 @@ def decode_kind(
     mode: str,
     kind: str = "",
     api_version: str = "",
+    known: bytes = b"",
 ) -> tuple[Tree, list[str]]:
     """As `decode_object`, for a body of another kind than the path (`kind`, `api_version`)."""
     kind = kind or wanted.kind
@@ -165,6 +178,8 @@ def decode_kind(
         raise bad_request(f"{text} ({_body_summary(raw)})") from None
     api_version = api_version or wanted.api_version
     _check_kind(tree, wanted, registry, kind, api_version)
+    if known:
+        drop_known(tree, known)
     named = tree.get("kind") or kind
     version = (tree.get("apiVersion") or api_version).rpartition("/")[2]
     prefix = f'{named} in version "{version}" cannot be handled as a {kind}: '

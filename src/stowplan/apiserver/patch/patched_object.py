@@ -39,14 +39,14 @@ class PatchedObject:
 
     def make(self, old: Tree) -> Tree:
         """The object to store. Raises ApiError."""
-        entries = None
-        if _ENTRIES.encode() not in self.raw:
+        is_apart = _ENTRIES.encode() not in self.raw
+        if is_apart:
             # They stay as they are, and take as long to decode as the rest of the object.
-            entries = old["metadata"].pop(_ENTRIES, None)
+            old["metadata"].pop(_ENTRIES, None)
         try:
             return self._made(old, self.patch())
         except ApiError:
-            if entries is None:
+            if not is_apart:
                 raise
         # Errors print the whole object.
         call = self.call

@@ -46,6 +46,7 @@ from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_t
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
 from stowplan.apiserver.admission.admission_plugin import AdmissionHook, hooks_of
 from stowplan.apiserver.apply.managed_fields import ManagedFields
+from stowplan.apiserver.storage.object_parts import PartedUpdates
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_path_of
 from stowplan.objects.encoding.tree import Tree
@@ -85,6 +86,7 @@ class RegistryStore:
         self.store = store
         self.admission = admission
         self._hooks: dict[tuple[str, str], tuple[list[AdmissionHook], list[AdmissionHook]]] = {}
+        self.parted = PartedUpdates(store, admission, fields)
         self.uids = uids
         self.on_change = on_change
         self.validates = validates
@@ -161,7 +163,7 @@ class RegistryStore:
             if len(self.packed) > OBJECT_BYTES_MAX:
                 text = f"Request entity too large: limit is {OBJECT_BYTES_MAX}"
                 raise ApiError(413, "RequestEntityTooLarge", text)
-            check_extent(obj)
+            check_extent(decode(self.packed))
         self.on_change(self.store.put(resource, key, self.packed))
         return obj
 
@@ -202,20 +204,29 @@ class RegistryStore:
             new = make({}) if callable(make) else make
             return self._create_by_update(call, new, tracks and not applies), True
         read = under_current_schema(resource, existing)
-        old = decode(read)
+        parts = self.parted.begin(call, read) if tracks and not applies else None
+        old = decode(read if parts is None else parts.bare)
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
-        new = make(decode(read)) if callable(make) else make
-        if tracks and not applies:
+        new = make(decode(read if parts is None else parts.bare)) if callable(make) else make
+        if parts is not None and not parts.take(new, old):
+            parts = None
+        if parts is not None:
+            parts.update(call, new, old)
+        elif tracks and not applies:
             self._track(call, new, old)
         self.admit(call, new, old)
         patched = call.verb == "patch"
         call.warnings.extend(metadata.drop_duplicate_owners(new["metadata"], patched))
-        if self.fields is not None:
+        if parts is not None:
+            parts.settle(new, old)
+        elif self.fields is not None:
             self.fields.settle(new, old)
         rules = strategy or resource.strategy
         self._check_version(call, new["metadata"], old["metadata"], rules)
         self._check_update(call, new, old, rules)
+        if parts is not None:
+            parts.join(new, old)
         return self._store_update(call, key, new, old, existing), False
 
     def _create_by_update(self, call: ApiCall, obj: Tree, tracks: bool) -> Tree:

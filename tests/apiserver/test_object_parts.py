@@ -1,0 +1,254 @@
+"""Updates of objects whose managedFields are kept apart are as those of whole objects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.http import body_decoding
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.apiserver.server import ApiServer
+from stowplan.apiserver.storage.object_parts import KnownSets, Outcome, stored_parts
+from stowplan.objects.encoding.tree import Tree
+from tests.apiserver.whole_server import NOW
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+JSON, MERGE = "application/json", "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+OPERATIONS, APPLY = "application/json-patch+json", "application/apply-patch+yaml"
+SPACE = "/api/v1/namespaces/default"
+PODS, MAPS = f"{SPACE}/pods", f"{SPACE}/configmaps"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+ODD = 'a]},"b'
+"""A key whose path element looks like the end of managedFields."""
+CONTAINER = {"name": "c", "image": "x:1", "ports": [{"containerPort": 80}]}
+Step = tuple[str, str, Any, str, str]
+"""Method, path, body (of a PUT: what is merged into the object as it is), media type, agent."""
+
+
+class Server:
+    """parts: managedFields are kept apart."""
+
+    def __init__(self, *, parts: bool) -> None:
+        options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
+        self.server = ApiServer(options, np.random.default_rng(7))
+        self.server.writes.parted._is_on = parts
+        self.now = NOW
+        self.ask(("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}}, JSON, ""))
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
+        labels = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+        for path, body in (
+            (PODS, {"spec": {"containers": [CONTAINER]}}),
+            (MAPS, {"data": {"k": "v"}}),
+            (DEPLOYMENTS, {"spec": labels}),
+        ):
+            body["metadata"] = {"name": "o", "annotations": {ODD.replace(']},"', "-"): ODD}}
+            self.ask(("POST", path, body, JSON, "a/1"))
+
+    def ask(self, step: Step) -> tuple[int, Tree, object]:
+        method, path, body, media, agent = step
+        if method == "PUT":
+            found = json.loads(self._sent("GET", path.split("?")[0], b"", JSON, agent).body)
+            body = merged(found, body)
+        made = self._sent(method, path, json.dumps(body).encode(), media, agent)
+        # What a dry run answers is encoded in the order in which it was put together.
+        return made.status, json.loads(made.body), made.headers
+
+    def _sent(self, method: str, path: str, raw: bytes, media: str, agent: str) -> HttpResponse:
+        path, _, query = path.partition("?")
+        pairs = tuple((a, b) for a, _, b in (one.partition("=") for one in query.split("&") if one))
+        headers = {"content-type": media, "accept": JSON, "user-agent": agent}
+        made = self.server.handle(HttpRequest(method, path, pairs, headers, raw), self.now)
+        assert isinstance(made, HttpResponse)
+        self.server.tick(self.now)
+        return made
+
+    def content(self) -> list[Any]:
+        return sorted(self.server.store.records())
+
+
+def merged(tree: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict) or not isinstance(tree, dict):
+        return patch
+    made = dict(tree)
+    for key, value in patch.items():
+        if value is None:
+            made.pop(key, None)
+        else:
+            made[key] = merged(made.get(key), value)
+    return made
+
+
+ENTRY = {
+    "manager": "m", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z",
+    "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:x": {}}}},
+}  # fmt: skip
+META: tuple[Tree, ...] = (
+    {"labels": {"x": "1"}},
+    {"labels": {"x": "2", "y": "1"}},
+    {"labels": {"x": None}},
+    {"annotations": {"n": ODD}},
+    {"finalizers": ["a.b/c"]},
+    {},
+)
+SENT = (None, None, None, [], [{}], [ENTRY], [{**ENTRY, "fieldsV1": {"f:data": {ODD: {}}}}], 5,
+        [{**ENTRY, "operation": "Wrong"}], [{**ENTRY, "more": 1}])  # fmt: skip
+CHANGES: tuple[Tree, ...] = (
+    {"spec": {"activeDeadlineSeconds": 5}},
+    {"data": {"k": "w"}},
+    {"data": {ODD: "w", "z": None}},
+    {"spec": {"replicas": 2}},
+    {"spec": {"template": {"metadata": {"managedFields": [ENTRY], "labels": {"a": "b"}}}}},
+    {"spec": {"wrong": 1}},
+    {"spec": {"containers": 5}},
+    {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}},
+    {"status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}},
+    {},
+)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    place = draw(st.sampled_from((PODS, PODS, MAPS, DEPLOYMENTS)))
+    path = f"{place}/o"
+    if draw(st.integers(0, 3)) == 0 and place != MAPS:
+        path += "/status"
+    agent = draw(st.sampled_from(("a/1", "b/1", "c/1")))
+    meta = dict(draw(st.sampled_from(META)))
+    body = {**draw(st.sampled_from(CHANGES)), "metadata": meta}
+    method, media = draw(st.sampled_from((
+        ("PUT", JSON), ("PUT", JSON), ("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", OPERATIONS),
+        ("PATCH", APPLY),
+    )))  # fmt: skip
+    if draw(st.integers(0, 7)) == 0:
+        path += "?dryRun=All"
+    if media == APPLY:
+        body["apiVersion"], body["kind"] = KINDS[place]
+        joint = "&" if "?" in path else "?"
+        return method, f"{path}{joint}fieldManager={agent[0]}&force=true", body, media, agent
+    if media == OPERATIONS:
+        where = draw(st.sampled_from(("/metadata/labels", "/metadata/managedFields")))
+        value: Any = meta.get("labels") or {} if "labels" in where else []
+        return method, path, [{"op": "add", "path": where, "value": value}], media, agent
+    sent = draw(st.sampled_from(SENT))
+    if sent is not None:
+        meta["managedFields"] = sent
+    elif draw(st.integers(0, 5)) == 0:
+        meta["managedFields"] = None
+    return method, path, body, media, agent
+
+
+KINDS = {
+    PODS: ("v1", "Pod"), MAPS: ("v1", "ConfigMap"), DEPLOYMENTS: ("apps/v1", "Deployment"),
+}  # fmt: skip
+STEPS = st.lists(steps(), min_size=1, max_size=8)
+
+
+def compare(asked: list[Step]) -> None:
+    apart, whole = Server(parts=True), Server(parts=False)
+    for at, step in enumerate(asked):
+        for one in (apart, whole):
+            one.now = NOW + at // 2
+        assert apart.ask(step) == whole.ask(step)
+    assert apart.content() == whole.content()
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(STEPS)
+def test_objects_in_parts_are_as_whole_ones(asked: list[Step]) -> None:
+    compare(asked)
+
+
+def status(phase: str, agent: str = "a/1") -> Step:
+    return ("PATCH", f"{PODS}/o/status", {"status": {"phase": phase}}, STRATEGIC, agent)
+
+
+def replaced(labels: Tree, agent: str = "b/1", **meta: Any) -> Step:
+    return ("PUT", f"{PODS}/o", {"metadata": {"labels": labels, **meta}}, JSON, agent)
+
+
+SEQUENCE = [
+    status("Running"), replaced({"x": "1"}), replaced({"x": "2"}, "c/1"), replaced({"x": None}),
+    replaced({"y": "1"}, managedFields=[ENTRY]), status("Pending", "c/1"), replaced({"x": "1"}),
+]  # fmt: skip
+
+
+def test_a_sequence() -> None:
+    compare(SEQUENCE)
+
+
+def test_parts_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Server(parts=True)
+    used: list[bool] = []
+    begin = one.server.writes.parted.begin
+
+    def noted(*given: Any) -> Any:
+        parts = begin(*given)
+        used.append(parts is not None)
+        return parts
+
+    monkeypatch.setattr(one.server.writes.parted, "begin", noted)
+    for step in SEQUENCE[:4]:
+        assert one.ask(step)[0] == 200
+    assert used == [True] * 4
+
+
+def test_entries_are_cut_out_where_they_are() -> None:
+    one = Server(parts=True)
+    value = one.server.store.get("pods/default/o")
+    assert value is not None
+    parts = stored_parts(value)
+    assert parts is not None
+    tree = json.loads(value)
+    entries = tree["metadata"].pop("managedFields")
+    assert (json.loads(parts.bare), json.loads(parts.text)) == (tree, entries)
+    below = b'{"kind":"A","apiVersion":"v1","metadata":{"name":"a"},"spec":{"metadata":{"b":1,%b}}}'
+    assert stored_parts(below % (b'"managedFields":%b' % parts.text)) is None
+
+
+def test_sent_entries_that_are_dropped_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong variant: managedFields that are sent do not count."""
+
+    def careless(tree: Any, known: bytes) -> None:
+        (tree.get("metadata") or {}).pop("managedFields", None)
+
+    monkeypatch.setattr(body_decoding, "drop_known", careless)
+    assert_caught(compare, STEPS, known=(SEQUENCE,))
+
+
+@pytest.mark.parametrize("left_out", [0, 2, 3])
+def test_an_outcome_of_another_change_is_found(
+    left_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong variants: what is worked out counts for another manager or another change."""
+    outcome, keep = KnownSets.outcome, KnownSets.keep
+
+    def without(key: tuple[object, ...]) -> tuple[object, ...]:
+        return (*key[:left_out], *key[left_out + 1 :])
+
+    def careless_outcome(self: KnownSets, key: tuple[object, ...]) -> Outcome | None:
+        return outcome(self, without(key))
+
+    def careless_keep(self: KnownSets, key: tuple[object, ...], found: Outcome) -> None:
+        keep(self, without(key), found)
+
+    monkeypatch.setattr(KnownSets, "outcome", careless_outcome)
+    monkeypatch.setattr(KnownSets, "keep", careless_keep)
+    # Of one and the same object: what is left out must be all that differs.
+    same = [
+        replaced({"x": "1"}), ("PATCH", f"{MAPS}/o?dryRun=All", {"data": {"k": "w"}}, MERGE, "b/1"),
+        ("PATCH", f"{MAPS}/o?dryRun=All", {"data": {"k": None}}, MERGE, "b/1"),
+        ("PATCH", f"{MAPS}/o?dryRun=All", {"data": {"l": "w"}}, MERGE, "b/1"),
+        ("PATCH", f"{MAPS}/o?dryRun=All", {"data": {"l": "w"}}, MERGE, "c/1"),
+        ("PATCH", f"{MAPS}/o?dryRun=All", {"metadata": {"annotations": None}}, MERGE, "b/1"),
+    ]  # fmt: skip
+    assert_caught(compare, STEPS, known=(same,))
