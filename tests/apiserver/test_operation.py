@@ -76,6 +76,21 @@ def test_requests_and_objects_are_counted() -> None:
     assert start % 409 + rest % ("cluster", "POST") in lines
     assert start % 200 + rest % ("resource", "GET") in lines
     assert 'apiserver_resource_objects{group="",resource="namespaces"} 1' in lines
+    assert 'apiserver_storage_objects{resource="namespaces"} 1' in lines
+    assert "apiserver_audit_event_total 0" in lines
+
+
+def test_events_of_watches_are_counted() -> None:
+    server = WholeServer()
+    query = (("watch", "true"), ("resourceVersion", "1"))
+    watch = server.server.handle(HttpRequest("GET", "/api/v1/namespaces", query), NOW)
+    assert isinstance(watch, WatchResponse)
+    for name in "ab":
+        server.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    server.server.read(watch.number, NOW)
+    lines = server.answer("GET", "/metrics").decode().splitlines()
+    labels = 'group="",resource="namespaces",version="v1"'
+    assert f"apiserver_watch_events_total{{{labels}}} 2" in lines
 
 
 def test_each_request_makes_an_audit_event() -> None:

@@ -85,6 +85,7 @@ class ApiServer(ServerState):
         options = self.options
         event = audit_event(asked, options.access, options.audit_level, self.uids.new(), now)
         self.options.audit(event)
+        self.counters.n_audited += 1
         if isinstance(made, WatchResponse):
             self._audited_watches[made.number] = event
 
@@ -93,6 +94,7 @@ class ApiServer(ServerState):
         began = self._audited_watches.pop(stream, None)
         if began is not None and self.options.audit is not None:
             self.options.audit(ended_watch_event(began, now))
+            self.counters.n_audited += 1
 
     def read(self, stream: int, now: float) -> StreamChunk:
         """The next bytes of a watch, at most about chunk_bytes_max; may be empty."""

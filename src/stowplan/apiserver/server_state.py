@@ -161,7 +161,7 @@ class ServerState:
         }
         open_watches = (one.resource for one in self.watch_cache.watchers.values())
         watches = Counter((one.group, one.version, one.plural) for one in open_watches)
-        return list(self.counters.lines(objects, watches))
+        return list(self.counters.lines(objects, watches, self.watch_cache.sent))
 
     def has_webhooks(self) -> bool:
         """True if a configuration of webhooks was ever stored."""

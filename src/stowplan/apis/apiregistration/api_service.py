@@ -95,9 +95,10 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     for problem in label_1035_problems(version):
         yield invalid("spec.version", version, problem)
     for field, limit in (("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)):
-        if not 0 < spec[field] <= limit:
+        value = spec.get(field, 0)
+        if not 0 < value <= limit:
             text = f"must be positive and less than {limit}"
-            yield invalid(f"spec.{field}", spec[field], text)
+            yield invalid(f"spec.{field}", value, text)
     yield from _validate_server(spec)
 
 

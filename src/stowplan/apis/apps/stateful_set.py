@@ -23,6 +23,7 @@ from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containe
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
+from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -213,6 +214,7 @@ KIND = KindRegistration(
         _validate_update,
         status={"replicas": 0, "availableReplicas": 0},
         counted=("spec",),
+        names=label_problems,
     ),
     status=StatusStrategy(_validate_status_update),
     short_names=("sts",),

@@ -11,6 +11,8 @@ from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
+from stowplan.apis.machinery.object_meta import UidGenerator
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
@@ -160,11 +162,20 @@ def _validate_ratio(amounts: dict[str, str], path: str) -> Iterator[Cause]:
         yield invalid(path, ratio, f"ratio {ratio} is greater than max/min = {high / low:f}")
 
 
+class LimitRangeStrategy(BuiltinStrategy):
+    """One without a name gets a uid for it."""
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        super().prepare_create(obj, call)
+        if not obj["metadata"].get("name"):
+            obj["metadata"]["name"] = UidGenerator(call.rng).new()
+
+
 KIND = KindRegistration(
     kind="LimitRange",
     types=TYPES,
     defaults={"core/v1.LimitRangeItem": set_limit_range_item_defaults},
-    strategy=BuiltinStrategy(_validate, create_on_update=True),
+    strategy=LimitRangeStrategy(_validate, create_on_update=True),
     short_names=("limits",),
     table=CREATED_AT,
 )

@@ -16,7 +16,7 @@ from stowplan.apis.core.workload_validation import (
 from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
+from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
@@ -91,7 +91,11 @@ KIND = KindRegistration(
     kind="PodDisruptionBudget",
     types=TYPES,
     strategy=BuiltinStrategy(
-        _validate, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
+        _validate,
+        status=_EMPTY_STATUS,
+        counted=("spec",),
+        unconditional=False,
+        names=PATH_SEGMENT_NAME,
     ),
     status=StatusStrategy(
         lambda new, old: field_checks.not_negative_fields(new["status"], _COUNTS, "status")

@@ -23,7 +23,7 @@ def default_pages(
     return (
         DiscoveryPages(address),
         OpenApiV3Pages(texts),
-        OpenApiV2Page(),
+        OpenApiV2Page(texts),
         OperationPages(address),
         HealthPages(address),
     )

@@ -116,14 +116,14 @@ class OpenApiV3Pages:
                 return HttpResponse(404, (UNCACHED,))
             return HttpResponse(200, (TEXT, UNCACHED), self._index(registry))
         name = path.removeprefix(f"{ROOT}/")
-        if name not in _document_names(registry):
+        if name not in document_names(registry):
             return HttpResponse(404, (UNCACHED,))
         return self._page(request, registry, name)
 
     def _index(self, registry: ResourceRegistry) -> bytes:
         paths = {
             name: {"serverRelativeURL": f"{ROOT}/{name}?hash={self._document(registry, name)[1]}"}
-            for name in sorted(_document_names(registry))
+            for name in sorted(document_names(registry))
         }
         return msgspec.json.encode({"paths": paths}) + b"\n"
 
@@ -160,7 +160,7 @@ class OpenApiV3Pages:
         made = self._documents.get(name)
         if made is None:
             body = msgspec.json.encode(
-                openapi_document(_document_names(registry)[name], self._texts)
+                openapi_document(document_names(registry)[name], self._texts)
             )
             made = body, hashlib.sha512(body).hexdigest().upper()
             self._documents[name] = made
@@ -179,7 +179,7 @@ def _accepted(header: str) -> str:
     return ""
 
 
-def _document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
+def document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
     """The names of the documents: `api/v1`, `apis/apps/v1`."""
     found: dict[str, list[Resource]] = {}
     for one in registry.all():

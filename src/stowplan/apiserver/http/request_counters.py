@@ -63,6 +63,8 @@ class RequestCounters:
 
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
+        self.n_audited = 0
+        """Audit events."""
 
     def count(
         self, request: HttpRequest, route: RequestInfo, made: HttpResponse | WatchResponse
@@ -85,10 +87,13 @@ class RequestCounters:
         return found
 
     def lines(
-        self, objects: Mapping[tuple[str, str], int], watches: Mapping[tuple[str, str, str], int]
+        self,
+        objects: Mapping[tuple[str, str], int],
+        watches: Mapping[tuple[str, str, str], int],
+        watch_events: Mapping[tuple[str, str, str], int],
     ) -> Iterator[str]:
         """The exposition. objects: how many there are by group and resource. watches: how many
-        are open by group, version and resource."""
+        are open by group, version and resource; watch_events: sent to them and earlier ones."""
         yield from metric_family(
             "apiserver_request_total",
             "counter",
@@ -111,6 +116,30 @@ class RequestCounters:
             "Stored objects by group and resource.",
             (({"group": group, "resource": name}, n) for (group, name), n in objects.items()),
         )
+        yield from metric_family(
+            "apiserver_storage_objects",
+            "gauge",
+            "Stored objects by resource.",
+            (
+                ({"resource": f"{name}.{group}" if group else name}, n)
+                for (group, name), n in objects.items()
+            ),
+        )
+        yield from metric_family(
+            "apiserver_watch_events_total",
+            "counter",
+            "Events sent to watches by group, version and resource.",
+            (
+                ({"group": group, "resource": name, "version": version}, count)
+                for (group, version, name), count in sorted(watch_events.items())
+            ),
+        )
+        yield from metric_family(
+            "apiserver_audit_event_total",
+            "counter",
+            "Audit events written.",
+            (({}, self.n_audited),),
+        )
 
 
 def metric_family(name: str, kind: str, about: str, values: LabelledValues) -> Iterator[str]:
@@ -119,7 +148,7 @@ def metric_family(name: str, kind: str, about: str, values: LabelledValues) -> I
     yield f"# TYPE {name} {kind}"
     for labels, value in values:
         reported = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
-        yield f"{name}{{{reported}}} {value}"
+        yield f"{name}{{{reported}}} {value}" if reported else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:

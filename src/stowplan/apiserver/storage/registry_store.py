@@ -52,8 +52,11 @@ from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
-DEFINITIONS_GROUP = "apiextensions.k8s.io"
-"""The group whose finalizers need no domain."""
+_PLAIN_FINALIZERS = frozenset({
+    "admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io",
+    "policy",
+})  # fmt: skip
+"""Groups whose finalizers need no domain."""
 OBJECT_BYTES_MAX = 4 << 20
 """Maximum length of a stored object. Differs: etcd's limit is 1.5 MB."""
 UpdateFunction = Callable[[Tree], Tree]
@@ -346,12 +349,12 @@ class RegistryStore:
         resource, strategy = call.resource, call.resource.strategy
         key = resource.key(call.namespace if resource.namespaced else "", call.name)
         existing = self.store.get(key)
+        if strategy.deletion_warning and not delete_options.propagation:
+            call.warnings.append(strategy.deletion_warning)
         if existing is None:
             raise not_found(resource.group, resource.plural, call.name)
         obj = decode(under_current_schema(resource, existing))
         _check_preconditions(resource, obj["metadata"], delete_options)
-        if strategy.deletion_warning and not delete_options.propagation:
-            call.warnings.append(strategy.deletion_warning)
         if strategy.lingers:
             if not obj["metadata"].get("deletionTimestamp"):
                 return self._mark(call, key, obj, delete_options)
@@ -430,7 +433,7 @@ class RegistryStore:
 
 def _finalizer_names(resource: Resource, meta: Tree) -> list[Cause]:
     finalizers = meta.get("finalizers")
-    if resource.custom or not finalizers or resource.group == DEFINITIONS_GROUP:
+    if resource.custom or not finalizers or resource.group in _PLAIN_FINALIZERS:
         return []
     return metadata.finalizer_name_problems(finalizers)
 

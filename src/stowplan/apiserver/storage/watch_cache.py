@@ -11,7 +11,7 @@ Source: apiserver v0.36, storage/cacher, as recorded; the design is our own.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
@@ -149,6 +149,8 @@ class WatchCache:
         self.bookmark_s = bookmark_s
         self.lines_bytes_max = lines_bytes_max
         self.lines_bytes = 0
+        self.sent: Counter[tuple[str, str, str]] = Counter()
+        """Events sent by group, version and resource."""
         self._encoded: deque[tuple[dict[object, bytes], int]] = deque()
         self.watchers: dict[int, CacheWatcher] = {}
         self._channels: dict[str, ResourceWatchCache] = {}
@@ -242,6 +244,9 @@ class WatchCache:
             return StreamChunk(b"", end=True)
         lines: list[bytes] = []
         full = self._read_initial(watcher, lines, now) or self._read_events(watcher, lines, now)
+        if lines:
+            resource = watcher.resource
+            self.sent[resource.group, resource.version, resource.plural] += len(lines)
         if full:
             self._woken[number] = None
             return StreamChunk(b"".join(lines))
