@@ -82,15 +82,8 @@ class PreEnqueueGates:
                         applies_to[member.name] = member.calls["applies_to"]
         return cls(found, applies_to, preempting, preempting_gates, of_groups)
 
-    def _about(self, pod: Pod) -> NamedChecks:
-        """The gates that may keep a pod out now."""
-        spec, (gates, idle) = self._latest
-        if spec is not pod.spec:
-            gates, idle = self._of_spec(pod)
-        return gates if self.preempting else idle
-
-    def _of_spec(self, pod: Pod) -> PodChecks:
-        """The gates that concern the pods of a spec."""
+    def _about(self, pod: Pod) -> PodChecks:
+        """The gates that concern a pod."""
         spec = pod.spec
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
@@ -112,7 +105,8 @@ class PreEnqueueGates:
 
     def group_gate(self, pod: Pod) -> str:
         """The gate of the groups where it is the only one that may keep a pod out now; else ""."""
-        gates = self._about(pod)
+        checks = self._about(pod)
+        gates = checks[0] if self.preempting else checks[1]
         return gates[0][0] if len(gates) == 1 and gates[0][0] in self.of_groups else ""
 
     def holds(self, entry: PodRecord) -> bool:
@@ -145,7 +139,10 @@ class PreEnqueueGates:
         A gate that breaks its contract keeps the pod out and is added to `faults`.
         """
         pod = entry.pod
-        gates = self._about(pod)
+        spec, checks = self._latest
+        if spec is not pod.spec:
+            checks = self._about(pod)
+        gates = checks[0] if self.preempting else checks[1]
         gated_by = entry.gated_by
         if gated_by and is_open:
             gates = tuple(gate for gate in gates if gate[0] != gated_by)

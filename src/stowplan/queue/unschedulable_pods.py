@@ -126,7 +126,8 @@ class UnschedulablePods:
             self.take(entry.key)
         self.entries[entry.key] = entry
         self._n_put += 1
-        self.note_since(entry.added_at)
+        if self.since is None or entry.added_at < self.since:
+            self.since = int(entry.added_at)
         if waits_for_victims:
             self._closed[entry.uid] = entry, self._n_put
         else:
