@@ -223,13 +223,7 @@ class Engine:
         was given are placed. is_first: the state may be another than after the last placement."""
         self._follow(snapshot)
         if run.epoch != self._epoch:
-            for pod, one in zip(
-                reversed(run.pods[start:]), reversed(run.classes[start:]), strict=True
-            ):
-                if one.claims is not None:
-                    # Plans are made of a pod whose claims are as the class reads them.
-                    one.pod = pod
-            run.epoch, run.heads = self.heads(run.classes, snapshot)
+            self._plan_run(run, start, snapshot)
         slow = np.flatnonzero(run.heads[start:] < 0)
         n_fast = int(slow[0]) if slow.size else run.heads.shape[0] - start
         if n_fast == 0 or snapshot.nodes.n_nodes == 0:
@@ -290,6 +284,15 @@ class Engine:
         for device_rows in self._planner.device_rows:
             self._reserve(device_rows, run, start, placed)
         return placed, len(placed) == end - start
+
+    def _plan_run(self, run: PodRun, start: int, snapshot: Snapshot) -> None:
+        """Plan the classes of a run, of which the pods before `start` are placed."""
+        left = zip(reversed(run.pods[start:]), reversed(run.classes[start:]), strict=True)
+        for pod, one in left:
+            if one.claims is not None:
+                # Plans are made of a pod whose claims are as the class reads them.
+                one.pod = pod
+        run.epoch, run.heads = self.heads(run.classes, snapshot)
 
     def _run_kernel(
         self, run: PodRun, start: int, end: int, inventory: CardInventory | None
