@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from stowplan.columns.engine import arrays as at
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.nodetable import NodeTable
 from stowplan.cycle import decide
@@ -309,3 +310,40 @@ def test_a_plugin_that_breaks_the_contract_is_left_to_the_walk() -> None:
     decision = decide(pod("web"), both.slow, both.framework)
     assert decision.refusal is not None
     assert "boom" in decision.message
+
+
+def pods_for_rare_resources(kernels: ModuleType | None = None) -> list[str]:
+    """Two resources that few of the nodes have; equal nodes, and one that is fuller."""
+    rare = {"a.com/x": "2"}
+    nodes = [node(f"n{i}", resources=rare if i % 4 == 1 else None) for i in range(12)]
+    nodes.append(node("both", resources={**rare, "b.com/y": "1"}, cpu="2"))
+    both = Both(nodes, [pod("old", on="n1", cpu="1")], kernels=kernels)
+    placed = both.run(copies(pod("x", cpu="100m", resources={"a.com/x": "1"}), 9))
+    placed += both.run(copies(pod("y", resources={"a.com/x": "1", "b.com/y": "1"}), 2))
+    params = both.engine._class_arrays
+    assert params is not None
+    assert params.classes[: params.n_classes, at.N_FEW].tolist() == [4, 1]
+    both.both(lambda one: one.nodes.update_node(node("n3", resources={"b.com/y": "2"})))
+    placed += both.run(copies(pod("z", resources={"b.com/y": "1"}), 3))
+    owing = pod("owing", on="n4", resources={"b.com/y": "-3"})
+    both.both(lambda one: one.nodes.add_pod(owing))
+    return placed + both.run(copies(pod("late", resources={"b.com/y": "1"}), 3))
+
+
+def test_rows_that_offer_what_is_requested_are_evaluated_alone() -> None:
+    placed = pods_for_rare_resources()
+    assert placed[:4] == ["n5", "n9", "n5", "n9"]
+    assert placed[-6:] == ["n3", "n3", NOWHERE, "n4", "n4", "n4"]
+
+
+FEW_WRONG = {
+    "of equal rows the last": ("(total == best and its < smallest)", "total == best"),
+    "the first that fits": ("if chosen < 0 or total > best or (total", "if chosen < 0 or (total"),
+    "all but the last": ("range(classes[c, at.N_FEW])", "range(classes[c, at.N_FEW] - 1)"),
+}
+
+
+@pytest.mark.parametrize("wrong", FEW_WRONG)
+def test_control_few_rows_evaluated_otherwise_are_noticed(wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        pods_for_rare_resources(plain(FEW_WRONG[wrong]))

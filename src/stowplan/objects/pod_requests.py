@@ -47,6 +47,9 @@ _NO_DEFAULTS: Mapping[str, int] = {}
 
 _KEPT = "requests"
 
+_NAMES_MAX = 1 << 15
+"""Names of resources that are remembered."""
+
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 # Type of amounts: billionths as plain integers, or `Exact` for negative amounts and amounts beyond
@@ -79,7 +82,9 @@ def fit_requests(pod: Pod) -> dict[str, int]:
 
 def requested(pod: Pod) -> dict[str, int]:
     """Requests that a node counts for a pod on it, with resize."""
-    amounts = pod_requests(pod, use_status=True)
+    amounts = _amounts(pod, True, True, _NO_DEFAULTS)
+    if all(map(is_tracked, amounts)):
+        return amounts
     return {name: n for name, n in amounts.items() if is_tracked(name)}
 
 
@@ -101,8 +106,16 @@ def nonzero_requested(pod: Pod) -> tuple[int, int]:
     no request either.
     """
     plain = plain_requests(pod)
-    if plain is not None and _all_name(pod, _NONZERO_NANOS):
-        return plain["cpu"], plain["memory"]
+    if plain is not None:
+        cpu, memory = plain.get("cpu", 0), plain.get("memory", 0)
+        for container in pod.spec.containers:
+            requests = container.resources.requests
+            if "cpu" not in requests:
+                cpu += NONZERO_CPU_MILLI
+            if "memory" not in requests:
+                memory += NONZERO_MEMORY_BYTES
+        if max(cpu, memory) <= INT64_MAX:
+            return cpu, memory
     defaults = _NONZERO_NANOS
     if _has_pod_level_requests(pod):
         named = pod_requests(pod, use_status=True)
@@ -141,13 +154,13 @@ def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) ->
     return amounts
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=_NAMES_MAX)
 def is_tracked(resource: str) -> bool:
     """True for resources that the scheduler counts; other requests are ignored."""
     return resource in _NATIVE or is_scalar(resource)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=_NAMES_MAX)
 def is_scalar(resource: str) -> bool:
     """True for resources counted by name: extended, huge pages, `*kubernetes.io/*`, volumes."""
     return (
@@ -157,7 +170,7 @@ def is_scalar(resource: str) -> bool:
     )
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=_NAMES_MAX)
 def is_extended(resource: str) -> bool:
     """True for a resource of a vendor's domain, such as `example.com/gpu`.
 

@@ -13,7 +13,15 @@ POINTS_MAX = 2**31 - 1
 
 
 class PluginPoints:
-    """A plugin of a profile, with the extension points at which decisions call it."""
+    """A plugin of a profile, with the extension points at which decisions call it.
+
+    resource_kind: of a plugin whose kernel terms are of amounts alone: equal for resources that
+    these treat alike. Where only the containers of a pod count, the amounts are what the pod
+    requests of each resource, and for cpu and memory what containers without a request count beside
+    it. So a pod of the same outline that requests other amounts above 0, of as many resources and
+    of the same kinds in the same order, has the same terms with its names and amounts. is_counted:
+    such a plugin, which applies to every pod.
+    """
 
     def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
         self.member = member
@@ -26,7 +34,6 @@ class PluginPoints:
         calls = member.calls
         self.applies_to, self.kernel_terms = calls["applies_to"], calls["kernel_terms"]
         self.signature, self.resource_kind = calls["signature"], calls["resource_kind"]
-        # Its terms differ between classes of an outline by the amounts alone.
         self.is_counted = self.resource_kind is not None and self.applies_to is None
         self.by_outline = member.declaration.by_outline
         # Plugins of claims: their terms are for classes by `claims_signature`.

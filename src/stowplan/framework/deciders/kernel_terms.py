@@ -112,20 +112,6 @@ class TopologyTerms(msgspec.Struct, frozen=True):
     requires_all: bool = False
 
 
-class ResourceKindPlugin(Protocol):
-    """A plugin whose kernel terms are of amounts alone."""
-
-    def resource_kind(self, resource: str) -> object:
-        """Equal for resources that its kernel terms treat alike: a pod that requests another of
-        them instead has the same terms, with that name.
-
-        Where only the containers of a pod count, the amounts of these terms are what the pod
-        requests of each resource, and for cpu and memory what containers without a request count
-        beside it. So a pod of the same outline that requests other amounts above 0, of as many
-        resources and of the same kinds, has the same terms with these.
-        """
-
-
 class CardInventory(Protocol):
     """The GPU cards of a node table under the rules of one profile."""
 

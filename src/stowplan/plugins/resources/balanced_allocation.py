@@ -100,7 +100,7 @@ class NodeResourcesBalancedAllocation:
         return (BalancedAllocation(tuple((resource.name, request) for resource, request in held)),)
 
     def resource_kind(self, resource: str) -> object:
-        """See `ResourceKindPlugin`."""
+        """Equal for resources that kernel terms treat alike; see `PluginPoints`."""
         return resource if resource in self._names else None
 
     def _scores(self, pod: Pod, source: ResourceReader) -> Ints:

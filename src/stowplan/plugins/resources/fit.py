@@ -318,7 +318,7 @@ class NodeResourcesFit:
         return ResourceFit(self.wanted(pod)), self._use(pod)
 
     def resource_kind(self, resource: str) -> object:
-        """See `ResourceKindPlugin`."""
+        """Equal for resources that kernel terms treat alike; see `PluginPoints`."""
         is_scored = any(one.name == resource for one in self.args.scoring_strategy.resources)
         return resource if is_scored or not is_extended(resource) else self.ignores(resource)
 
