@@ -107,7 +107,7 @@ resources:
         assert ("manageJobsWithoutQueueName is not read" in asked.err) is (code == 0)
 
 
-def test_a_check_of_multikueue_is_said_to_be_not_modelled(tmp_path: Path) -> None:
+def test_a_check_of_multikueue_is_reported_as_not_modelled(tmp_path: Path) -> None:
     check = kueue("AdmissionCheck", "multi", controllerName="kueue.x-k8s.io/multikueue")
     rules = {"admissionChecks": [{"name": "multi"}]}
     own = queue("one", "4", admissionChecksStrategy=rules)
