@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
 from stowplan.controllers.kueue.kueue_kinds import POD_GROUP_LABEL
 from stowplan.forecast.start_times.declared_run_times import with_run_times
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import owners_of
+from stowplan.simulation.kueue.job_admission import admit_jobs
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.pod_history import TimedPlacement
 from stowplan.simulation.simulate import Simulation, simulate
@@ -31,7 +34,8 @@ class WorkloadStart(msgspec.Struct, frozen=True, rename="camel"):
     """A workload's times in seconds after the first object of the input; None: not.
 
     started_s: when its last pod started, 0 where that was before. status: at the end. reason,
-    message: why it is not admitted then.
+    message: why it is not admitted then. now: of one that waits at the start of the forecast, its
+    position and the quota that it lacks.
     """
 
     namespace: str
@@ -44,6 +48,7 @@ class WorkloadStart(msgspec.Struct, frozen=True, rename="camel"):
     finished_s: float | None
     reason: str = ""
     message: str = ""
+    now: WorkloadReport | None = None
 
     @property
     def wait_s(self) -> float | None:
@@ -77,8 +82,9 @@ def kueue_starts(
     options = ReplayOptions(until_s=horizon_s, start_s=now_s)
     found = simulate(cluster, config=deciders, seed=seed, replay=options)
     starts = _starts(found, {pod.key for pod in cluster.pods if pod.node_name})
+    waiting = {} if deciders.kueue is None else _waiting(cluster, deciders.kueue)
     return KueueStarts(
-        workloads=[_start(one, starts) for one in found.summary["workloads"]],
+        workloads=[_start(one, starts, waiting) for one in found.summary["workloads"]],
         assumptions=(NO_ARRIVALS, OBSERVED if n_observed else DECLARED),
     )
 
@@ -98,7 +104,18 @@ def _starts(found: Simulation, running: Set[str]) -> dict[tuple[str, str], list[
     return known
 
 
-def _start(one: dict[str, Any], starts: dict[tuple[str, str], list[float | None]]) -> WorkloadStart:
+def _waiting(cluster: Cluster, options: KueueOptions) -> dict[tuple[str, str], WorkloadReport]:
+    """Namespace and job -> why it waits when all that is there has been decided."""
+    report = admit_jobs(cluster, options).report
+    pending = () if report is None else report.pending()
+    return {(one.namespace, one.job): one for one in pending}
+
+
+def _start(
+    one: dict[str, Any],
+    starts: dict[tuple[str, str], list[float | None]],
+    waiting: dict[tuple[str, str], WorkloadReport],
+) -> WorkloadStart:
     kind, _, name = one["job"].partition("/")
     group = one["namespace"], f"podgroup/{name}"
     times = starts.get((one["namespace"], f"{kind}/{name}")) or starts.get(group, [])
@@ -114,4 +131,5 @@ def _start(one: dict[str, Any], starts: dict[tuple[str, str], list[float | None]
         one["finished_s"],
         one["reason"],
         one["message"],
+        None if one["created_s"] > 0 else waiting.get((one["namespace"], one["job"])),
     )

@@ -40,6 +40,9 @@ def test_jobs_are_counted_up_to_the_quota_of_the_cohort(tmp_path: Path) -> None:
     (short,) = one["shortages"]
     assert (short["resource"], short["requested"], short["available"]) == ("cpu", "2", "0")
     assert (short["cohort"], short["borrowers"]) == ("all", {"two": "1"})
+    assert one["admittedBy"][0] == (
+        "nominalQuota 6 of cpu in flavor f of ClusterQueue one (it is 4)"
+    )
     text = asked(tmp_path, job("more", "one", 2), objects=objects).out
     assert "Short: cpu in flavor f: requested 2, available 0 in cohort all, at most 7" in text
     assert "borrowed by two 1" in text

@@ -13,6 +13,8 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
 )
 from stowplan.framework.problems import ConfigError
 from stowplan.simulation.scheduler_configuration import read_deciders
+from tests.cli.run import run
+from tests.simulation.kueue.test_job_admission import flavor, job, kueue, node, queue, written
 
 OWN = """
 apiVersion: config.kueue.x-k8s.io/%s
@@ -76,3 +78,40 @@ waitForPodsReady:
 def test_a_mistake_is_named(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read(tmp_path, f"scheduler: kueue\n{text}\n")
+
+
+def test_resources_that_are_excluded_and_fields_that_are_not_read(tmp_path: Path) -> None:
+    text = """
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+manageJobsWithoutQueueName: true
+resources:
+  excludeResourcePrefixes: [example.com]
+  deviceClassMappings: []
+"""
+    options = read(tmp_path, text)
+    assert options.excluded == ("example.com",)
+    assert options.warnings == (
+        "manageJobsWithoutQueueName is not read",
+        "resources.deviceClassMappings is not read",
+    )
+    made = job("a", "one", 1)
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["limits"] = {"example.com/card": "1"}
+    container["resources"]["requests"]["example.com/card"] = "1"
+    file = written(tmp_path, node(), flavor(), queue("one", "4"), made)
+    for config, code in (("scheduler: kueue\n", 1), (text, 0)):
+        (tmp_path / "c.yaml").write_text(config)
+        asked = run("explain", "job/a", "-f", str(file), "--config", str(tmp_path / "c.yaml"))
+        assert asked.code == code
+        assert ("manageJobsWithoutQueueName is not read" in asked.err) is (code == 0)
+
+
+def test_a_check_of_multikueue_is_reported_as_not_modelled(tmp_path: Path) -> None:
+    check = kueue("AdmissionCheck", "multi", controllerName="kueue.x-k8s.io/multikueue")
+    rules = {"admissionChecks": [{"name": "multi"}]}
+    own = queue("one", "4", admissionChecksStrategy=rules)
+    file = written(tmp_path, node(), flavor(), check, own, job("a", "one", 1))
+    (tmp_path / "c.yaml").write_text("scheduler: kueue\n")
+    asked = run("queues", "-f", str(file), "--config", str(tmp_path / "c.yaml"))
+    assert "AdmissionCheck multi: MultiKueue is not modelled" in asked.out

@@ -75,3 +75,11 @@ def test_a_change_that_is_not_answered(
     tmp_path: Path, arguments: tuple[str, ...], problem: str
 ) -> None:
     assert problem in asked(tmp_path, *arguments)["error"]
+
+
+def test_what_still_waits_has_its_position_and_shortage(tmp_path: Path) -> None:
+    text = asked(tmp_path, "--queue", "two.borrowingLimit[f/cpu]=2")["text"]
+    wanted = "job/c in default: position 1 in the queue; short: cpu in flavor f: requested 4"
+    assert wanted in text
+    drained = asked(tmp_path, "--queue", "one.stopPolicy=HoldAndDrain")["text"]
+    assert "Pending (Suspended)" in drained

@@ -38,6 +38,13 @@ _NOT_READ = (
     "objectRetentionPolicies", "pprofBindAddress", "visibilityServer", "admissionFairSharing",
 )  # fmt: skip
 """Fields of Kueue's Configuration that decide nothing here."""
+_MATTERING = (
+    "manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "objectRetentionPolicies",
+    "multiKueue", "admissionFairSharing",
+)  # fmt: skip
+"""Those of them that change in Kueue which jobs wait, or how."""
+_EXCLUDED = "excludeResourcePrefixes"
+_RESOURCE_FIELDS = (_EXCLUDED, "transformations")
 _PODS_READY_FIELDS = ("enable", "timeout", "blockAdmission", "recoveryTimeout", "requeuingStrategy")
 _REQUEUING_FIELDS = ("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds")
 _STRATEGIES = "preemptionStrategies"
@@ -84,13 +91,25 @@ def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> Kue
     if isinstance(fair, dict) and fair.get(_ENABLE) is False:
         del settings[_FAIR_SHARING]
     options = kueue_options_of(settings, is_fixed=is_fixed)
-    return dataclasses.replace(options, pods_ready=pods_ready)
+    resources = tree.get(_RESOURCES) or {}
+    unread = [name for name in _MATTERING if tree.get(name)]
+    unread += [f"{_RESOURCES}.{name}" for name in resources if name not in _RESOURCE_FIELDS]
+    return dataclasses.replace(
+        options,
+        pods_ready=pods_ready,
+        excluded=tuple(resources.get(_EXCLUDED) or ()),
+        warnings=tuple(f"{name} is not read" for name in unread),
+    )
 
 
 def _transformations(tree: Any, problems: Problems) -> list[Any]:
     """`resources.transformations`."""
     if tree is None:
         return []
+    prefixes = tree.get(_EXCLUDED) or [] if isinstance(tree, dict) else []
+    if not isinstance(prefixes, list) or not all(isinstance(one, str) for one in prefixes):
+        path = f"{_RESOURCES}.{_EXCLUDED}"
+        problems.add(path, format_value(prefixes), "a list of prefixes of resources")
     found = tree.get("transformations") or [] if isinstance(tree, dict) else None
     is_list = isinstance(found, list) and all(isinstance(one, dict) for one in found)
     if not is_list or not all("input" in one for one in found or ()):

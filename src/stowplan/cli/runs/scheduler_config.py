@@ -33,6 +33,8 @@ def read_command_deciders(
     if batch is not None:
         for warning in batch.warnings:
             click.echo(f"Warning: {batch.source}: {warning}", err=True)
+    for text in () if deciders.kueue is None else deciders.kueue.warnings:
+        click.echo(f"Warning: configuration of Kueue: {text}", err=True)
     return deciders
 
 

@@ -22,6 +22,7 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import WatchEvent
 
 ANSWER = "stowplan.dev/check-answer"
+MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
 STATES = ("Ready", "Retry", "Rejected")
 
 
@@ -62,7 +63,13 @@ class CheckAnswers(Controller):
 
     def _activate(self, key: Key) -> None:
         check = self.api.get(CHECKS, *key)
-        if check is None or answer_of(check) is None:
+        if check is None:
+            return
+        if answer_of(check) is None:
+            if (check.get("spec") or {}).get("controllerName") == MULTI_KUEUE:
+                text = "MultiKueue is not run here"
+                if note(check, "Active", False, "NotModelled", text, self.api.now):
+                    self.api.update_status(CHECKS, check)
             return
         text = "The admission check is answered by an annotation"
         if note(check, "Active", True, "Active", text, self.api.now):

@@ -35,6 +35,7 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     SUSPENDED,
     KueueReport,
     WorkloadReport,
+    not_modelled,
     shortages_of,
     status_of,
     why_inactive,
@@ -80,7 +81,9 @@ def admit_jobs(cluster: Cluster, options: KueueOptions) -> JobAdmission:
         key: _report(by_key.get(key), one, admission, preempted, positions)
         for key, one in admission.workloads.items()
     }
-    report = KueueReport(list(reports.values()), queue_reports(admission), cycles)
+    report = KueueReport(
+        list(reports.values()), queue_reports(admission), cycles, not_modelled(admission)
+    )
     return _decided(for_kueue(cluster), jobs, admission, reports, report)
 
 

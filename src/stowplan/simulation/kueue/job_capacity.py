@@ -19,10 +19,14 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     status_of,
     why_pending,
 )
+from stowplan.controllers.kueue.kueue_kinds import API_VERSION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
+from stowplan.objects.encoding.tree import Tree
+from stowplan.simulation.kueue.admitting_changes import admitting_changes
 from stowplan.simulation.kueue.job_admission import (
     admission_of,
+    admit_jobs,
     check_admission,
     for_kueue,
     run_cycles,
@@ -42,6 +46,7 @@ class JobCapacity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_limited: counting ended at the limit. flavors: flavor -> copies that use it. preempted: jobs
     that lose their quota to the copies. reason, message: why the next one is not admitted.
     position: of it in its queue, 0 where it waits in none. shortages: quota that it lacks.
+    admitted_by: changes that would admit it.
     """
 
     namespace: str
@@ -57,6 +62,7 @@ class JobCapacity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str = ""
     position: int = 0
     shortages: list[QuotaShortage] = []
+    admitted_by: list[str] = []
 
 
 class KueueCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +105,7 @@ class _CopyCounter:
         admission, jobs = admission_of(cluster, options, namespaces=[job.owner[1]])
         self._titles = {one.workload.key: one.title for one in jobs}
         self._admission, self._job = admission, job
+        self._cluster, self._options = cluster, options
         run_cycles(admission, {})
 
     def count(self, limit: int) -> JobCapacity:
@@ -159,11 +166,31 @@ class _CopyCounter:
             message=message,
             position=position,
             shortages=shortages_of(refused, admission),
+            admitted_by=self._admitted_by([*(one.workload for one in made), refused.workload]),
         )
+
+    def _admitted_by(self, copies: Sequence[Workload]) -> list[str]:
+        """Changes that would admit the last copy, too."""
+        trees = [_tree_of(one) for one in copies]
+        cluster = replace(self._cluster, kueue_objects=[*self._cluster.kueue_objects, *trees])
+        report = admit_jobs(cluster, self._options).report
+        assert report is not None, "admitting reports"
+        last = f"workload/{copies[-1].name}"
+        for one in report.workloads:
+            if (one.namespace, one.job) == (copies[-1].metadata.namespace, last):
+                made = admitting_changes(cluster, self._options, report, one)
+                return [change.text for change in made]
+        return []
 
 
 def _are_admitted(copies: Iterable[AdmissionWorkload]) -> bool:
     return all(status_of(one) == ADMITTED and not one.is_evicted for one in copies)
+
+
+def _tree_of(workload: Workload) -> Tree:
+    """A Workload as a manifest."""
+    tree: Tree = msgspec.json.decode(msgspec.json.encode(workload))
+    return {"apiVersion": API_VERSION, "kind": "Workload", **tree}
 
 
 def _copy_of(workload: Workload, number: int, now: float) -> Workload:

@@ -244,7 +244,7 @@ class AdmissionWorkload:
         found = []
         for one, per_pod in zip(self.pod_sets, self._pod_requests, strict=True):
             count = self._count_left(one.name, one.count)
-            counted = _transformed(per_pod, self.options.transformations)
+            counted = _transformed(_counted(per_pod, self.options), self.options.transformations)
             requests = {name: min(max(n, 0) * count, INT64_MAX) for name, n in counted.items()}
             found.append(PodSetDemand(one.name, count, requests, per_pod=per_pod))
         return found
@@ -317,6 +317,13 @@ def _spec_shape(spec: PodSpec) -> object:
         containers, spec.node_selector, spec.affinity, spec.tolerations, spec.priority,
         spec.topology_spread_constraints, spec.overhead, spec.resources,
     )  # fmt: skip
+
+
+def _counted(per_pod: Requests, options: KueueOptions) -> Requests:
+    """Requests of a pod without resources that are excluded."""
+    if not options.excluded:
+        return per_pod
+    return {name: n for name, n in per_pod.items() if not name.startswith(options.excluded)}
 
 
 def _transformed(per_pod: Requests, rules: Iterable[ResourceTransformation]) -> Requests:

@@ -65,7 +65,8 @@ class KueueOptions:
     strategies: of preemption under fair sharing, in order; empty: fair sharing is off. gates: that
     are on. ignores_undeclared: resources that no group covers are not counted. is_fixed: without
     the defects of the original, see `docs/kueue-queues.md`. pods_ready: None: admitted workloads
-    need not have ready pods.
+    need not have ready pods. excluded: prefixes of resources that are not counted. warnings: about
+    parts of the configuration that are not read although they matter.
     """
 
     strategies: tuple[str, ...] = ()
@@ -74,6 +75,8 @@ class KueueOptions:
     transformations: tuple[ResourceTransformation, ...] = ()
     is_fixed: bool = False
     pods_ready: PodsReadyOptions | None = None
+    excluded: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_fair(self) -> bool:

@@ -119,7 +119,7 @@ def command(**given: Any) -> None:
     interval over the simulations; `-o wide` lists pods. What was assumed is printed below.
 
     "never" is what no node could take even without other pods. Exit code 1 if something starts in
-    no simulation before the horizon. `scheduler: kueue`: when jobs of files are admitted.
+    no simulation before the horizon. `scheduler: kueue`: when jobs are admitted.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.eta import run_eta

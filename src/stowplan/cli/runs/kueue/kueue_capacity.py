@@ -57,6 +57,7 @@ def _print(found: KueueCapacity, console: Console) -> None:
     for one in found.jobs:
         lines = [f"No more of {one.job}: {one.reason}: {one.message}"] if one.reason else []
         lines += [f"Short: {shortage.text}" for shortage in one.shortages]
+        lines += [f"Would admit one more: {text}" for text in one.admitted_by]
         if one.position > 1:
             lines.append(f"Position in the queue: {one.position}")
         for line in lines:

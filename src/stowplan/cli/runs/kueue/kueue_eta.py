@@ -18,6 +18,7 @@ from stowplan.cli.runs.cluster_source import (
     read_cluster_source,
 )
 from stowplan.cli.runs.forecasts.eta_request import EtaRequest
+from stowplan.cli.runs.kueue.kueue_what_if import waits
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.driver.client.credentials import CredentialError
 from stowplan.driver.client.kubeconfig_loading import load_client_config
@@ -93,6 +94,9 @@ def _print(
         table.add_row(*map(Text, cells))
     console.print(table)
     for one in asked:
+        if one.now is not None:
+            text = f"{one.job} in {one.namespace} waits now: {waits(one.now)}"
+            console.print(Text(text), soft_wrap=True)
         if one.reason:
             text = f"{one.job} in {one.namespace}: {one.reason}: {one.message}"
             console.print(Text(text), soft_wrap=True)

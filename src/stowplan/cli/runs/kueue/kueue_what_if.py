@@ -56,6 +56,16 @@ def _print(found: KueueWhatIf, console: Console) -> None:
     for one in found.workloads:
         table.add_row(*map(Text, (one.namespace, one.job, _fate(one.before), _fate(one.after))))
     console.print(table)
+    for one in found.workloads:
+        if one.after is not None and one.after.status == "Pending":
+            console.print(Text(f"{one.job} in {one.namespace}: {waits(one.after)}"), soft_wrap=True)
+
+
+def waits(one: WorkloadReport) -> str:
+    """Where a workload stands, and the quota that it lacks."""
+    place = [f"position {one.position} in the queue"] if one.position else []
+    short = [f"short: {shortage.text}" for shortage in one.shortages]
+    return "; ".join([*place, *short]) or f"{one.reason}: {one.message}"
 
 
 def _fate(one: WorkloadReport | None) -> str:

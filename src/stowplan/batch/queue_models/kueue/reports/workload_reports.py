@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stowplan.batch.queue_models.kueue.admission_queue import AdmissionQueue
+from stowplan.batch.queue_models.kueue.admission_queue import MULTI_KUEUE, AdmissionQueue
 from stowplan.batch.queue_models.kueue.admission_workload import (
     ADMITTED,
     QUOTA_RESERVED,
@@ -89,11 +89,13 @@ class WorkloadReport(WorkloadSummary, frozen=True):
 
 
 class KueueReport(msgspec.Struct, frozen=True):
-    """The admission when nothing changes any more. cycles: that it took."""
+    """The admission when nothing changes any more. cycles: that it took. notes: what is not
+    modelled."""
 
     workloads: list[WorkloadReport]
     queues: list[QueueReport]
     cycles: int
+    notes: list[str] = []
 
     def pending(self) -> list[WorkloadReport]:
         """Workloads whose pods may not run."""
@@ -107,6 +109,7 @@ class KueueReport(msgspec.Struct, frozen=True):
         return [
             head,
             *(f"{one.job} in {one.namespace}: {one.reason}: {one.message}" for one in held),
+            *self.notes,
         ]
 
 
@@ -256,6 +259,15 @@ def _queue_blocker(
     if problem_of(admission.queues[queue.spec.cluster_queue]):
         return SUSPENDED, f"ClusterQueue {queue.spec.cluster_queue} is inactive"
     return None
+
+
+def not_modelled(admission: KueueAdmission) -> list[str]:
+    """What of the objects has no effect here."""
+    return [
+        f"AdmissionCheck {one.name}: MultiKueue is not modelled: no other cluster is asked"
+        for one in admission.objects.admission_checks
+        if one.spec.controller_name == MULTI_KUEUE
+    ]
 
 
 def why_inactive(workload: AdmissionWorkload, admission: KueueAdmission) -> str:
