@@ -88,7 +88,9 @@ def test_a_session_follows_no_change_of_a_status_alone() -> None:
     observed = group("g", 2)
     cluster.session(happened.ObjectUpdated(observed))
     number_after = cluster.scheduler.lanes.batch[0].number
-    cluster.session(happened.ObjectUpdated(replace(observed, status=group("g", 2, _CONDITION).status)))
+    cluster.session(
+        happened.ObjectUpdated(replace(observed, status=group("g", 2, _CONDITION).status))
+    )
     assert cluster.scheduler.lanes.batch[0].number == number_after
     assert number_after <= number + 1
 
