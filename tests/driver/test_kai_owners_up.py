@@ -61,6 +61,14 @@ def status_of(objects: list[Any], name: str) -> Any:
     return next(one for one in objects if one["metadata"]["name"] == name).get("status") or {}
 
 
+def conditions_of(groups: list[Any], name: str) -> list[Any]:
+    """Of the first group whose name begins so."""
+    found = [one for one in groups if one["metadata"]["name"].startswith(name)]
+    status = (found[0].get("status") or {}) if found else {}
+    conditions: list[Any] = status.get("schedulingConditions") or []
+    return conditions
+
+
 def with_status(name: str, **fields: Any) -> Callable[[list[Any]], bool]:
     """An object has these fields in its status."""
 
@@ -123,6 +131,15 @@ def test_a_job_is_grouped_by_its_labels_and_its_queue_shows_what_it_has(tmp_path
         await create(api, JOBS, job("serve", "blue", 1, 1, priorityClassName="build"))
         one = {"nvidia.com/gpu": "1"}
         await until(api, QUEUES, with_status("blue", allocatedNonPreemptible=one))
+        # A gang that finds no room has a condition, and keeps what its controller writes.
+        await create(api, JOBS, job("wide", "red", 9, 9))
+        wide = await until(api, GROUPS, lambda found: bool(conditions_of(found, "pg-wide")))
+        (condition,) = conditions_of(wide, "pg-wide")
+        assert (condition["type"], condition["nodePool"], condition["reason"]) == (
+            "UnschedulableOnNodePool",
+            "default",
+            "Unschedulable",
+        )
 
     run_on_up(tmp_path, steps)
 

@@ -25,6 +25,7 @@ from stowplan.messages.effects import (
     Write,
 )
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_API_VERSION, KaiPodGroupObject
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -211,6 +212,8 @@ def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> 
         conditions.append(tree)
     if effect.api_version == SCHEDULING_API_VERSION:
         return _patch_conditions(effect, conditions)
+    if effect.api_version == KAI_GROUP_API_VERSION:
+        return _patch_scheduling_conditions(effect, conditions)
     body = {
         "metadata": {"uid": effect.uid},
         "status": {
@@ -236,6 +239,28 @@ def _patch_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
     resource = ApiResource(SchedulingGroup, effect.api_version, "podgroups")
     path = resource.path(effect.name, effect.namespace) + "/status"
     return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=STRATEGIC_PATCH)
+
+
+def _patch_scheduling_conditions(effect: PatchGroup, conditions: list[Tree]) -> ApiRequest:
+    """Patch the scheduling conditions of a PodGroup of KAI-Scheduler; what else its status has
+    stays. KAI names some reasons, and they are all "Unschedulable" beside that."""
+    for one in conditions:
+        reason, message = one.get("reason", ""), one.get("message", "")
+        one |= {"nodePool": "default", "reason": "Unschedulable"}
+        if reason in _KAI_REASONS:
+            one["reasons"] = [{"reason": _KAI_REASONS[reason], "message": message}]
+    body = {"metadata": {"uid": effect.uid}, "status": {"schedulingConditions": conditions}}
+    resource = ApiResource(KaiPodGroupObject, effect.api_version, "podgroups")
+    path = resource.path(effect.name, effect.namespace) + "/status"
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+
+
+_KAI_REASONS = {
+    "OverLimit": "OverLimit",
+    "NonPreemptibleOverQuota": "NonPreemptibleOverQuota",
+    "QueueNotFound": "QueueDoesNotExist",
+}
+"""Reason of a queue model -> KAI's."""
 
 
 def patch_queue(effect: PatchQueue) -> ApiRequest:

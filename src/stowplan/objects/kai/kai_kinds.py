@@ -5,6 +5,8 @@ Amounts of a Queue: cards, milli-cpu, and memory in 10^6 bytes; -1 is unlimited.
 
 from __future__ import annotations
 
+from msgspec import field
+
 from stowplan.objects.meta import NamespacedObject, Object, Value
 
 KAI_QUEUE_API_VERSION = "scheduling.run.ai/v2"
@@ -84,11 +86,27 @@ class KaiPodGroupSpec(Value, frozen=True):
     topology_constraint: KaiTopologyConstraint = KaiTopologyConstraint()
 
 
+class KaiSchedulingCondition(Value, frozen=True):
+    """An entry of `status.schedulingConditions`."""
+
+    type: str = ""
+    status: str = ""
+    message: str = ""
+    transition_id: str = field(default="", name="transitionID")
+
+
+class KaiPodGroupStatus(Value, frozen=True):
+    """`status` of a pod group, as far as it is read."""
+
+    scheduling_conditions: tuple[KaiSchedulingCondition, ...] = ()
+
+
 class KaiPodGroupObject(NamespacedObject, frozen=True):
     """A PodGroup, scheduling.run.ai/v2alpha2."""
 
     api_version: str = KAI_GROUP_API_VERSION
     spec: KaiPodGroupSpec = KaiPodGroupSpec()
+    status: KaiPodGroupStatus = KaiPodGroupStatus()
 
 
 class KaiTopologyLevel(Value, frozen=True):

@@ -40,6 +40,7 @@ from stowplan.messages.events import (
     SessionEnded,
     Synced,
 )
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject, KaiQueueObject
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -208,7 +209,7 @@ class SessionLane:
 
     def _object_updated(self, value: Object, before: Object | None) -> None:
         """Any other object was added or updated; a pure status update of a PodGroup, or of what a
-        queue has, triggers no session."""
+        queue has, triggers no session, nor does one of KAI's kinds."""
         is_status_update = (
             isinstance(value, PodGroup)
             and isinstance(before, PodGroup)
@@ -218,6 +219,12 @@ class SessionLane:
             isinstance(value, Queue)
             and isinstance(before, Queue)
             and (value.spec, value.status.state) == (before.spec, before.status.state)
+        )
+        is_status_update |= (
+            isinstance(value, KaiPodGroupObject | KaiQueueObject)
+            and isinstance(before, KaiPodGroupObject | KaiQueueObject)
+            and value.spec == before.spec
+            and value.metadata.annotations == before.metadata.annotations
         )
         self._has_changes |= not (is_status_update or is_sum)
         self.decider.object_updated(value)

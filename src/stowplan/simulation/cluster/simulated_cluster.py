@@ -23,6 +23,11 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import PatchGroup, PatchQueue, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_API_VERSION,
+    KaiPodGroupObject,
+    KaiSchedulingCondition,
+)
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
@@ -254,6 +259,8 @@ class SimulatedCluster:
         key = f"{patch.namespace}/{patch.name}"
         if patch.api_version == SCHEDULING_API_VERSION:
             return self._patch_scheduling_group(key, patch)
+        if patch.api_version == KAI_GROUP_API_VERSION:
+            return self._patch_kai_group(key, patch)
         group = self.objects.get((PodGroup, key))
         if not isinstance(group, PodGroup) or group.metadata.uid != patch.uid:
             return NOT_FOUND
@@ -269,6 +276,19 @@ class SimulatedCluster:
         given = {name: text for name, text in patch.allocated.items() if text is not None}
         if queue.status.allocated != given:
             self.put_object(replace(queue, status=replace(queue.status, allocated=given)))
+        return OK
+
+    def _patch_kai_group(self, key: str, patch: PatchGroup) -> int:
+        group = self.objects.get((KaiPodGroupObject, key))
+        if not isinstance(group, KaiPodGroupObject) or group.metadata.uid != patch.uid:
+            return NOT_FOUND
+        conditions = tuple(
+            KaiSchedulingCondition(one.type, one.status, one.message, one.transition_id)
+            for one in patch.status.conditions
+        )
+        if group.status.scheduling_conditions != conditions:
+            status = replace(group.status, scheduling_conditions=conditions)
+            self.put_object(replace(group, status=status))
         return OK
 
     def _patch_scheduling_group(self, key: str, patch: PatchGroup) -> int:

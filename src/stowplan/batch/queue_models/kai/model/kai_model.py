@@ -1,8 +1,8 @@
 """KaiModel: KAI-Scheduler's sessions as a queue model of the scheduler.
 
-Differs: KAI writes the times of groups, the cards of shares and conditions to PodGroups and pods;
-here they are remembered (`kai_memory`), and only conditions of pods are written. KAI's priority
-classes exist also where they are not installed. NodeResourceTopology objects are not read.
+Differs: KAI writes the times of groups and the cards of shares to PodGroups and pods; here they
+are remembered (`kai_memory`), and only conditions are written. KAI's priority classes exist also
+where they are not installed. NodeResourceTopology objects are not read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.model.group_statuses import GroupStatuses
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
@@ -33,7 +34,7 @@ from stowplan.batch.queue_models.queue_model import (
     ModelVictim,
 )
 from stowplan.framework import ContractError
-from stowplan.framework.deciders.session_decider import PodReport
+from stowplan.framework.deciders.session_decider import PodGroupReport, PodReport
 from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
@@ -88,6 +89,7 @@ class KaiModel:
         self._texts: dict[str, str] = {}
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
+        self._statuses = GroupStatuses()
         self._next = 0
         self._turn: set[str] = set()
         self._leaves_reasons = False
@@ -125,7 +127,8 @@ class KaiModel:
         decisions = self._decisions(session, changed, reasons, causes)
         self._state.outdated(self._memory.note(session, changed))
         again = next_session_in(session, self._memory, self._state.terminating())
-        decisions = msgspec.structs.replace(decisions, again_in_s=again)
+        written = [*self._group_reports(cluster, session, reasons)]
+        decisions = msgspec.structs.replace(decisions, again_in_s=again, groups=written)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions
@@ -203,6 +206,20 @@ class KaiModel:
             and self._had_node(task)
             and task.pod.metadata.deletion_timestamp is None
         )
+
+    def _group_reports(
+        self, cluster: ModelCluster, session: KaiSession, reasons: KaiReasons
+    ) -> Iterator[PodGroupReport]:
+        """What has changed of why groups wait."""
+        groups = cluster.objects.get(KaiPodGroupObject, {})
+        self._statuses.follow(groups, cluster.changed_objects)
+        # Only those that were looked at: to find a reason takes long.
+        known = {
+            job.uid: (reasons.of(job)[0] if job.uid in self._turn else "", self._texts[job.uid])
+            for job in session.waiting
+            if job.uid in self._texts
+        }
+        return self._statuses.reports(session, groups, known, self._memory.stale)
 
     # Why pods wait.
 
