@@ -107,7 +107,12 @@ def check_division(seed: int) -> None:
         quota = min(total if share.quota == UNLIMITED else share.quota, share.requestable)
         assert quota <= share.fair < share.requestable + 1 or share.fair == quota == 0
         given += quota
-    assert math.fsum(one.shares[GPU].fair for one in queues) <= max(total, given) + 1e-9
+    divided = math.fsum(one.shares[GPU].fair for one in queues)
+    assert divided <= max(total, given) + 1e-9
+    shares = [one.shares[GPU] for one in queues]
+    if divided < total - 1e-9 and not any(share.usage for share in shares):
+        # Something is left only where none that has a weight may have more.
+        assert all(share.fair >= share.requestable for share in shares if share.weight)
 
 
 def check_divisions(seeds: range) -> None:
@@ -126,6 +131,12 @@ def test_rests_that_are_given_twice_are_found(monkeypatch: pytest.MonkeyPatch) -
         return left
 
     monkeypatch.setattr(fair_share, "_divide_rests", give_to_all)
+    with pytest.raises(AssertionError):
+        check_divisions(range(200))
+
+
+def test_a_division_that_leaves_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_share, "_divide_rests", lambda left, _: left)
     with pytest.raises(AssertionError):
         check_divisions(range(200))
 

@@ -3,7 +3,6 @@ nodes and the checks before placement."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -16,7 +15,6 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     PODS,
     ResourceIndex,
-    plus,
 )
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -91,14 +89,6 @@ class KeptCluster(msgspec.Struct, frozen=True):
 
     rows: NodeRows
     jobs: dict[str, KaiJob]
-
-
-def _times(request: Sequence[float], free: Sequence[float]) -> float:
-    """How many pods with a request there is room for."""
-    if not all(asked <= left for asked, left in zip(request, free, strict=True)):
-        return 0.0
-    found = (left // asked for asked, left in zip(request, free, strict=True) if asked > 0)
-    return min(found, default=math.inf)
 
 
 class KaiSession:
@@ -330,21 +320,17 @@ class KaiSession:
                 yield node
 
     def may_have_room(
-        self,
-        job: KaiJob,
-        freed_on: Sequence[KaiNode] = (),
-        freed: Sequence[Sequence[float]] = (),
+        self, job: KaiJob, rows: Rows | None = None, freed: Sequence[Column] = ()
     ) -> bool:
         """Whether there may be room for the next pods of a job once amounts are freed on some
-        nodes. False is certain."""
-        counts = job.next_plain_requests()
-        for request, count in counts.items():
+        nodes. False is certain. rows: of these nodes, one may be there several times. freed:
+        float64 (n_resources, n) of parts of them, in their order."""
+        for request, count in job.next_plain_requests().items():
             room = self._room(request)
             if room >= count:
                 continue
-            for node, amount in zip(freed_on, freed, strict=True):
-                later = plus(node.idle, node.releasing)
-                room += _times(request, plus(later, amount)) - _times(request, later)
+            if rows is not None and len(rows):
+                room += self.rows.more_room_for(request, rows, freed)
             if room < count:
                 return False
         return True

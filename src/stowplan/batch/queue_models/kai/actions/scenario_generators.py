@@ -70,18 +70,18 @@ def _by_node(base: VictimScenario) -> Iterator[VictimScenario]:
     job = base.session.jobs[base.tried[-1].job]
     seen: set[tuple[str, ...]] = set()
     for node in sorted({task.node for task in job.tasks() if task.node}):
-        by_job: dict[str, list[KaiTask]] = {}
-        for task in base.tried_on(node):
-            by_job.setdefault(task.job, []).append(task)
-        tasks = [task for own in by_job.values() for task in own]
         # Those that cannot work are not made.
-        if not tasks or not base.may_work_with(tasks):
+        if not base.may_work(base.batches_on(node)):
             continue
+        tasks = base.tried_on(node)
         key = tuple(sorted(task.uid for task in tasks))
-        if key in seen:
+        if not tasks or key in seen:
             continue
         seen.add(key)
         fork = base.fork()
+        by_job: dict[str, list[KaiTask]] = {}
+        for task in tasks:
+            by_job.setdefault(task.job, []).append(task)
         for own in by_job.values():
             fork.add(own)
         yield fork

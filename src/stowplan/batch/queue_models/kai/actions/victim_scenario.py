@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
-from stowplan.batch.queue_models.kai.state.kai_amount import plus
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
+from stowplan.batch.queue_models.kai.state.node_rows import Rows
 
 
 class JobVictims(msgspec.Struct):
@@ -17,6 +19,24 @@ class JobVictims(msgspec.Struct):
 
     job: KaiJob
     tasks: list[KaiTask]
+
+
+class FreedAmounts(msgspec.Struct, frozen=True):
+    """rows: of the nodes of pods. amounts: float64 (n_resources, n_pods). is_known: whether that is
+    all that matters."""
+
+    rows: Rows
+    amounts: npt.NDArray[np.float64]
+    is_known: bool
+
+    @classmethod
+    def of(cls, session: KaiSession, tasks: Sequence[KaiTask]) -> FreedAmounts:
+        """Those of some pods."""
+        rows = np.array([session.nodes[task.node].row for task in tasks], dtype=np.intp)
+        amounts = np.zeros((len(session.rows.offered), len(tasks)))
+        if tasks:
+            amounts[:] = np.array([task.accepted for task in tasks]).T
+        return cls(rows, amounts, all(task.is_plain for task in tasks))
 
 
 class VictimBatch:
@@ -28,6 +48,13 @@ class VictimBatch:
             tasks = [task for name in job.sets for task in tasks if task.sub_group == name]
         self.tasks = [task.clone() for task in tasks]
         self.uids = frozenset(task.uid for task in tasks)
+        self._freed: FreedAmounts | None = None
+
+    def freed(self, session: KaiSession) -> FreedAmounts:
+        """What is free once they are gone."""
+        if self._freed is None:
+            self._freed = FreedAmounts.of(session, self.tasks)
+        return self._freed
 
 
 class VictimScenario:
@@ -46,6 +73,7 @@ class VictimScenario:
         self.pending = list(pending)
         self.recorded = list(recorded)
         self.recorded_tasks = [task for one in recorded for task in one.tasks]
+        self._recorded_freed: FreedAmounts | None = None
         self.tried: list[KaiTask] = []
         self.has_grown = False
         self._batches: dict[str, list[VictimBatch]] = {}
@@ -96,25 +124,27 @@ class VictimScenario:
 
     def tried_on(self, node: str) -> list[KaiTask]:
         """Victims of the jobs of which some that are tried are on a node."""
-        return [
-            task
-            for job in self._jobs_on.get(node, ())
-            for batch in self._batches[job]
-            for task in batch.tasks
-        ]
+        return [task for batch in self.batches_on(node) for task in batch.tasks]
 
-    def may_work_with(self, tasks: Sequence[KaiTask]) -> bool:
-        """Whether there may be room for the job that waits once the recorded victims and others are
-        gone. False is certain."""
-        # Most pods of a node have one amount in common, the same object.
-        counts: dict[str, dict[int, list[KaiTask]]] = {}
-        for task in (*self.recorded_tasks, *tasks):
-            if not task.is_plain:
-                return True
-            counts.setdefault(task.node, {}).setdefault(id(task.accepted), []).append(task)
-        freed = [_freed(of_node.values()) for of_node in counts.values()]
-        places = [self.session.nodes[name] for name in counts]
-        return self.session.may_have_room(self.job, places, freed)
+    def may_work(self, batches: Iterable[VictimBatch] | None = None) -> bool:
+        """Whether there may be room for the job that waits once the recorded victims and those of
+        some batches, or else those that are tried, are gone. False is certain."""
+        session = self.session
+        if self._recorded_freed is None:
+            self._recorded_freed = FreedAmounts.of(session, self.recorded_tasks)
+        freed = [self._recorded_freed]
+        if batches is None:
+            freed.append(FreedAmounts.of(session, self.tried))
+        else:
+            freed += [batch.freed(session) for batch in batches]
+        if not all(one.is_known for one in freed):
+            return True
+        rows = np.concatenate([one.rows for one in freed])
+        return session.may_have_room(self.job, rows, [one.amounts for one in freed])
+
+    def batches_on(self, node: str) -> list[VictimBatch]:
+        """Those of the jobs of which some that are tried are on a node."""
+        return [batch for job in self._jobs_on.get(node, ()) for batch in self._batches[job]]
 
     def fork(self) -> VictimScenario:
         """The same with no victims but the recorded ones."""
@@ -124,13 +154,3 @@ class VictimScenario:
         """Equal for scenarios with the same pods."""
         parts = (self.pending, self.recorded_tasks, self.tried)
         return tuple(",".join(sorted(task.uid for task in part)) for part in parts)
-
-
-def _freed(alike: Iterable[Sequence[KaiTask]]) -> list[float]:
-    """What victims on a node have together. alike: those with one amount each."""
-    total: list[float] | None = None
-    for tasks in alike:
-        count = len(tasks)
-        amount = [count * one for one in tasks[0].accepted]
-        total = amount if total is None else plus(total, amount)
-    return total or []

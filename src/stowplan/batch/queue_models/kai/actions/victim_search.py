@@ -117,7 +117,7 @@ class KaiVictimSearch:
         for scenario in GENERATORS[generator](base, victims, nodes):
             if session.budget.is_spent:
                 return None
-            if not scenario.may_work_with(scenario.tried):
+            if not scenario.may_work():
                 continue
             fingerprint = scenario.fingerprint()
             if fingerprint in self._failed:

@@ -159,6 +159,18 @@ class NodeRows:
             return float("inf") if fitting.any() else 0.0
         return float(np.maximum(count[fitting], 0.0).sum())
 
+    def more_room_for(
+        self, request: Sequence[float], rows: Rows, freed: Sequence[npt.NDArray[np.float64]]
+    ) -> float:
+        """How many more pods with a request, which asks for something, fit on some nodes once
+        amounts are freed there; see `KaiSession.may_have_room`."""
+        chosen, places = np.unique(rows, return_inverse=True)
+        amounts = np.concatenate(freed, axis=1)
+        later = self.later[:, chosen]
+        sums = [np.bincount(places, of_resource, len(chosen)) for of_resource in amounts]
+        asked = np.array([request]).T
+        return _times(asked, later + np.array(sums)) - _times(asked, later)
+
     def free_range(self, place: int, rows: Rows | None) -> tuple[float, float]:
         """The least and the most of cards or cpu that nodes which have any have free or being
         released; 0 without such nodes, and never less than 0 for the most."""
@@ -169,6 +181,14 @@ class NodeRows:
         if not len(free):
             return 0.0, 0.0
         return float(free.min()), max(0.0, float(free.max()))
+
+
+def _times(asked: Column, free: Column) -> float:
+    """How many pods that ask for something there is room for. asked: (n_resources, 1). free:
+    (n_resources, n_nodes)."""
+    positive = asked[:, 0] > 0
+    counts = np.floor_divide(free[positive], asked[positive]).min(axis=0)
+    return float(counts[np.all(free >= asked, axis=0)].sum())
 
 
 def card_or_cpu(task: KaiTask) -> int:
