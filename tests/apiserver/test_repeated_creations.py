@@ -199,6 +199,11 @@ def test_names_in_two_places_make_no_form(at: int) -> None:
     assert not one.is_used()
 
 
+def test_plugins_of_the_server_let_creations_repeat() -> None:
+    plugins = admission_plugins(accounts=True, taints=True)
+    assert [type(one).__name__ for one in plugins if not getattr(one, "repeatable", False)] == []
+
+
 def test_a_plugin_of_others_makes_no_form() -> None:
     class Counting:
         def admit(self, call: object, obj: object, old: object) -> None:

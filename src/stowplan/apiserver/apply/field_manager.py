@@ -94,6 +94,13 @@ class FieldManager:
     def _compare(self, resource: Resource, old: Tree | None, new: Tree) -> FieldComparison:
         before = empty_object(resource) if old is None else served_form(resource, old)
         after = served_form(resource, new)
+        ignored = [element[2:] for element, node in self.resets.items() if not node]
+        if ignored:
+            # Whatever differs there is not taken.
+            before, after = (
+                {key: one for key, one in tree.items() if key not in ignored}
+                for tree in (before, after)
+            )
         found = compare(before, after, field_type(resource))
         return FieldComparison(self._kept(found.changed), self._kept(found.removed))
 
