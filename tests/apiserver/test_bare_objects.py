@@ -86,6 +86,9 @@ def test_finalizers_of_some_groups_need_no_domain(server: WholeServer) -> None:
 def test_a_request_without_a_request(server: WholeServer) -> None:
     _, answer = server.send("POST", REQUESTS, {"metadata": {"name": "a"}})
     assert causes(answer)[0].startswith("spec.request: Invalid value: null: PEM block")
+    body = {"metadata": {"name": "a"}, "spec": {"request": ""}}
+    _, answer = server.send("POST", REQUESTS, body)
+    assert causes(answer)[0].startswith('spec.request: Invalid value: "": PEM block')
 
 
 def test_the_warning_of_a_deletion_is_given_before_the_job_is_looked_up(
