@@ -17,7 +17,6 @@ SPECS: tuple[Any, ...] = (None, {}, "x", [], {"unknown": 1})
 PDBS = "/apis/policy/v1/namespaces/n/poddisruptionbudgets"
 SETS = "/apis/apps/v1/namespaces/n/statefulsets"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +80,6 @@ def test_finalizers_of_some_groups_need_no_domain(server: WholeServer) -> None:
     _, answer = server.send("POST", "/api/v1/namespaces/n/configmaps", {"metadata": meta})
     (cause,) = causes(answer)
     assert cause.startswith('metadata.finalizers[0]: Invalid value: "x": name is neither')
-
-
-def test_a_request_without_a_request(server: WholeServer) -> None:
-    _, answer = server.send("POST", REQUESTS, {"metadata": {"name": "a"}})
-    assert causes(answer)[0].startswith("spec.request: Invalid value: null: PEM block")
 
 
 def test_the_warning_of_a_deletion_is_given_before_the_job_is_looked_up(

@@ -85,7 +85,7 @@ def _validate(obj: Tree, old: Tree | None = None) -> Iterator[Cause]:
     spec, before = obj["spec"], old["spec"] if old is not None else {}
     problem = _request_problem(base64.b64decode(spec["request"] or ""))
     if problem:
-        yield invalid("spec.request", spec["request"] or None, problem)
+        yield invalid("spec.request", spec["request"] or "", problem)
     usages = spec.get("usages", [])
     if not usages:
         yield required("spec.usages")

@@ -172,15 +172,20 @@ class _MutationRun:
 
     def invoke(self, invocations: list[_PolicyInvocation]) -> None:
         """Apply the patches of policies, each to the result of the one before."""
+        is_patched = False
         for one in invocations:
             if not self._again.is_due(one.key):
                 continue
             before = copy.deepcopy(self._request.obj)
             self._invoke_one(one)
             if self._request.obj != before:
+                is_patched = True
                 self._again.changed()
             if one.is_repeatable:
                 self._again.invoked(one.key)
+        if is_patched:
+            # Other than webhooks, the one that changed the object is due itself.
+            self._again.changed()
 
     def _invoke_one(self, one: _PolicyInvocation) -> None:
         compiled = one.policy.compiled
