@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stowplan.columns.engine import numpy_kernels
 from stowplan.cycle.preemptor_attempts import ClassSearch
+from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.runtime import touched_rows
 from stowplan.messages import effects as to_do
@@ -213,36 +214,36 @@ def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def outcomes_hold_for_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dry run of one class is that of all of its priority."""
-    right = row_dry_runs.dry_run
+    right = row_dry_runs.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         names = range(len(found.least))
         return found._replace(least=tuple(0 for _ in names), most=tuple(2**62 for _ in names))
 
-    monkeypatch.setattr(kept_candidates, "dry_run", run)
+    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
 
 
 def more_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run holds for those that request more."""
-    right = row_dry_runs.dry_run
+    right = row_dry_runs.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         return found._replace(most=tuple(2**62 for _ in found.most))
 
-    monkeypatch.setattr(kept_candidates, "dry_run", run)
+    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
 
 
 def less_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run holds for those that request less."""
-    right = row_dry_runs.dry_run
+    right = row_dry_runs.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         return found._replace(least=tuple(0 for _ in found.least))
 
-    monkeypatch.setattr(kept_candidates, "dry_run", run)
+    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
 
 
 def priorities_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +256,11 @@ def priorities_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dry runs of rows stay when these change."""
-    monkeypatch.setattr(RowDryRuns, "follow", lambda self, snapshot: None)
+
+    def follow(self: RowDryRuns, snapshot: Snapshot) -> None:
+        self.is_shared = True
+
+    monkeypatch.setattr(RowDryRuns, "follow", follow)
 
 
 @pytest.mark.parametrize(
@@ -267,9 +272,9 @@ def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         (rows_cost_more_at_best, 5),
         (a_pod_counts_itself, 0),
         (budgets_do_not_count, 0),
-        (outcomes_hold_for_any_request, 0),
-        (more_may_be_requested, 0),
-        (less_may_be_requested, 0),
+        (outcomes_hold_for_any_request, 1),
+        (more_may_be_requested, 1),
+        (less_may_be_requested, 11),
         (priorities_are_not_compared, 0),
         (rows_are_not_followed, 0),
     ],

@@ -27,7 +27,7 @@ from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
-from stowplan.plugins.preemption.dry_runs import DryRunResults
+from stowplan.plugins.preemption.dry_runs import DryRunResults, candidate_costs
 from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
 from stowplan.plugins.preemption.pods_by_importance import (
     AMOUNT_MAX,
@@ -36,11 +36,11 @@ from stowplan.plugins.preemption.pods_by_importance import (
 )
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.row_dry_runs import (
-    DryRunOutcome,
     EvictablePods,
     RowDryRuns,
     RowRoom,
     dry_run,
+    shared_dry_run,
 )
 from stowplan.plugins.preemption.vector_dry_run import PotentialVictims
 from stowplan.plugins.resources.fit import NodeResourcesFit
@@ -137,6 +137,7 @@ class KeptCandidates:
         self._fit = fit
         self._budgets, self._ranked = shared.budgets, shared.ranked
         self._by_row = shared.by_row
+        shared.by_row.add_reader(self)
         self._dry_runs = dry_runs
         self._priority = pod.priority
         rule: NodeResourcesFit = fit.plugin
@@ -226,7 +227,7 @@ class KeptCandidates:
                     return None
                 if are_known:
                     (row,) = rows
-                    return self._found[row] if row in self._found else self._candidate(row)
+                    return self._found[row] if row in self._found else self._dry_run(row)
                 self._place(rows, pod)
                 if len(rows) == n_most:
                     n_most *= 2
@@ -315,7 +316,8 @@ class KeptCandidates:
             evictable = self._evictable(row)
             if not evictable.at_best or self._before.item(row) or self._after.item(row):
                 continue
-            known, rank = evictable.known(self._names, self._amounts), nodes.rank.item(row)
+            known = evictable.known(self._names, self._amounts)
+            rank = nodes.rank.item(row)
             if known is None:
                 candidates.put(row, evictable.at_best, rank, are_known=False)
             elif known.candidate is not None:
@@ -363,9 +365,9 @@ class KeptCandidates:
             return
         for row in rows:
             found = self._dry_run(row)
-            if found is not None and found.candidate is not None:
-                self._found[row] = found.candidate
-                candidates.put(row, found.costs, rank.item(row), are_known=True)
+            if found is not None:
+                self._found[row] = found
+                candidates.put(row, candidate_costs(found), rank.item(row), are_known=True)
 
     def _verdict(self, row: int, uid: str = "") -> int:
         """The number of the verdict of a row. uid: of the pod, where it may be nominated there."""
@@ -424,22 +426,23 @@ class KeptCandidates:
         assert self._snapshot is not None
         return self._by_row.evictable(row, self._priority, self._snapshot.nodes.pods[row])
 
-    def _dry_run(self, row: int) -> DryRunOutcome | None:
-        """The outcome of a row, None where a filter of the node only refuses it."""
+    def _dry_run(self, row: int) -> PreemptionCandidate | None:
+        """The victims of a row, None where eviction does not help."""
         assert self._snapshot is not None
         if self._before.item(row) or self._after.item(row):
             return None
         evictable = self._evictable(row)
+        if not evictable.at_best:
+            return None
+        name = self._snapshot.nodes.names[row]
+        if not self._by_row.is_shared:
+            return dry_run(evictable, self._names, self._amounts, self._room(row), name)
         known = evictable.known(self._names, self._amounts)
-        if known is not None or not evictable.at_best:
-            return known
-        room, name = self._shared_room(row), self._snapshot.nodes.names[row]
-        outcome = dry_run(evictable, self._names, self._amounts, room, name)
-        return evictable.keep(self._names, outcome)
-
-    def _candidate(self, row: int) -> PreemptionCandidate | None:
-        found = self._dry_run(row)
-        return None if found is None else found.candidate
+        if known is None:
+            room = self._shared_room(row)
+            known = shared_dry_run(evictable, self._names, self._amounts, room, name)
+            evictable.keep(self._names, known)
+        return known.candidate
 
 
 def _ends(amounts: Ints) -> tuple[int, int]:

@@ -8,8 +8,9 @@ run is kept with the least and the most that may be requested for it to end so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import le
+from operator import le, sub
 from typing import NamedTuple
+from weakref import WeakSet
 
 from stowplan.columns import PodInfo
 from stowplan.framework import Snapshot
@@ -51,7 +52,7 @@ class EvictablePods:
     takes a disruption budget below zero, and the others, the most important first. at_best: see
     `costs_at_best`, empty where there are none."""
 
-    __slots__ = ("_outcomes", "_sums", "at_best", "free_to_go", "protected")
+    __slots__ = ("_outcomes", "at_best", "free_to_go", "protected")
 
     def __init__(self, protected: list[ImportantPod], free_to_go: list[ImportantPod]) -> None:
         """Raises MustBeWalked for a priority below 32 bits."""
@@ -62,7 +63,6 @@ class EvictablePods:
             if lowest < PRIORITY_MIN:
                 raise MustBeWalked
             self.at_best = costs_at_best(not free_to_go, lowest)
-        self._sums: dict[Names, Amounts] = {}
         self._outcomes: dict[Names, list[DryRunOutcome]] = {}
 
     def known(self, names: Names, wanted: Amounts) -> DryRunOutcome | None:
@@ -80,15 +80,6 @@ class EvictablePods:
         kept.append(outcome)
         return outcome
 
-    def requested(self, names: Names) -> Amounts:
-        """What all of these pods request."""
-        sums = self._sums.get(names)
-        if sums is None:
-            every = (*self.protected, *self.free_to_go)
-            sums = tuple(sum(one.requested.get(name, 0) for one in every) for name in names)
-            self._sums[names] = sums
-        return sums
-
 
 class DryRunOutcome(NamedTuple):
     """What a dry run of a row ends with. candidate: None where eviction does not help. costs: of
@@ -100,11 +91,9 @@ class DryRunOutcome(NamedTuple):
     most: Amounts
 
 
-NO_VICTIMS_HELP: tuple[float, ...] = ()
-
-
 class RowDryRuns:
-    """The dry runs of one table, by row and priority of the preemptors."""
+    """The dry runs of one table, by row and priority of the preemptors. is_shared: False where one
+    class reads them, for which nothing is kept."""
 
     def __init__(self, budgets: DisruptionBudgetIndex, importance: PodsByImportance) -> None:
         self._budgets = budgets
@@ -113,9 +102,19 @@ class RowDryRuns:
         self._made_for: tuple[object, int] = None, -1
         self._rows: dict[int, dict[int, EvictablePods]] = {}
         self._rooms: dict[int, dict[tuple[int, Names], RowRoom]] = {}
+        self._readers: WeakSet[object] = WeakSet()
+        self.is_shared = False
+
+    def add_reader(self, reader: object) -> None:
+        """A class of preemptors begins to read; it does so until it is collected."""
+        self._readers.add(reader)
 
     def follow(self, snapshot: Snapshot) -> None:
         """Forget what was kept of rows that have changed."""
+        self.is_shared = len(self._readers) > 1
+        if not self.is_shared:
+            self._made_for, self._rows, self._rooms = (None, -1), {}, {}
+            return
         touched = self._touched.take(snapshot)
         made_for = self._budgets.budgets, snapshot.nodes.shape
         if (
@@ -133,6 +132,8 @@ class RowDryRuns:
         self, row: int, priority: int, names: Names, make: Callable[[int], RowRoom]
     ) -> RowRoom:
         """What is free on a row for preemptors of this priority. make: returns it for a row."""
+        if not self.is_shared:
+            return make(row)
         rooms = self._rooms.get(row)
         if rooms is None:
             rooms = self._rooms[row] = {}
@@ -144,15 +145,19 @@ class RowDryRuns:
     def evictable(self, row: int, priority: int, pods: list[PodInfo]) -> EvictablePods:
         """The pods of a row that a preemptor of this priority may evict. pods: of the row, in the
         node's order. Raises MustBeWalked."""
+        if not self.is_shared:
+            return self._evictable(row, priority, pods)
         by_priority = self._rows.get(row)
         if by_priority is None:
             by_priority = self._rows[row] = {}
         found = by_priority.get(priority)
         if found is None:
-            ranked = self._importance.of_row(row, pods)
-            below = [one for one in ranked if one.priority < priority]
-            found = by_priority[priority] = EvictablePods(*self._by_budget(below))
+            found = by_priority[priority] = self._evictable(row, priority, pods)
         return found
+
+    def _evictable(self, row: int, priority: int, pods: list[PodInfo]) -> EvictablePods:
+        ranked = self._importance.of_row(row, pods)
+        return EvictablePods(*self._by_budget([one for one in ranked if one.priority < priority]))
 
     def _by_budget(
         self, evictable: list[ImportantPod]
@@ -174,45 +179,69 @@ class RowDryRuns:
 
 
 def dry_run(
-    evictable: EvictablePods,
-    names: Names,
-    wanted: Amounts,
-    room: RowRoom,
-    node_name: str,
-) -> DryRunOutcome:
-    """Evict all, and let stay who can, the protected first, for a pod that requests this much.
-    room: before evictions."""
-    least, most = [0] * len(names), [ANY_MOST] * len(names)
+    evictable: EvictablePods, names: Names, wanted: Amounts, room: RowRoom, node_name: str
+) -> PreemptionCandidate | None:
+    """Evict all, and let stay who can, the protected first, for a pod that requests this much; None
+    where eviction does not help. room: before evictions."""
     protected, free_to_go = evictable.protected, evictable.free_to_go
-    n_slots = room.n_slots + len(protected) + len(free_to_go) - 1
-    offered = tuple(map(sum, zip(room.free, evictable.requested(names), strict=True)))
-    for place, (have, want) in enumerate(zip(offered, wanted, strict=True)):
-        if have < want:
-            least[place] = have + 1
-            return DryRunOutcome(None, NO_VICTIMS_HELP, tuple(least), tuple(most))
+    every = (*protected, *free_to_go)
+    n_slots = room.n_slots + len(every) - 1
+    left: list[int] = []
+    for name, amount, free in zip(names, wanted, room.free, strict=True):
+        for one in every:
+            free += one.requested.get(name, 0)
+        if free < amount:
+            return None
+        left.append(free - amount)
     if n_slots < 0:
-        return DryRunOutcome(None, NO_VICTIMS_HELP, tuple(least), tuple(most))
-    most = list(offered)
-    left = [have - want for have, want in zip(offered, wanted, strict=True)]
+        return None
     victims: list[PodInfo] = []
     n_violations = 0
-    for at, one in enumerate((*protected, *free_to_go)):
+    for place, one in enumerate(every):
+        requested = one.requested
+        taken = [requested.get(name, 0) for name in names]
+        if n_slots > 0 and all(map(le, taken, left)):
+            n_slots -= 1
+            left = list(map(sub, left, taken))
+        else:
+            victims.append(one.info)
+            n_violations += place < len(protected)
+    if not victims:
+        return None
+    if protected and free_to_go:
+        victims.sort(key=pod_importance)
+    return PreemptionCandidate(node_name, tuple(victims), n_violations)
+
+
+def shared_dry_run(
+    evictable: EvictablePods, names: Names, wanted: Amounts, room: RowRoom, node_name: str
+) -> DryRunOutcome:
+    """As `dry_run`, with the requests for which it ends so: which pods stay is the same."""
+    found = dry_run(evictable, names, wanted, room, node_name)
+    costs = () if found is None else candidate_costs(found)
+    least, most = [0] * len(names), [ANY_MOST] * len(names)
+    every = (*evictable.protected, *evictable.free_to_go)
+    n_slots = room.n_slots + len(every) - 1
+    offered = [
+        free + sum(one.requested.get(name, 0) for one in every)
+        for name, free in zip(names, room.free, strict=True)
+    ]
+    lacks = next((at for at, have in enumerate(offered) if have < wanted[at]), -1)
+    if lacks >= 0:
+        least[lacks] = offered[lacks] + 1
+    if lacks >= 0 or n_slots < 0:
+        return DryRunOutcome(found, costs, tuple(least), tuple(most))
+    most = list(offered)
+    left = list(map(sub, offered, wanted))
+    for one in every:
         after = [have - one.requested.get(name, 0) for have, name in zip(left, names, strict=True)]
-        lacks = min(after, default=0)
-        if n_slots > 0 and lacks >= 0:
+        lowest = min(after, default=0)
+        if n_slots > 0 and lowest >= 0:
             n_slots -= 1
             left = after
             most = [min(a, b + c) for a, b, c in zip(most, wanted, after, strict=True)]
-            continue
-        if n_slots > 0:
+        elif n_slots > 0:
             # It goes as long as this resource lacks.
-            place = after.index(lacks)
-            least[place] = max(least[place], wanted[place] + lacks + 1)
-        victims.append(one.info)
-        n_violations += at < len(protected)
-    if not victims:
-        return DryRunOutcome(None, NO_VICTIMS_HELP, tuple(least), tuple(most))
-    if protected and free_to_go:
-        victims.sort(key=pod_importance)
-    candidate = PreemptionCandidate(node_name, tuple(victims), n_violations)
-    return DryRunOutcome(candidate, candidate_costs(candidate), tuple(least), tuple(most))
+            at = after.index(lowest)
+            least[at] = max(least[at], wanted[at] + lowest + 1)
+    return DryRunOutcome(found, costs, tuple(least), tuple(most))
