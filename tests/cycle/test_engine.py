@@ -333,7 +333,7 @@ def pods_for_rare_resources(kernels: ModuleType | None = None) -> list[str]:
 def test_rows_that_offer_what_is_requested_are_evaluated_alone() -> None:
     placed = pods_for_rare_resources()
     assert placed[:4] == ["n5", "n9", "n5", "n9"]
-    assert placed[-6:] == ["n3", "n3", NOWHERE, "n4", "n4", "n4"]
+    assert placed[-6:] == ["n3", "n3", "both", "n4", "n4", "n4"]
 
 
 FEW_WRONG = {
