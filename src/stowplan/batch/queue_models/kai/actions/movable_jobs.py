@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
-from stowplan.batch.queue_models.kai.state.kai_amount import CPU
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
+from stowplan.batch.queue_models.kai.state.node_rows import Rows
 
 
 def victim_jobs(
@@ -29,16 +32,16 @@ def movable_jobs(session: KaiSession, job: KaiJob) -> Iterable[KaiJob]:
     that are on a node, or none of them but on the first one."""
     if session.options.max_moved < 0:
         return victim_jobs(session, job, lambda _: True)
-    most, nodes = session.options.max_moved + 1, _most_free_first(session, job)
-    first, found = session.budget.next_node, dict[str, KaiJob]()
-    for place in range(first, first + len(nodes)):
-        more = _on(session, job, nodes[place % len(nodes)])
+    most, order = session.options.max_moved + 1, _most_free_first(session, job)
+    first, found, n_nodes = session.budget.next_node, dict[str, KaiJob](), len(order)
+    for place in range(first, first + n_nodes):
+        more = _on(session, job, session.rows.nodes[order[place % n_nodes]])
         if found and len(found | more) > most:
             break
         session.budget.next_node = place + 1
         if len(more) > most:
             # Of a node with more jobs, others each time round.
-            begin = place // len(nodes) * most % len(more)
+            begin = place // n_nodes * most % len(more)
             more = dict([*more.items()][begin:] + [*more.items()][:begin])
         found |= more
         if len(found) >= most:
@@ -46,14 +49,11 @@ def movable_jobs(session: KaiSession, job: KaiJob) -> Iterable[KaiJob]:
     return [*found.values()][:most]
 
 
-def _most_free_first(session: KaiSession, job: KaiJob) -> list[KaiNode]:
-    """Nodes by free cards, or by free cpu for a job that needs no card; equal ones by name."""
+def _most_free_first(session: KaiSession, job: KaiJob) -> Rows:
+    """Rows of nodes by free cards, or by free cpu for a job that needs no card; equal ones by
+    name."""
     needs_cards = any(task.needs_card for task in job.next_tasks(False))
-
-    def free(node: KaiNode) -> float:
-        return node.free_cards() if needs_cards else node.idle[CPU]
-
-    return sorted(session.nodes.values(), key=lambda node: (-free(node), node.name))
+    return np.argsort(-session.rows.later[CARDS if needs_cards else CPU], kind="stable")
 
 
 def _on(session: KaiSession, job: KaiJob, node: KaiNode) -> dict[str, KaiJob]:
