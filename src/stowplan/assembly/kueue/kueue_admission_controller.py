@@ -202,7 +202,7 @@ class KueueAdmissionController:
         if outcome is None or self._idle >= IDLE_CYCLES:
             self._is_due = False
             self._write_rest(admission)
-        self._reorder_at = admission.order_may_change_at()
+        self._reorder_at = None if self._is_due else admission.order_may_change_at()
 
     @property
     def _is_blocked(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.batch.queue_models.kueue.admission_workload import AdmissionWorkload, Usage
+from stowplan.batch.queue_models.kueue.admission_workload import ADMITTED, AdmissionWorkload, Usage
 from stowplan.batch.queue_models.kueue.kueue_objects import (
     BY_USAGE,
     AdmissionCheck,
@@ -62,6 +62,26 @@ class AdmissionQueue:
     def group_of(self, resource: str) -> KueueResourceGroup | None:
         """The group that covers a resource."""
         return next((one for one in self.groups if resource in one.covered_resources), None)
+
+    def admitted_by(self, local_queue: str) -> dict[str, int]:
+        """What admitted workloads of a LocalQueue use: resource -> base units."""
+        found: dict[str, int] = {}
+        for one in self.workloads.values():
+            if one.queue_name == local_queue and one.is_condition(ADMITTED):
+                for (_, resource), n in one.usage.quota.items():
+                    found[resource] = found.get(resource, 0) + n
+        return found
+
+    def counted_requests(
+        self, workload: AdmissionWorkload, options: KueueOptions
+    ) -> dict[str, int]:
+        """What a workload asks for, as far as it counts: resource -> base units."""
+        found: dict[str, int] = {}
+        for demand in workload.demands:
+            for name, n in demand.requests.items():
+                if not options.ignores_undeclared or self.group_of(name) is not None:
+                    found[name] = found.get(name, 0) + n
+        return found
 
     def is_ready(self, checks: Mapping[str, AdmissionCheck], topologies: Iterable[str]) -> bool:
         """Whether nothing keeps the queue from admitting; notes which checks delay topology."""

@@ -313,7 +313,8 @@ class KueueAdmission:
             self._free(workload)
             self.second_pass.forget(workload.key)
         elif self.usage is not None and queue.is_by_usage:
-            self.usage.penalize(workload.queue_name, workload.key, self._counted(workload, queue))
+            requests = queue.counted_requests(workload, self.options)
+            self.usage.penalize(workload.queue_name, workload.key, requests)
         workload.reserve(queue.name, entry.assignment.demands(), self.now)
         workload.tried = None
         needed = required_checks(queue.checks, entry.assignment)
@@ -391,12 +392,7 @@ class KueueAdmission:
     def admitted_by(self, local_queue: str) -> dict[str, int]:
         """What admitted workloads of a LocalQueue use: resource -> base units."""
         queue = self.queues.get(self._owners.get(local_queue, ""))
-        found: dict[str, int] = {}
-        for one in queue.workloads.values() if queue is not None else ():
-            if one.queue_name == local_queue and one.is_condition(ADMITTED):
-                for (_, resource), n in one.usage.quota.items():
-                    found[resource] = found.get(resource, 0) + n
-        return found
+        return {} if queue is None else queue.admitted_by(local_queue)
 
     def order_may_change_at(self) -> float | None:
         """When the next sample is due that may put another LocalQueue first, in seconds; None
@@ -412,19 +408,11 @@ class KueueAdmission:
                 continue
             locals_ = pending.usage_by_queue(pending.active.values())
             ends = {one: self.usage.tends_to(one, self.admitted_by(one)) for one in locals_}
-            in_order = [ends[one] for one in sorted(locals_, key=lambda one: locals_[one])]
+            ranks = sorted((used, -ends[one]) for one, used in locals_.items())
+            in_order = [-end for _, end in ranks]
             if any(a > b for a, b in itertools.pairwise(in_order)):
                 return self.usage.next_at()
         return None
-
-    def _counted(self, workload: AdmissionWorkload, queue: AdmissionQueue) -> dict[str, int]:
-        """What a workload asks for, as far as it counts."""
-        found: dict[str, int] = {}
-        for demand in workload.demands:
-            for name, n in demand.requests.items():
-                if not self.options.ignores_undeclared or queue.group_of(name) is not None:
-                    found[name] = found.get(name, 0) + n
-        return found
 
     def _drop_penalty(self, workload: AdmissionWorkload) -> None:
         if self.usage is not None:
