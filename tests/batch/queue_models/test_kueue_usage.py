@@ -302,8 +302,8 @@ class Reference:
 def check_order(seed: int) -> None:
     """Of workloads of one priority that could be admitted, one of the LocalQueue that used least
     is."""
-    dice = random.Random(seed)
-    weights = {name: dice.choice([1, 2, 5]) for name in "abc"}
+    rng = random.Random(seed)
+    weights = {name: rng.choice([1, 2, 5]) for name in "abc"}
     state = cluster([local(name, weight=n) for name, n in weights.items()], [], nominal=9)
     reference, n_jobs = Reference(), 0
 
@@ -318,11 +318,11 @@ def check_order(seed: int) -> None:
         reference.sample(state.now, in_use())
         state.sample_usage(state.now)
         state.finish(
-            [key for key, one in state.workloads.items() if one.holds_quota and dice.random() < 0.2]
+            [key for key, one in state.workloads.items() if one.holds_quota and rng.random() < 0.2]
         )
-        for _ in range(dice.randrange(3)):
+        for _ in range(rng.randrange(3)):
             n_jobs += 1
-            state.add([job(f"j{n_jobs}", dice.choice("abc"), dice.randint(1, 4))])
+            state.add([job(f"j{n_jobs}", rng.choice("abc"), rng.randint(1, 4))])
         waiting = {one.workload.spec.queue_name for one in state.pending["q"].active.values()}
         outcome = state.run_cycle()
         for key in outcome.admitted if outcome is not None else ():
@@ -331,7 +331,7 @@ def check_order(seed: int) -> None:
             assert reference.used[name] / weights[name] <= least + 1e-6, (key, reference.used)
             reference.pass_to(name, state.now, in_use()[name])
             reference.used[name] += state.workloads[key].usage.quota["default", "cpu"] / 2000
-        state.now += dice.choice([0.0, 1.0, 4.0, 25.0])
+        state.now += rng.choice([0.0, 1.0, 4.0, 25.0])
 
 
 def check_orders() -> None:

@@ -138,13 +138,16 @@ def test_mistakes_about_usage_are_named(tmp_path: Path) -> None:
     text = "scheduler: kueue" + USAGE % ("-1h", "-2") + "  decay: 1h\n"
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text.replace("1h30m", "0s"))
-    told = str(error.value)
+    reported = str(error.value)
     path = "admissionFairSharing."
-    assert f"{path}usageHalfLifeTime: Invalid value: '-1h': expected greater than or equal" in told
     assert (
-        f"{path}resourceWeights[memory]: Invalid value: -2: expected greater than or equal" in told
+        f"{path}usageHalfLifeTime: Invalid value: '-1h': expected greater than or equal" in reported
     )
-    assert f"{path}decay: Unknown field" in told
+    assert (
+        f"{path}resourceWeights[memory]: Invalid value: -2: expected greater than or equal"
+        in reported
+    )
+    assert f"{path}decay: Unknown field" in reported
     with pytest.raises(
         ConfigError, match=r"usageSamplingInterval: Invalid value.*expected greater than 0"
     ):

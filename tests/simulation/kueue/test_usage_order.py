@@ -86,7 +86,7 @@ def test_eta_follows_usage(tmp_path: Path, config: str, first: str) -> None:
     assert min(times, key=lambda one: times[one]) == f"job/{first}"
 
 
-def test_explain_says_what_the_local_queue_has_used(tmp_path: Path) -> None:
+def test_explain_reports_what_the_local_queue_has_used(tmp_path: Path) -> None:
     jobs = [job("a", "a", 2), job("b", "b", 3), job("c", "b", 2)]
     objects = [*queues("2", a="5", b="1"), *jobs]
     found = asked(tmp_path, "explain", "job/a", "--no-changes", objects=objects)
