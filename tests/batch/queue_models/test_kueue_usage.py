@@ -21,6 +21,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Workload,
 )
 from stowplan.batch.queue_models.kueue.kueue_options import (
+    STRATEGIES,
     KueueOptions,
     UsageOptions,
     kueue_options_of,
@@ -212,6 +213,38 @@ def test_those_of_the_queue_that_used_more_are_preempted_first() -> None:
         outcome = state.run_cycle()
         assert outcome is not None
         assert list(outcome.preempted) == [victim]
+
+
+@pytest.mark.parametrize(("strategies", "cpus", "also"), [((), 4, {"o"}), (STRATEGIES, 2, set())])
+def test_usage_orders_the_victims_of_each_queue_of_a_cohort(
+    strategies: tuple[str, ...], cpus: int, also: set[str]
+) -> None:
+    """Between queues priority decides, as where usage does not count."""
+    owners = {"own": "owner", "used": "q", "fresh": "q", "other": "other"}
+    consumed = {"used": "9", "fresh": "1"}
+    locals_ = [local(name, of, cpu=consumed.get(name, "0")) for name, of in owners.items()]
+    reclaims = {"preemption": {"reclaimWithinCohort": "Any"}, "cohortName": "all"}
+    queues = [
+        queue("owner", 6, **reclaims),
+        queue("q", 0, cohortName="all", admissionScope=BY_USAGE),
+        queue("other", 0, cohortName="all"),
+    ]
+    held = [("u", "used", 3), ("f", "fresh", 1), ("o", "other", 2)]
+    objects = KueueObjects(
+        cluster_queues=queues,
+        local_queues=locals_,
+        resource_flavors=[ResourceFlavor(metadata=ObjectMeta(name="default"))],
+        namespaces=[KueueNamespace(metadata=ObjectMeta(name="default"))],
+        workloads=[job(name, of, 2, priority=priority) for name, of, priority in held],
+    )
+    for usage, victims in ((TEN_SECONDS, {"u"} | also), (None, {"f"} | also)):
+        state = KueueAdmission(objects, KueueOptions(strategies=strategies, usage=usage))
+        while len(holders(state)) < 3:
+            state.run_cycle()
+        state.add([job("owner", "own", cpus)])
+        outcome = state.run_cycle()
+        assert outcome is not None
+        assert {key.removeprefix("default/") for key in outcome.preempted} == victims
 
 
 def test_a_penalty_ends_with_its_workload() -> None:
