@@ -103,7 +103,9 @@ CONTROLLERS = (
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
 KAI_CONTROLLERS = (KaiPodGrouper, KaiGroupController, KaiQueueController)
-PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
+PERIODIC = frozenset(
+    {"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "kueue-usage", "node-lifecycle"}
+)
 """Controllers that always have a next time."""
 
 _CONSECUTIVE_MAX = 4

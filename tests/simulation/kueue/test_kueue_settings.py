@@ -10,6 +10,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     STRATEGIES,
     KueueOptions,
     PodsReadyOptions,
+    UsageOptions,
 )
 from stowplan.framework.problems import ConfigError
 from stowplan.simulation.scheduler_configuration import read_deciders
@@ -115,3 +116,41 @@ def test_a_check_of_multikueue_is_reported_as_not_modelled(tmp_path: Path) -> No
     (tmp_path / "c.yaml").write_text("scheduler: kueue\n")
     asked = run("queues", "-f", str(file), "--config", str(tmp_path / "c.yaml"))
     assert "AdmissionCheck multi: MultiKueue is not modelled" in asked.out
+
+
+USAGE = """
+admissionFairSharing:
+  usageHalfLifeTime: %s
+  usageSamplingInterval: 1h30m
+  resourceWeights: {cpu: 2, memory: %s}
+"""
+
+
+def test_usage_of_local_queues(tmp_path: Path) -> None:
+    found = read(tmp_path, OWN % ("v1beta2", USAGE % ("168h", "0.5")))
+    assert found.usage == UsageOptions(604_800.0, 5400.0, {"cpu": 2.0, "memory": 0.5})
+    assert not found.warnings
+    assert read(tmp_path, "scheduler: kueue\nadmissionFairSharing: {}\n").usage == UsageOptions()
+    assert read(tmp_path, "scheduler: kueue\n").usage is None
+
+
+def test_mistakes_about_usage_are_named(tmp_path: Path) -> None:
+    text = "scheduler: kueue" + USAGE % ("-1h", "-2") + "  decay: 1h\n"
+    with pytest.raises(ConfigError) as error:
+        read(tmp_path, text.replace("1h30m", "0s"))
+    reported = str(error.value)
+    path = "admissionFairSharing."
+    assert (
+        f"{path}usageHalfLifeTime: Invalid value: '-1h': expected greater than or equal" in reported
+    )
+    assert (
+        f"{path}resourceWeights[memory]: Invalid value: -2: expected greater than or equal"
+        in reported
+    )
+    assert f"{path}decay: Unknown field" in reported
+    with pytest.raises(
+        ConfigError, match=r"usageSamplingInterval: Invalid value.*expected greater than 0"
+    ):
+        read(tmp_path, "scheduler: kueue" + (USAGE % ("1h", "1")).replace("1h30m", "-5m"))
+    with pytest.raises(ConfigError, match="expected a duration such as"):
+        read(tmp_path, "scheduler: kueue" + USAGE % ("soon", "1"))

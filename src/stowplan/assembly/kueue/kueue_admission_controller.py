@@ -110,6 +110,8 @@ class KueueAdmissionController:
         self._changed: dict[str, None] = {}
         self._has_new_places = True
         self._unready: set[str] = set()
+        # When another LocalQueue may come first for what it uses.
+        self._reorder_at: float | None = None
         # Waiting workload -> how many were preempted for it, the last time that any was.
         self._n_victims: dict[str, int] = {}
 
@@ -148,10 +150,29 @@ class KueueAdmissionController:
         return True
 
     def next_at(self) -> float | None:
-        """When the next cycle is due: at once, when a second pass is, or after a change."""
+        """When the next cycle is due: at once, when a second pass is, or usage of LocalQueues may
+        change their order; None: after a change."""
         if self._is_due:
             return 0.0
-        return None if self.admission is None else self.admission.second_pass.next_at()
+        second = None if self.admission is None else self.admission.second_pass.next_at()
+        times = (at for at in (second, self._reorder_at) if at is not None)
+        return min(times, default=None)
+
+    def sample_usage(self) -> None:
+        """Follow what LocalQueues have used, and write it; a cycle is due where it counts."""
+        if self.admission is None:
+            return
+        self.admission.sample_usage(self.api.now)
+        if self._is_stale or self._is_due:
+            # A cycle follows, which writes it.
+            return
+        self._is_writing = True
+        try:
+            self._write_local_queues(self.admission)
+        finally:
+            self._is_writing = False
+        if self._reorder_at is not None:
+            self._is_due, self._idle = True, 0
 
     @property
     def _uses_topologies(self) -> bool:
@@ -160,6 +181,8 @@ class KueueAdmissionController:
         )
 
     def _run(self) -> None:
+        if self.admission is not None:
+            self.admission.sample_usage(self.api.now)
         if not self._is_stale and self.admission is not None:
             self._follow(self.admission)
         else:
@@ -179,6 +202,7 @@ class KueueAdmissionController:
         if outcome is None or self._idle >= IDLE_CYCLES:
             self._is_due = False
             self._write_rest(admission)
+        self._reorder_at = None if self._is_due else admission.order_may_change_at()
 
     @property
     def _is_blocked(self) -> bool:
@@ -193,6 +217,8 @@ class KueueAdmissionController:
         self.admission = KueueAdmission(read_objects(self.api), self.options)
         if before is not None:
             self.admission.evictions = before.evictions
+            if self.admission.usage is not None and before.usage is not None:
+                self.admission.usage.take_over(before.usage)
         self._is_stale, self._has_new_places = False, True
         self._changed.clear()
         self._unready = {
@@ -338,6 +364,7 @@ class KueueAdmissionController:
             is_listed = needed <= set(one.checks)
             if is_listed and not is_delayed and all(s == "Ready" for s in one.checks.values()):
                 one.set_condition(ADMITTED, True, ADMITTED, self.api.now)
+                admission.settle_usage(one, self.api.now)
                 self._write_admitted(admission, one)
 
     def _refuse(self, one: AdmissionWorkload, tree: Tree) -> None:
@@ -414,12 +441,15 @@ class KueueAdmissionController:
             status = queue_status(queue, pending, is_fair=self.options.is_fair)
             active = active_condition(queue, admission.objects)
             self._write_status(CLUSTER_QUEUES, ("", name), status, active)
+        self._write_local_queues(admission)
+
+    def _write_local_queues(self, admission: KueueAdmission) -> None:
         for local in admission.objects.local_queues:
             owner = admission.queues.get(local.spec.cluster_queue)
             waiting = admission.pending.get(local.spec.cluster_queue)
             key = local.metadata.namespace, local.name
             held = [] if waiting is None else waiting.all()
-            status = local_queue_status(owner, held, "/".join(key))
+            status = local_queue_status(owner, held, "/".join(key), admission.usage)
             active = (True, "Ready", "Can submit new workloads to localQueue")
             if local.spec.stop_policy not in (None, "None"):
                 active = False, "Stopped", "LocalQueue is stopped"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stowplan.assembly.kueue.kueue_admission_controller import KueueAdmissionController
+from stowplan.assembly.kueue.usage_samples import UsageSamples
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
@@ -18,7 +19,7 @@ from stowplan.objects.store import Store
 
 def kueue_controllers(
     api: Store, index: ObjectIndex, recorder: EventRecorder, options: KueueOptions
-) -> list[Controller | KueueAdmissionController]:
+) -> list[Controller | KueueAdmissionController | UsageSamples]:
     """All of them."""
     kinds = (QueuedPodController, TopologyUngater, CheckAnswers)
     pods_ready = PodsReadyController(api, index, recorder)
@@ -27,9 +28,12 @@ def kueue_controllers(
         pods_ready.timeout_s, pods_ready.recovery_s = rules.timeout_s, rules.recovery_s
         pods_ready.backoff_s, pods_ready.backoff_max_s = rules.backoff_s, rules.backoff_max_s
         pods_ready.requeues_max = rules.requeues_max
+    admission = KueueAdmissionController(api, recorder, options)
+    samples = [] if options.usage is None else [UsageSamples(admission)]
     return [
         *(kind(api, index, recorder) for kind in kinds),
         *(QueuedJobController(api, index, recorder, kind) for kind in JOB_KINDS),
         pods_ready,
-        KueueAdmissionController(api, recorder, options),
+        admission,
+        *samples,
     ]

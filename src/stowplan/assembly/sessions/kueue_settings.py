@@ -13,7 +13,11 @@ import yaml
 
 from stowplan.batch.queue_models.kueue.kueue_options import (
     GATES,
+    HALF_LIFE,
+    INTERVAL,
     STRATEGIES,
+    USAGE,
+    USAGE_WEIGHTS,
     KueueOptions,
     PodsReadyOptions,
     kueue_options_of,
@@ -21,6 +25,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
 from stowplan.config.queue_models.queue_model_choice import SCHEDULER
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
+from stowplan.objects.encoding.duration import parse
 from stowplan.objects.timing.duration_text import parse_duration
 
 KUEUE = "kueue"
@@ -28,19 +33,19 @@ KUEUE = "kueue"
 
 _FAIR_SHARING, _PODS_READY = "fairSharing", "waitForPodsReady"
 _RESOURCES = "resources"
-_FIELDS = (SCHEDULER, _FAIR_SHARING, "featureGates", _PODS_READY, _RESOURCES)
+_FIELDS = (SCHEDULER, _FAIR_SHARING, USAGE, "featureGates", _PODS_READY, _RESOURCES)
 _API_GROUP = "config.kueue.x-k8s.io/"
 _ENABLE = "enable"
 _NOT_READ = (
     "apiVersion", "kind", "namespace", "health", "metrics", "webhook", "leaderElection",
     "controller", "internalCertManagement", "clientConnection", "integrations", "multiKueue",
     "manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "queueVisibility", "tls",
-    "objectRetentionPolicies", "pprofBindAddress", "visibilityServer", "admissionFairSharing",
+    "objectRetentionPolicies", "pprofBindAddress", "visibilityServer",
 )  # fmt: skip
 """Fields of Kueue's Configuration that decide nothing here."""
 _MATTERING = (
     "manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "objectRetentionPolicies",
-    "multiKueue", "admissionFairSharing",
+    "multiKueue",
 )  # fmt: skip
 """Those of them that change in Kueue which jobs wait, or how."""
 _EXCLUDED = "excludeResourcePrefixes"
@@ -79,6 +84,8 @@ def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> Kue
     # Kueue has gates of parts that decide nothing here.
     _check_gates(tree.get("featureGates"), problems, is_own=is_own)
     _check_fair_sharing(tree.get(_FAIR_SHARING), problems)
+    if tree.get(USAGE) is not None:
+        _check_usage(tree[USAGE], problems)
     is_old = str(tree.get("apiVersion", "")).endswith("/v1beta1")
     default_s = _OLD_TIMEOUT_S if is_old else PodsReadyOptions().timeout_s
     pods_ready = _pods_ready(tree.get(_PODS_READY), default_s, problems)
@@ -201,6 +208,37 @@ def _check_gates(gates: Any, problems: Problems, *, is_own: bool) -> None:
             problems.add(f"{path}.{name}", "an unknown gate", format_alternatives(GATES), hint)
         elif not isinstance(is_on, bool):
             problems.add(f"{path}.{name}", format_value(is_on), "true or false")
+
+
+def _check_usage(tree: Any, problems: Problems) -> None:
+    """`admissionFairSharing`.
+
+    Source: sigs.k8s.io/kueue of 2026-08-22, pkg/config/validation.go.
+    """
+    _check_mapping(tree, USAGE, (HALF_LIFE, INTERVAL, USAGE_WEIGHTS), problems)
+    if not isinstance(tree, dict):
+        return
+    for name, least in ((HALF_LIFE, "greater than or equal to 0"), (INTERVAL, "greater than 0")):
+        text = tree.get(name)
+        if text is None:
+            continue
+        try:
+            is_negative = parse(str(text)).total_seconds() < 0
+        except ValueError as problem:
+            problems.add(f"{USAGE}.{name}", format_value(text), str(problem))
+            continue
+        if is_negative:
+            problems.add(f"{USAGE}.{name}", format_value(text), least)
+    weights = tree.get(USAGE_WEIGHTS) or {}
+    if not isinstance(weights, dict):
+        problems.add(f"{USAGE}.{USAGE_WEIGHTS}", format_value(weights), "a mapping of resources")
+        return
+    for name, n in weights.items():
+        path = f"{USAGE}.{USAGE_WEIGHTS}[{name}]"
+        if isinstance(n, bool) or not isinstance(n, int | float):
+            problems.add(path, format_value(n), "a number")
+        elif n < 0:
+            problems.add(path, format_value(n), "greater than or equal to 0")
 
 
 def _check_fair_sharing(tree: Any, problems: Problems) -> None:

@@ -31,6 +31,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.quota_reports import queue_reports
+from stowplan.batch.queue_models.kueue.reports.usage_reports import uses_ahead
 from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     SUSPENDED,
     KueueReport,
@@ -198,6 +199,7 @@ def _report(
         positions.get(one.key, 0),
         shortages_of(one, admission) if status != ADMITTED else [],
         one.workload.name,
+        usage=uses_ahead(one, admission),
     )
 
 

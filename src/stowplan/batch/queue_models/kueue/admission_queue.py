@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.batch.queue_models.kueue.admission_workload import AdmissionWorkload, Usage
+from stowplan.batch.queue_models.kueue.admission_workload import ADMITTED, AdmissionWorkload, Usage
 from stowplan.batch.queue_models.kueue.kueue_objects import (
+    BY_USAGE,
     AdmissionCheck,
     KueueClusterQueue,
     KueueResourceGroup,
@@ -16,6 +17,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
 )
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.preemption.eviction_memory import EvictionMemory
+from stowplan.batch.queue_models.kueue.quota.local_queue_usage import LocalQueueUsage
 from stowplan.batch.queue_models.kueue.quota.quota_amounts import FlavorResource
 from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode, QuotaTree
 from stowplan.batch.queue_models.kueue.topology.topology_places import TopologyPlaces
@@ -51,9 +53,35 @@ class AdmissionQueue:
         self.delays_topology = False
         self.provisioned: frozenset[str] = frozenset()
 
+    @property
+    def is_by_usage(self) -> bool:
+        """Whether the usage of LocalQueues orders its workloads, where that counts at all."""
+        scope = self.spec.admission_scope
+        return scope is not None and scope.admission_mode == BY_USAGE
+
     def group_of(self, resource: str) -> KueueResourceGroup | None:
         """The group that covers a resource."""
         return next((one for one in self.groups if resource in one.covered_resources), None)
+
+    def admitted_by(self, local_queue: str) -> dict[str, int]:
+        """What admitted workloads of a LocalQueue use: resource -> base units."""
+        found: dict[str, int] = {}
+        for one in self.workloads.values():
+            if one.queue_name == local_queue and one.is_condition(ADMITTED):
+                for (_, resource), n in one.usage.quota.items():
+                    found[resource] = found.get(resource, 0) + n
+        return found
+
+    def counted_requests(
+        self, workload: AdmissionWorkload, options: KueueOptions
+    ) -> dict[str, int]:
+        """What a workload asks for, as far as it counts: resource -> base units."""
+        found: dict[str, int] = {}
+        for demand in workload.demands:
+            for name, n in demand.requests.items():
+                if not options.ignores_undeclared or self.group_of(name) is not None:
+                    found[name] = found.get(name, 0) + n
+        return found
 
     def is_ready(self, checks: Mapping[str, AdmissionCheck], topologies: Iterable[str]) -> bool:
         """Whether nothing keeps the queue from admitting; notes which checks delay topology."""
@@ -79,7 +107,7 @@ class AdmissionSnapshot:
     """Quota, workloads and places while a cycle tries things out.
 
     queues: active ones. places: of flavors with a topology, by flavor. evictions: those that are
-    not repeated; None where they may be.
+    not repeated; None where they may be. usage: of LocalQueues; None where it does not count.
     """
 
     def __init__(
@@ -91,6 +119,7 @@ class AdmissionSnapshot:
         options: KueueOptions,
         cycle: int,
         evictions: EvictionMemory | None = None,
+        usage: LocalQueueUsage | None = None,
     ) -> None:
         self.queues = queues
         self.tree = tree
@@ -99,6 +128,7 @@ class AdmissionSnapshot:
         self.options = options
         self.cycle = cycle
         self.evictions = evictions
+        self.usage = usage
 
     def add_usage(self, queue: AdmissionQueue, usage: Usage) -> None:
         """Use quota and places."""

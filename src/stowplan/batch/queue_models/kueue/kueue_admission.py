@@ -5,6 +5,7 @@ Source: Kueue, pkg/scheduler, pkg/cache, pkg/controller/core/workload_controller
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,6 +42,7 @@ from stowplan.batch.queue_models.kueue.pending_workloads import (
     PendingWorkloads,
 )
 from stowplan.batch.queue_models.kueue.preemption.eviction_memory import EvictionMemory
+from stowplan.batch.queue_models.kueue.quota.local_queue_usage import LocalQueueUsage
 from stowplan.batch.queue_models.kueue.quota.quota_tree import (
     QuotaNode,
     QuotaTree,
@@ -98,7 +100,8 @@ class CycleOutcome:
 class KueueAdmission:
     """The state of admission. Times are in seconds.
 
-    workloads: all that have not ended, by key. pending: waiting ones, by ClusterQueue.
+    workloads: all that have not ended, by key. pending: waiting ones, by ClusterQueue. usage: of
+    LocalQueues; None where it does not count.
     """
 
     def __init__(self, objects: KueueObjects, options: KueueOptions) -> None:
@@ -114,6 +117,10 @@ class KueueAdmission:
             for one in objects.local_queues
             if one.spec.stop_policy in (None, "None")
         }
+        self._owners = {
+            f"{one.metadata.namespace}/{one.name}": one.spec.cluster_queue
+            for one in objects.local_queues
+        }
         self.pending = {
             name: PendingWorkloads(one.spec.queueing_strategy) for name, one in self._specs.items()
         }
@@ -121,6 +128,9 @@ class KueueAdmission:
         self.second_pass = SecondPassQueue()
         self.evictions = EvictionMemory()
         self.queues: dict[str, AdmissionQueue] = {}
+        self.usage: LocalQueueUsage | None = None
+        if options.usage is not None:
+            self.usage = LocalQueueUsage(options.usage, objects.local_queues, self.now)
         self._generations = dict.fromkeys(self._specs, 1)
         self._namespaces: dict[str, frozenset[str]] = {}
         self._names_below: dict[QuotaNode, list[str]] = {}
@@ -150,6 +160,7 @@ class KueueAdmission:
                 continue
             self.second_pass.forget(key)
             self.evictions.finished(key)
+            self._drop_penalty(one)
             name = self._free(one) if one.holds_quota else self._local.get(one.queue_name, "")
             if name in self.pending:
                 self.pending[name].forget(one)
@@ -168,6 +179,8 @@ class KueueAdmission:
                 self.pending[old.cluster_queue].forget(old)
         self.add([workload])
         new = self.workloads.get(workload.key)
+        if old is not None and (new is None or _keeps_no_penalty(old, new)):
+            self._drop_penalty(old)
         if old is not None and old.holds_quota and (new is None or new.usage != old.usage):
             self._activate(old.cluster_queue)
 
@@ -211,6 +224,7 @@ class KueueAdmission:
 
     def run_cycle(self) -> CycleOutcome | None:
         """One cycle; None if no head can be taken."""
+        self.sample_usage(self.now)
         heads = self._second_pass_heads()
         for name, pending in self.pending.items():
             head = pending.pop() if self.is_active(name) else None
@@ -294,9 +308,13 @@ class KueueAdmission:
 
     def _admit(self, entry: AdmissionEntry) -> None:
         workload, queue = entry.workload, entry.queue
+        was_admitted = workload.is_condition(ADMITTED)
         if workload.holds_quota:
             self._free(workload)
             self.second_pass.forget(workload.key)
+        elif self.usage is not None and queue.is_by_usage:
+            requests = queue.counted_requests(workload, self.options)
+            self.usage.penalize(workload.queue_name, workload.key, requests)
         workload.reserve(queue.name, entry.assignment.demands(), self.now)
         workload.tried = None
         needed = required_checks(queue.checks, entry.assignment)
@@ -308,6 +326,8 @@ class KueueAdmission:
         self.pending[queue.name].forget(workload)
         self.evictions.admitted(workload.key)
         self._hold(workload)
+        if workload.is_condition(ADMITTED) and not was_admitted:
+            self.settle_usage(workload, self.now)
         # The original takes the workload out and puts it in again once its status is written.
         self._generations[queue.name] += 1
 
@@ -354,6 +374,55 @@ class KueueAdmission:
             queue.node.remove_usage(workload.usage.quota)
             self._generations[queue.name] += 1
         return workload.cluster_queue
+
+    # What LocalQueues have used.
+
+    def sample_usage(self, now: float) -> None:
+        """Follow usage up to now. Call it before what holds quota changes."""
+        if self.usage is not None and self.usage.is_due(now):
+            self.usage.sample({key: self.admitted_by(key) for key in self.usage.sampled}, now)
+
+    def settle_usage(self, workload: AdmissionWorkload, now: float) -> None:
+        """A workload has just been admitted."""
+        queue = self.queues.get(workload.cluster_queue)
+        if self.usage is not None and queue is not None and queue.is_by_usage:
+            used = self.admitted_by(workload.queue_name)
+            self.usage.settle(workload.queue_name, workload.key, used, now)
+
+    def admitted_by(self, local_queue: str) -> dict[str, int]:
+        """What admitted workloads of a LocalQueue use: resource -> base units."""
+        queue = self.queues.get(self._owners.get(local_queue, ""))
+        return {} if queue is None else queue.admitted_by(local_queue)
+
+    def order_may_change_at(self) -> float | None:
+        """When the next sample is due that may put another LocalQueue first, in seconds; None
+        where usage as it is keeps the order.
+
+        Usage of all comes near to what they use now, at one rate: so two change places at some
+        time if the one that used less uses more.
+        """
+        if self.usage is None:
+            return None
+        for name, pending in self.pending.items():
+            if pending.usage_of is None or not self.is_active(name):
+                continue
+            locals_ = pending.usage_by_queue(pending.active.values())
+            ends = {one: self.usage.tends_to(one, self.admitted_by(one)) for one in locals_}
+            ranks = sorted((used, -ends[one]) for one, used in locals_.items())
+            in_order = [-end for _, end in ranks]
+            if any(a > b for a, b in itertools.pairwise(in_order)):
+                return self.usage.next_at()
+        return None
+
+    def _drop_penalty(self, workload: AdmissionWorkload) -> None:
+        if self.usage is not None:
+            self.usage.forget(workload.queue_name, workload.key)
+
+    def _follow_usage(self, usage: LocalQueueUsage) -> None:
+        """Let usage order the queues whose admission scope says so."""
+        for name, pending in self.pending.items():
+            pending.usage_of = usage.of if self.queues[name].is_by_usage else None
+        usage.sampled = {key for key, name in self._local.items() if self.is_active(name)}
 
     def _tree_changed(self, name: str) -> None:
         """The tree of a queue has other workloads."""
@@ -414,6 +483,8 @@ class KueueAdmission:
         for one in self.workloads.values():
             if one.holds_quota:
                 self._hold(one)
+        if self.usage is not None:
+            self._follow_usage(self.usage)
 
     def _snapshot(self) -> AdmissionSnapshot:
         active = {name: one for name, one in self.queues.items() if one.node.is_active}
@@ -425,6 +496,7 @@ class KueueAdmission:
             self.options,
             self.cycle,
             self.evictions if self.options.is_fixed else None,
+            self.usage,
         )
 
     def _places(self) -> dict[str, TopologyPlaces]:
@@ -454,6 +526,12 @@ class KueueAdmission:
 
 def _is_leaving(workload: AdmissionWorkload) -> bool:
     return workload.is_evicted and workload.holds_quota
+
+
+def _keeps_no_penalty(old: AdmissionWorkload, new: AdmissionWorkload) -> bool:
+    """Whether a workload is in another LocalQueue, or is neither active nor holds quota."""
+    is_off = new.workload.spec.active is False and not new.holds_quota
+    return is_off or old.queue_name != new.queue_name
 
 
 def _use_everywhere(places: Mapping[str, TopologyPlaces], use: PlaceUse) -> None:

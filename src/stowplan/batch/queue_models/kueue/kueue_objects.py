@@ -16,6 +16,8 @@ from stowplan.objects.quantity import Quantity
 from stowplan.objects.selectors import LabelSelector
 
 NEVER = "Never"
+BY_USAGE, NOT_BY_USAGE = "UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"
+"""Modes of an admission scope."""
 ZERO_TIME = -62135596800.0
 """Seconds since 1970 of a time that is absent (year 1)."""
 
@@ -99,6 +101,12 @@ class KueueFairSharing(Value, frozen=True):
     weight: Quantity | None = None
 
 
+class AdmissionScope(Value, frozen=True):
+    """Whether the usage of LocalQueues orders the workloads of a queue."""
+
+    admission_mode: str = ""
+
+
 class KueueClusterQueueSpec(Value, frozen=True):
     """`spec` of a ClusterQueue."""
 
@@ -111,6 +119,7 @@ class KueueClusterQueueSpec(Value, frozen=True):
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str | None = None
     fair_sharing: KueueFairSharing | None = None
+    admission_scope: AdmissionScope | None = None
 
 
 class KueueClusterQueue(Object, frozen=True):
@@ -138,12 +147,32 @@ class LocalQueueSpec(Value, frozen=True):
 
     cluster_queue: str = ""
     stop_policy: str | None = None
+    fair_sharing: KueueFairSharing | None = None
+
+
+class AdmissionFairSharingStatus(Value, frozen=True):
+    """What a LocalQueue has used, decayed."""
+
+    consumed_resources: dict[str, Quantity] = {}
+
+
+class LocalQueueFairSharingStatus(Value, frozen=True):
+    """`status.fairSharing` of a LocalQueue."""
+
+    admission_fair_sharing_status: AdmissionFairSharingStatus = AdmissionFairSharingStatus()
+
+
+class LocalQueueStatus(Value, frozen=True):
+    """`status` of a LocalQueue."""
+
+    fair_sharing: LocalQueueFairSharingStatus = LocalQueueFairSharingStatus()
 
 
 class LocalQueue(Object, frozen=True):
     """A LocalQueue."""
 
     spec: LocalQueueSpec = LocalQueueSpec()
+    status: LocalQueueStatus = LocalQueueStatus()
 
 
 class ResourceFlavorSpec(Value, frozen=True):

@@ -6,10 +6,14 @@ Source: Kueue, apis/config/v1beta2, pkg/features/kube_features.go of 2026-08-22.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from stowplan.objects.encoding.duration import parse
+
+_USAGE_GATE = "AdmissionFairSharing"
 GATES: Mapping[str, bool] = {
+    _USAGE_GATE: True,
     "PartialAdmission": True,
     "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
     "ReclaimablePods": True,
@@ -26,6 +30,9 @@ GATES: Mapping[str, bool] = {
 }
 """Feature gate -> default. Gates of other features change nothing here."""
 
+USAGE = "admissionFairSharing"
+HALF_LIFE, INTERVAL = "usageHalfLifeTime", "usageSamplingInterval"
+USAGE_WEIGHTS = "resourceWeights"
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
 STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
@@ -59,6 +66,16 @@ class PodsReadyOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageOptions:
+    """How usage of LocalQueues counts. half_life_s: after which it counts half; 0: it does not
+    count. interval_s: between two samples. weights: of resources, 1 for others."""
+
+    half_life_s: float = 0.0
+    interval_s: float = 300.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class KueueOptions:
     """Configuration.
 
@@ -66,7 +83,8 @@ class KueueOptions:
     are on. ignores_undeclared: resources that no group covers are not counted. is_fixed: without
     the defects of the original, see `docs/kueue-queues.md`. pods_ready: None: admitted workloads
     need not have ready pods. excluded: prefixes of resources that are not counted. warnings: about
-    parts of the configuration that are not read although they matter.
+    parts of the configuration that are not read although they matter. usage: None: that of
+    LocalQueues orders nothing.
     """
 
     strategies: tuple[str, ...] = ()
@@ -77,6 +95,7 @@ class KueueOptions:
     pods_ready: PodsReadyOptions | None = None
     excluded: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    usage: UsageOptions | None = None
 
     @property
     def is_fair(self) -> bool:
@@ -94,9 +113,11 @@ def kueue_options_of(config: Mapping[str, Any], *, is_fixed: bool) -> KueueOptio
     strategies: tuple[str, ...] = ()
     if "fairSharing" in config:
         strategies = tuple((config["fairSharing"] or {}).get("preemptionStrategies") or STRATEGIES)
+    gates = enabled_gates(config.get("featureGates") or {})
+    counts_usage = USAGE in config and _USAGE_GATE in gates
     return KueueOptions(
         strategies=strategies,
-        gates=enabled_gates(config.get("featureGates") or {}),
+        gates=gates,
         ignores_undeclared=config.get("quotaCheckStrategy") == "IgnoreUndeclared",
         transformations=tuple(
             ResourceTransformation(
@@ -107,4 +128,15 @@ def kueue_options_of(config: Mapping[str, Any], *, is_fixed: bool) -> KueueOptio
             for one in config.get("resourceTransformations") or ()
         ),
         is_fixed=is_fixed,
+        usage=_usage_options(config[USAGE] or {}) if counts_usage else None,
+    )
+
+
+def _usage_options(tree: Mapping[str, Any]) -> UsageOptions:
+    found = UsageOptions()
+    interval = parse(str(tree.get(INTERVAL) or 0)).total_seconds()
+    return UsageOptions(
+        parse(str(tree.get(HALF_LIFE) or 0)).total_seconds(),
+        interval or found.interval_s,
+        {name: float(n) for name, n in (tree.get(USAGE_WEIGHTS) or {}).items()},
     )

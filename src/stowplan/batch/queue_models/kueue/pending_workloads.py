@@ -6,7 +6,7 @@ Source: Kueue, pkg/cache/queue: cluster_queue.go, inadmissible_workloads.go.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 
 from stowplan.batch.queue_models.kueue.admission_workload import REQUEUED, AdmissionWorkload
 from stowplan.batch.queue_models.kueue.kueue_objects import ZERO_TIME, seconds
@@ -27,7 +27,7 @@ _Order = tuple[int, float, str, str]
 
 
 class _AlikeWorkloads:
-    """Workloads of one shape and namespace, by key. They fare alike: all are active or none.
+    """Workloads of one shape and LocalQueue, by key. They fare alike: all are active or none.
 
     The heap finds the first one; entries whose workload has left or changed do not count.
     """
@@ -59,6 +59,7 @@ class _AlikeWorkloads:
 
 class PendingWorkloads:
     """Workloads that wait in one queue. sticky: key of the one that comes first, "" for none.
+    usage_of: what a LocalQueue has used, where that orders workloads before all else.
 
     Those that failed for what they ask for wait with all that ask for the same; others that are
     inadmissible stand apart.
@@ -67,7 +68,8 @@ class PendingWorkloads:
     def __init__(self, strategy: str) -> None:
         self.strategy = strategy
         self.sticky = ""
-        self._groups: dict[tuple[bytes, str], _AlikeWorkloads] = {}
+        self.usage_of: Callable[[str], float] | None = None
+        self._groups: dict[tuple[bytes, str, str], _AlikeWorkloads] = {}
         self._apart: dict[str, AdmissionWorkload] = {}
         self._bad_shapes: set[bytes] = set()
 
@@ -116,7 +118,7 @@ class PendingWorkloads:
             self._apart[key] = workload
             return
         self._bad_shapes.add(workload.shape)
-        for (shape, _), one in self._groups.items():
+        for (shape, _, _), one in self._groups.items():
             if shape == workload.shape:
                 one.is_active = False
         if is_free:
@@ -126,16 +128,20 @@ class PendingWorkloads:
 
     def pop(self) -> AdmissionWorkload | None:
         """Take the head."""
-        best: tuple[_Order, _AlikeWorkloads] | None = None
-        for one in self._groups.values():
-            if not one.is_active:
+        best: tuple[float, bool, _Order] | None = None
+        best_group: _AlikeWorkloads | None = None
+        for (_, _, local), one in self._groups.items():
+            first = one.first() if one.is_active else None
+            if first is None:
                 continue
-            if self.sticky in one.members:
-                return one.members.pop(self.sticky)
-            first = one.first()
-            if first is not None and (best is None or first < best[0]):
-                best = first, one
-        return None if best is None else best[1].take_first()
+            used = 0.0 if self.usage_of is None else self.usage_of(local)
+            place = used, self.sticky not in one.members, first
+            if best is None or place < best:
+                best, best_group = place, one
+        if best_group is None:
+            return None
+        sticky = best_group.members.pop(self.sticky, None)
+        return best_group.take_first() if sticky is None else sticky
 
     def all(self) -> list[AdmissionWorkload]:
         """All that wait."""
@@ -143,12 +149,19 @@ class PendingWorkloads:
 
     def in_order(self) -> list[str]:
         """Keys of all that wait, as they would be heads if nothing changed."""
-        every = sorted(self.all(), key=lambda one: (one.key != self.sticky, _order(one)))
+        every = self.all()
+        usage = self.usage_by_queue(every)
+        every.sort(key=lambda one: (usage[one.queue_name], one.key != self.sticky, _order(one)))
         return [one.key for one in every]
+
+    def usage_by_queue(self, workloads: Iterable[AdmissionWorkload]) -> dict[str, float]:
+        """What the LocalQueues of workloads have used; 0 each where that orders nothing."""
+        names = dict.fromkeys(one.queue_name for one in workloads)
+        return {name: 0.0 if self.usage_of is None else self.usage_of(name) for name in names}
 
     def forget(self, one: AdmissionWorkload) -> None:
         """Drop a workload that got quota or ended."""
-        key = (one.shape, one.namespace)
+        key = _group_key(one)
         group = self._groups.get(key)
         if group is not None:
             group.members.pop(one.key, None)
@@ -178,11 +191,16 @@ class PendingWorkloads:
 
     def _add(self, one: AdmissionWorkload) -> None:
         """Add one to those that ask for the same."""
-        group = self._groups.get((one.shape, one.namespace))
+        key = _group_key(one)
+        group = self._groups.get(key)
         if group is None or not group.members:
-            group = self._groups[one.shape, one.namespace] = _AlikeWorkloads()
+            group = self._groups[key] = _AlikeWorkloads()
             group.is_active = self.strategy == STRICT or one.shape not in self._bad_shapes
         group.add(one)
+
+
+def _group_key(one: AdmissionWorkload) -> tuple[bytes, str, str]:
+    return one.shape, one.namespace, one.queue_name
 
 
 def _order(one: AdmissionWorkload) -> _Order:

@@ -140,6 +140,8 @@ def _print_workload(one: WorkloadReport, console: Console) -> None:
         lines.append(f"Reason: {one.reason}: {one.message}")
     if one.position:
         lines.append(f"Position in the queue: {one.position}")
+    if one.order_text:
+        lines.append(f"Order by usage: {one.order_text}")
     lines += [f"Short: {shortage.text}" for shortage in one.shortages]
     lines += [f"Would admit it: {text}" for text in one.admitted_by]
     for line in lines:

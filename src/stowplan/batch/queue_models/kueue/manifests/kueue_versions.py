@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 from stowplan.batch.queue_models.kueue.admission_workload import AdmissionWorkload
 from stowplan.batch.queue_models.kueue.kueue_objects import (
+    BY_USAGE,
     NEVER,
+    NOT_BY_USAGE,
     AdmissionCheck,
     Cohort,
     KueueClusterQueue,
@@ -18,7 +20,8 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
     Topology,
     Workload,
 )
-from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions, UsageOptions
+from stowplan.batch.queue_models.kueue.quota.local_queue_usage import LocalQueueUsage
 from stowplan.batch.queue_models.kueue.quota.quota_tree import quotas_of, weight_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
@@ -56,11 +59,25 @@ def value_problem(value: Object) -> str:
             weight_of(value.spec.fair_sharing)
         if isinstance(value, KueueClusterQueue):
             label_selector_matches(value.spec.namespace_selector, {})
+            return _scope_problem(value)
+        if isinstance(value, LocalQueue):
+            LocalQueueUsage(UsageOptions(), [value], 0.0)
         elif isinstance(value, Workload):
             AdmissionWorkload(value, KueueOptions())
     except (QuantityError, SelectorError) as problem:
         return str(problem)
     return ""
+
+
+def _scope_problem(queue: KueueClusterQueue) -> str:
+    scope = queue.spec.admission_scope
+    if scope is None or scope.admission_mode in (BY_USAGE, NOT_BY_USAGE):
+        return ""
+    path = "spec.admissionScope.admissionMode"
+    if not scope.admission_mode:
+        return f"{path}: Required value"
+    known = f'"{BY_USAGE}", "{NOT_BY_USAGE}"'
+    return f'{path}: Unsupported value: "{scope.admission_mode}": supported values: {known}'
 
 
 def current_version(tree: Tree) -> Tree:

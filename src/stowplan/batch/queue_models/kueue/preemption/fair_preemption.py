@@ -34,7 +34,7 @@ _NO_SHARE: Rank = (0, -1.0)
 
 def fair_targets(task: PreemptionTask) -> list[PreemptionTarget]:
     """Targets under fair sharing; none if preemption does not help."""
-    candidates = in_victim_order(_candidates(task), task.queue.name, task.now)
+    candidates = in_victim_order(task, _candidates(task))
     if not candidates:
         return []
     usage = quota_usage(task.usage)

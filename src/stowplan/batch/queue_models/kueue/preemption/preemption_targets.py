@@ -68,10 +68,27 @@ class PreemptionTask:
 
 
 def in_victim_order(
-    workloads: Iterable[AdmissionWorkload], queue: str, now: float
+    task: PreemptionTask, workloads: Iterable[AdmissionWorkload]
 ) -> list[AdmissionWorkload]:
-    """Evicted ones first, then of other queues, low priority, late quota, small uid."""
-    return sorted(workloads, key=lambda one: victim_key(one, queue, now))
+    """Evicted ones first, then of other queues, low priority, late quota, small uid. Where usage of
+    LocalQueues orders a queue, those of its LocalQueue that used more come before its others.
+
+    Differs: the original's comparison of several such queues is no order, for usage counts within a
+    queue only. Here the places of a queue are those without usage, and usage says who has which.
+    """
+    found = sorted(workloads, key=lambda one: victim_key(one, task.queue.name, task.now))
+    usage, queues = task.snapshot.usage, task.snapshot.queues
+    if usage is None or not any(queues[one.cluster_queue].is_by_usage for one in found):
+        return found
+    held: dict[str, list[AdmissionWorkload]] = {}
+    for one in found:
+        held.setdefault(one.cluster_queue, []).append(one)
+    known = {one.queue_name: usage.of(one.queue_name) for one in found}
+    for name, own in held.items():
+        if queues[name].is_by_usage:
+            own.sort(key=lambda one: (not one.is_evicted, -known[one.queue_name]))
+    following = {name: iter(own) for name, own in held.items()}
+    return [next(following[one.cluster_queue]) for one in found]
 
 
 def victim_key(
@@ -209,7 +226,8 @@ def _is_under_nominal(task: PreemptionTask) -> bool:
 
 
 def _sorted(task: PreemptionTask, candidates: list[_Candidate]) -> list[_Candidate]:
-    return sorted(candidates, key=lambda one: victim_key(one.workload, task.queue.name, task.now))
+    by_key = {one.workload.key: one for one in candidates}
+    return [by_key[one.key] for one in in_victim_order(task, (c.workload for c in candidates))]
 
 
 def _own_candidates(task: PreemptionTask) -> list[_Candidate]:

@@ -17,7 +17,9 @@ from stowplan.batch.queue_models.kueue.admission_workload import (
 from stowplan.batch.queue_models.kueue.kueue_admission import KueueObjects
 from stowplan.batch.queue_models.kueue.pending_workloads import PendingWorkloads
 from stowplan.batch.queue_models.kueue.quota.dominant_share import dominant_share
+from stowplan.batch.queue_models.kueue.quota.local_queue_usage import LocalQueueUsage
 from stowplan.batch.queue_models.kueue.reports.quota_reports import problem_of
+from stowplan.batch.queue_models.kueue.reports.usage_reports import usage_status
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import format_quantity
 
@@ -72,10 +74,13 @@ def queue_status(queue: AdmissionQueue, pending: PendingWorkloads, *, is_fair: b
 
 
 def local_queue_status(
-    queue: AdmissionQueue | None, pending: Iterable[AdmissionWorkload], key: str
+    queue: AdmissionQueue | None,
+    pending: Iterable[AdmissionWorkload],
+    key: str,
+    usage: LocalQueueUsage | None,
 ) -> Tree:
     """`status` of a LocalQueue, without conditions. key: its namespace and name. pending: of its
-    ClusterQueue."""
+    ClusterQueue. usage: of LocalQueues; None where it does not count."""
     held = [] if queue is None else [o for o in queue.workloads.values() if o.queue_name == key]
     admitted = [one for one in held if one.is_condition(ADMITTED)]
     found: Tree = {
@@ -86,6 +91,8 @@ def local_queue_status(
     if queue is not None:
         found["flavorsReservation"] = _flavors(queue, held, has_borrowed=False)
         found["flavorsUsage"] = _flavors(queue, admitted, has_borrowed=False)
+    if usage is not None and key in usage.sampled:
+        found["fairSharing"] = usage_status(usage, key)
     return found
 
 

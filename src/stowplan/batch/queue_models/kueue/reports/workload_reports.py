@@ -23,6 +23,7 @@ from stowplan.batch.queue_models.kueue.reports.quota_reports import (
     borrowers,
     problem_of,
 )
+from stowplan.batch.queue_models.kueue.reports.usage_reports import LocalQueueUse, order_text
 from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 
 MISCONFIGURED, SUSPENDED, DEACTIVATED = "Misconfigured", "Suspended", "Deactivated"
@@ -78,6 +79,7 @@ class WorkloadReport(WorkloadSummary, frozen=True):
     counts: pod set -> pods that may run. preempted_by: workload that took its quota, "" for none.
     position: among those that wait in its ClusterQueue, from 1; 0 for others. shortages: quota
     that it lacks. name: of the Workload. admitted_by: changes that would admit it, where asked for.
+    usage: of the LocalQueues that wait with it, where that orders them, in order.
     """
 
     counts: dict[str, int] = {}
@@ -86,6 +88,12 @@ class WorkloadReport(WorkloadSummary, frozen=True):
     shortages: list[QuotaShortage] = []
     name: str = ""
     admitted_by: list[str] = []
+    usage: list[LocalQueueUse] = []
+
+    @property
+    def order_text(self) -> str:
+        """What usage of LocalQueues says about the order; "" where it does not decide."""
+        return order_text(self.usage, self.namespace, self.local_queue)
 
 
 class KueueReport(msgspec.Struct, frozen=True):
