@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
+from stowplan.objects.kai.bind_request import CARD_LABEL
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
     SUB_GROUP_LABEL,
@@ -19,7 +20,6 @@ from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
-CARD_LABEL = "runai-gpu-group"
 
 
 class KaiMemory:
@@ -50,7 +50,7 @@ class KaiMemory:
         notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
         labels = {**meta.labels, SUB_GROUP_LABEL: sub_group} if sub_group else meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
-            cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
+            cards = card_groups(labels) or self._cards.get(pod.uid) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
         meta = replace(meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels)
         return replace(pod, metadata=meta)

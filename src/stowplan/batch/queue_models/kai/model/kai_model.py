@@ -39,6 +39,7 @@ from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.kai.bind_request import KaiBindRequest
 from stowplan.objects.kai.kai_kinds import (
     KaiPodGroupObject,
     KaiQueueObject,
@@ -69,6 +70,7 @@ class KaiModel:
         KaiPodGroupObject,
         KaiQueueObject,
         KaiTopologyObject,
+        KaiBindRequest,
         PriorityClass,
         ResourceClaim,
         ResourceSlice,
