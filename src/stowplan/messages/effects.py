@@ -79,6 +79,16 @@ class PatchGroup(OnObject, frozen=True):
     observed_generation: int = 0
 
 
+class AnnotateGroup(OnObject, frozen=True):
+    """Set annotations of a PodGroup. Outcome: only PatchFailed.
+
+    api_version: version under which it was read. annotations: key -> text, None for one to remove.
+    """
+
+    api_version: str
+    annotations: dict[str, str | None]
+
+
 class PatchQueue(OnObject, frozen=True):
     """Set `status.allocated` of a Queue. Outcome: only PatchFailed.
 
@@ -192,6 +202,7 @@ Effect = (
     | ReadPod
     | PatchStatus
     | PatchGroup
+    | AnnotateGroup
     | PatchQueue
     | RecordEvent
     | Evict

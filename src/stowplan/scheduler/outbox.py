@@ -13,6 +13,7 @@ from stowplan.framework.cycle_state import NO_TIMES
 from stowplan.framework.deciders.session_decider import PodGroupReport, QueueStatusReport
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
+    AnnotateGroup,
     Bind,
     CallExtender,
     Cancel,
@@ -255,6 +256,22 @@ class Outbox:
                 group.name,
                 group.api_version,
                 group.status,
+            )
+        )
+        return number
+
+    def annotate_group(self, group: PodGroupReport) -> int:
+        """Set annotations of a group."""
+        number = self._next()
+        self._effects.append(
+            AnnotateGroup(
+                number,
+                self.term,
+                group.uid,
+                group.namespace,
+                group.name,
+                group.api_version,
+                dict(group.annotations),
             )
         )
         return number

@@ -188,7 +188,7 @@ def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _copy(memory: KaiMemory) -> KaiMemory:
     copied = KaiMemory()
-    for name in ("_cards", "_started", "_stale"):
+    for name in ("_cards", "_started", "_stale", "_evicted", "_read"):
         setattr(copied, name, dict(getattr(memory, name)))
     return copied
 

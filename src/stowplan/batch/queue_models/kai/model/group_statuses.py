@@ -1,8 +1,7 @@
 """Events and scheduling conditions of PodGroups, as KAI-Scheduler writes them.
 
 Differs: they are written when what they say changes but for numbers, and the text of a group that
-cannot be scheduled is ours. When a group started, since when it is stale and when it was evicted is
-not written.
+cannot be scheduled is ours. Times are in `group_times`.
 
 Source: KAI-Scheduler, pkg/scheduler/cache/status_updater/default_status_updater.go.
 """

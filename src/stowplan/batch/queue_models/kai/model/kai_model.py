@@ -1,8 +1,7 @@
 """KaiModel: KAI-Scheduler's sessions as a queue model of the scheduler.
 
-Differs: KAI writes the times of groups and the cards of shares to PodGroups and pods; here they
-are remembered (`kai_memory`), and only conditions are written. KAI's priority classes exist also
-where they are not installed. NodeResourceTopology objects are not read.
+Differs: KAI writes the cards of shares to pods; here they are remembered (`kai_memory`). KAI's
+priority classes exist also where they are not installed. NodeResourceTopology objects are not read.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.group_statuses import GroupStatuses
+from stowplan.batch.queue_models.kai.model.group_times import GroupTimes
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
@@ -92,6 +92,7 @@ class KaiModel:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
         self._statuses = GroupStatuses()
+        self._times = GroupTimes()
         self._next = 0
         self._turn: set[str] = set()
         self._leaves_reasons = False
@@ -127,9 +128,12 @@ class KaiModel:
         changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
-        self._state.outdated(self._memory.note(session, changed))
+        outdated = self._memory.note(session, changed)
+        self._state.outdated(outdated)
         again = next_session_in(session, self._memory, self._state.terminating())
         written = [*self._group_reports(cluster, session, reasons)]
+        groups = cluster.objects.get(KaiPodGroupObject, {})
+        written += self._times.reports(self._memory, groups, outdated, cluster.changed_objects)
         decisions = msgspec.structs.replace(decisions, again_in_s=again, groups=written)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
