@@ -104,6 +104,7 @@ class RecordEvent(OnObject, frozen=True):
     """Record an Event (events.k8s.io/v1) about a pod or a group. No outcome.
 
     type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of the regarding object.
+    annotations: of the Event, by key.
     """
 
     scheduler: str
@@ -113,6 +114,7 @@ class RecordEvent(OnObject, frozen=True):
     note: str
     kind: str = "Pod"
     api_version: str = "v1"
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Evict(OnObject, frozen=True):

@@ -329,6 +329,7 @@ class Outbox:
                 truncate_note(message),
                 "PodGroup",
                 group.api_version,
+                group.note_annotations,
             )
         )
 

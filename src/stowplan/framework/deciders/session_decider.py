@@ -53,7 +53,7 @@ class PodGroupReport(msgspec.Struct, frozen=True):
     """Status, events and annotations of a pod group to write.
 
     status: None when it is unchanged. notes: (type, reason, message) of events. annotations: those
-    that change, None for one to remove.
+    that change, None for one to remove. note_annotations: of the events, by key.
     """
 
     uid: str
@@ -63,6 +63,7 @@ class PodGroupReport(msgspec.Struct, frozen=True):
     status: PodGroupStatus | None = None
     notes: tuple[tuple[str, str, str], ...] = ()
     annotations: Mapping[str, str | None] = {}
+    note_annotations: tuple[tuple[str, str], ...] = ()
 
 
 class QueueStatusReport(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,10 @@ import msgspec
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
-from stowplan.batch.queue_models.kai.model.group_statuses import GroupStatuses
+from stowplan.batch.queue_models.kai.model.group_statuses import (
+    GroupStatuses,
+    eviction_reports,
+)
 from stowplan.batch.queue_models.kai.model.group_times import GroupTimes
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
@@ -133,6 +136,9 @@ class KaiModel:
         again = next_session_in(session, self._memory, self._state.terminating())
         written = [*self._group_reports(cluster, session, reasons)]
         groups = cluster.objects.get(KaiPodGroupObject, {})
+        evicted = (self._state.task(victim.uid) for victim in decisions.victims)
+        victims = [task for task in evicted if task is not None]
+        written += eviction_reports(session, victims, groups)
         written += self._times.reports(self._memory, groups, outdated, cluster.changed_objects)
         decisions = msgspec.structs.replace(decisions, again_in_s=again, groups=written)
         if self._keeps_reports:
