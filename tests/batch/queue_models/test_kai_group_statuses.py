@@ -111,6 +111,9 @@ def test_victims_of_a_preemption_have_events_in_the_words_of_kai() -> None:
     cluster.session(happened.Synced())
     high = {"priority_class_name": "inference", "preemptibility": "preemptible"}
     cluster.session(*cluster.gang("high", "q", 1, ("1", "1Gi", "4"), **high))
+    on_pod = [e for e in cluster.effects if isinstance(e, RecordEvent) and e.kind == "Pod"]
+    preempted = [(one.name, one.note) for one in on_pod if one.reason == "Preempted"]
+    assert preempted == [("g-0", "kai-scheduler: preempt for ns/high")]
     text = "Pod ns/g-0 was preempted by higher priority workload ns/high"
     about = {
         "num-evicted-pods": "1",

@@ -238,7 +238,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             if pod is None:
                 continue
             preemptor = pods.get(victim.preemptor)
-            group = "" if preemptor is None else group_of(preemptor)
+            group = victim.group or ("" if preemptor is None else group_of(preemptor))
             yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by)
 
     def _remember(self, decided: ModelDecisions, now: int) -> None:

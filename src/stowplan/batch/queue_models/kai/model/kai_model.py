@@ -192,7 +192,7 @@ class KaiModel:
             if missing > 0:
                 self._missing[job.uid] = missing
             victims += (
-                ModelVictim(task.uid, causes[task.key])
+                ModelVictim(task.uid, causes[task.key], group=_evictor(session, task))
                 for task in tasks
                 if self._is_evicted(task) and task.key in causes
             )
@@ -285,3 +285,9 @@ class KaiModel:
         self._leaves_reasons = len(self._texts) < len(waiting)
         for job in waiting:
             yield job, self._texts.get(job.uid, "")
+
+
+def _evictor(session: KaiSession, task: KaiTask) -> str:
+    """The job for which a pod is evicted, "" for none."""
+    note = session.eviction_notes.get(task.key)
+    return "" if note is None else note.job
