@@ -253,6 +253,19 @@ def test_conditions_of_a_group_of_kubernetes_are_merged_by_type() -> None:
     }
 
 
+def test_annotations_of_a_group_of_kai_are_patched_and_others_stay() -> None:
+    notes = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z", "gone": None}
+    effect = to_do.AnnotateGroup(1, 1, "u", "ns", "g", "scheduling.run.ai/v2alpha2", notes)
+    steps, outcome = performed(effect, ApiResponse(200, b"{}"))
+    (request,) = steps
+    assert outcome is None
+    assert request.path == "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/g"
+    assert request.content_type == MERGE_PATCH
+    assert json.loads(request.body) == {"metadata": {"uid": "u", "annotations": notes}}
+    _, outcome = performed(effect, ApiResponse(409, b"{}"))
+    assert isinstance(outcome, happened.PatchFailed)
+
+
 def test_what_a_queue_has_is_patched_and_the_rest_of_its_status_stays() -> None:
     version = "scheduling.volcano.sh/v1beta1"
     allocated = {"cpu": "2", "nvidia.com/gpu": None}

@@ -105,7 +105,7 @@ def needed() -> set[Right]:
         found |= {(group, name, "patch") for name in ("podgroups", "podgroups/status")}
     found.add(("scheduling.volcano.sh", "queues/status", "patch"))
     found.add(("scheduling.k8s.io", "podgroups/status", "patch"))
-    found.add(("scheduling.run.ai", "podgroups/status", "patch"))
+    found |= {("scheduling.run.ai", name, "patch") for name in ("podgroups", "podgroups/status")}
     for request in (token_review("t"), subject_access_review(UserInfo("u"), "/metrics")):
         _, _, group, _, plural = request.path.split("/")
         found.add((group, plural, "create"))

@@ -61,14 +61,21 @@ def test_a_kai_snapshot(tmp_path: Path) -> None:
         "podGroups": [
             {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
         ],
-        "bindRequests": [{}, {}],
+        "bindRequests": [
+            {
+                "metadata": {"name": "a", "namespace": "default"},
+                "spec": {"podName": "a", "selectedNode": NODE["metadata"]["name"]},
+            }
+        ],
+        "unknownObjects": [{}, {}],
         "configMaps": None,
         "topologies": [],
         "persistentVolumes": [{"metadata": {"name": "pv"}, "spec": volume}],
     }
     cluster = read_cluster(kai(tmp_path / "snapshot.zip", raw))
     assert (len(cluster.nodes), len(cluster.pods)) == (1, 1)
-    assert "not read of the KAI snapshot (1 pod): 2 bindRequests" in cluster.notes
+    assert "not read of the KAI snapshot (1 pod): 2 unknownObjects" in cluster.notes
+    assert [one.node_name for one in cluster.pods] == [NODE["metadata"]["name"]]
     assert any("no PersistentVolumes" in note for note in cluster.notes)
     kinds = {type(one).__name__: one.name for one in cluster.objects}
     assert kinds["KaiQueueObject"] == "q"

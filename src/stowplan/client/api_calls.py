@@ -93,6 +93,7 @@ class ApiCalls:
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
             to_do.PatchGroup: self._patch_group,
+            to_do.AnnotateGroup: self._annotate_group,
             to_do.PatchQueue: self._patch_queue,
             to_do.RecordEvent: self._record,
             to_do.Evict: self._evict,
@@ -177,6 +178,12 @@ class ApiCalls:
             answer = yield from send_unthrottled(
                 requests.patch_pod_group(effect, moment, whole=True)
             )
+        if answer.is_done:
+            return None
+        return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _annotate_group(self, effect: to_do.AnnotateGroup) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.annotate_group(effect))
         if answer.is_done:
             return None
         return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))

@@ -104,10 +104,13 @@ class EventCorrelator:
         }
         if version:
             regarding["resourceVersion"] = version
+        metadata: dict[str, Any] = {"name": name, "namespace": effect.namespace}
+        if effect.annotations:
+            metadata["annotations"] = dict(effect.annotations)
         return {
             "kind": "Event",
             "apiVersion": "events.k8s.io/v1",
-            "metadata": {"name": name, "namespace": effect.namespace},
+            "metadata": metadata,
             "eventTime": moment,
             "reportingController": effect.scheduler,
             "reportingInstance": f"{effect.scheduler}-{self._instance}",

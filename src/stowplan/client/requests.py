@@ -16,6 +16,7 @@ import msgspec
 
 from stowplan.client.resources import NODES, PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import (
+    AnnotateGroup,
     Bind,
     Evict,
     PatchGroup,
@@ -261,6 +262,15 @@ _KAI_REASONS = {
     "QueueNotFound": "QueueDoesNotExist",
 }
 """Reason of a queue model -> KAI's."""
+
+
+def annotate_group(effect: AnnotateGroup) -> ApiRequest:
+    """Patch annotations of a PodGroup of KAI-Scheduler; others stay."""
+    body = {"metadata": {"uid": effect.uid, "annotations": effect.annotations}}
+    path = ApiResource(KaiPodGroupObject, effect.api_version, "podgroups").path(
+        effect.name, effect.namespace
+    )
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
 
 
 def patch_queue(effect: PatchQueue) -> ApiRequest:

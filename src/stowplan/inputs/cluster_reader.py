@@ -41,6 +41,7 @@ from stowplan.objects.encoding.html_summary import (
     html_text,
 )
 from stowplan.objects.encoding.json_codec import DecodeError
+from stowplan.objects.kai.bind_request import with_bind_requests
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
@@ -384,11 +385,14 @@ class _ClusterReader:
         if not nodes:
             got = f"no nodes ({count_of(len(found.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
-        placed = resolve_orphans(found.pods, {node.name for node in nodes}, orphans)
+        names = {node.name for node in nodes}
+        pods, objects = with_bind_requests(found.pods, found.objects, names)
+        placed = resolve_orphans(pods, names, orphans)
         return msgspec.structs.replace(
             found,
             nodes=nodes,
             pods=placed.pods,
+            objects=objects,
             notes=[*found.notes, *placed.notes],
             orphans=placed.orphans,
             manifests=self.manifests or [],

@@ -23,6 +23,7 @@ from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.kai import kai_kinds
+from stowplan.objects.kai.bind_request import KaiBindRequest
 from stowplan.objects.kai.grouping.workload_owners import OWNER_KINDS, KaiOwner
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
@@ -131,6 +132,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "Queue": ManifestKind(_GANGS, Queue),
     "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
     "Topology": ManifestKind(("kai.scheduler",), kai_kinds.KaiTopologyObject),
+    "BindRequest": ManifestKind(("scheduling.run.ai",), KaiBindRequest),
     **{
         kind: ManifestKind((group,), value)
         for (group, kind), value in OWNER_KINDS.items()

@@ -21,6 +21,7 @@ import msgspec
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import InputFile
 from stowplan.inputs.input_error import InputError
+from stowplan.objects.kai.bind_request import KAI_BIND_API_VERSION
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_API_VERSION,
     KAI_QUEUE_API_VERSION,
@@ -50,6 +51,7 @@ KAI: dict[str, tuple[str, str]] = {
     "queues": (KAI_QUEUE_API_VERSION, "Queue"),
     "podGroups": (KAI_GROUP_API_VERSION, "PodGroup"),
     "topologies": (KAI_TOPOLOGY_API_VERSION, "Topology"),
+    "bindRequests": (KAI_BIND_API_VERSION, "BindRequest"),
     "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
     "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
     "persistentVolumes": ("v1", "PersistentVolume"),

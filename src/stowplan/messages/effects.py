@@ -79,6 +79,16 @@ class PatchGroup(OnObject, frozen=True):
     observed_generation: int = 0
 
 
+class AnnotateGroup(OnObject, frozen=True):
+    """Set annotations of a PodGroup. Outcome: only PatchFailed.
+
+    api_version: version under which it was read. annotations: key -> text, None for one to remove.
+    """
+
+    api_version: str
+    annotations: dict[str, str | None]
+
+
 class PatchQueue(OnObject, frozen=True):
     """Set `status.allocated` of a Queue. Outcome: only PatchFailed.
 
@@ -94,6 +104,7 @@ class RecordEvent(OnObject, frozen=True):
     """Record an Event (events.k8s.io/v1) about a pod or a group. No outcome.
 
     type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of the regarding object.
+    annotations: of the Event, by key.
     """
 
     scheduler: str
@@ -103,6 +114,7 @@ class RecordEvent(OnObject, frozen=True):
     note: str
     kind: str = "Pod"
     api_version: str = "v1"
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Evict(OnObject, frozen=True):
@@ -192,6 +204,7 @@ Effect = (
     | ReadPod
     | PatchStatus
     | PatchGroup
+    | AnnotateGroup
     | PatchQueue
     | RecordEvent
     | Evict

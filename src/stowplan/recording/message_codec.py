@@ -107,6 +107,7 @@ RecordedEffect = (
     | to_do.ReadPod
     | to_do.PatchStatus
     | to_do.PatchGroup
+    | to_do.AnnotateGroup
     | to_do.PatchQueue
     | to_do.RecordEvent
     | to_do.Evict

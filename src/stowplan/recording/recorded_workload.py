@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stowplan.framework.object_store import key_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.pod import Pod, PodStatus
 from stowplan.recording.call_codec import RecordedCall
 from stowplan.recording.message_codec import WriteRecord
@@ -127,6 +128,9 @@ class _WorkloadReader:
                     self._to_replace.setdefault(place, deque()).append(record)
             case to_do.PatchGroup():
                 self._written.add(("PodGroup", f"{effect.namespace}/{effect.name}"))
+            case to_do.AnnotateGroup():
+                written = (KaiPodGroupObject.__name__, f"{effect.namespace}/{effect.name}")
+                self._written.add(written)
             case WriteRecord(record=record):
                 self._written.add((record.kind, key_of(record.object())))
 

@@ -13,6 +13,7 @@ from stowplan.framework.cycle_state import NO_TIMES
 from stowplan.framework.deciders.session_decider import PodGroupReport, QueueStatusReport
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
+    AnnotateGroup,
     Bind,
     CallExtender,
     Cancel,
@@ -259,6 +260,22 @@ class Outbox:
         )
         return number
 
+    def annotate_group(self, group: PodGroupReport) -> int:
+        """Set annotations of a group."""
+        number = self._next()
+        self._effects.append(
+            AnnotateGroup(
+                number,
+                self.term,
+                group.uid,
+                group.namespace,
+                group.name,
+                group.api_version,
+                dict(group.annotations),
+            )
+        )
+        return number
+
     def patch_queue(self, queue: QueueStatusReport) -> int:
         """Patch what the pods of a queue have."""
         number = self._next()
@@ -312,6 +329,7 @@ class Outbox:
                 truncate_note(message),
                 "PodGroup",
                 group.api_version,
+                group.note_annotations,
             )
         )
 

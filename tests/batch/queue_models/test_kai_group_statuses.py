@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
+from stowplan.benchmarks.sessions.kai_benchmarks import FREE, KaiBenchmark
 from stowplan.messages import events as happened
 from stowplan.messages.effects import PatchGroup, RecordEvent
 from stowplan.objects.kai.kai_kinds import (
     KaiPodGroupObject,
     KaiPodGroupSpec,
     KaiPodGroupStatus,
+    KaiQueueResource,
+    KaiQueueResources,
     KaiSchedulingCondition,
 )
 from stowplan.objects.meta import ObjectMeta
@@ -96,3 +98,72 @@ def test_a_session_follows_no_change_of_a_status_alone() -> None:
 
 
 _CONDITION = KaiSchedulingCondition("UnschedulableOnNodePool", "True", "", "1")
+
+
+def evictions(cluster: Statuses) -> list[tuple[str, str, dict[str, str]]]:
+    """(group, text, annotations) of the events about evictions."""
+    found = [one for one in cluster.effects if isinstance(one, RecordEvent)]
+    return [(one.name, one.note, dict(one.annotations)) for one in found if one.reason == "Evict"]
+
+
+def test_victims_of_a_preemption_have_events_in_the_words_of_kai() -> None:
+    cluster = cluster_of("g", 1, "4", (0,))
+    cluster.session(happened.Synced())
+    high = {"priority_class_name": "inference", "preemptibility": "preemptible"}
+    cluster.session(*cluster.gang("high", "q", 1, ("1", "1Gi", "4"), **high))
+    on_pod = [e for e in cluster.effects if isinstance(e, RecordEvent) and e.kind == "Pod"]
+    preempted = [(one.name, one.note) for one in on_pod if one.reason == "Preempted"]
+    assert preempted == [("g-0", "kai-scheduler: preempt for ns/high")]
+    text = "Pod ns/g-0 was preempted by higher priority workload ns/high"
+    about = {
+        "num-evicted-pods": "1",
+        "evictor-action-type": "preempt",
+        "evictor-pod-group-name": "high",
+        "evictor-pod-group-namespace": "ns",
+    }
+    assert evictions(cluster) == [("g", text, about)]
+
+
+def test_victims_of_a_reclaim_have_the_figures_of_both_queues() -> None:
+    cluster = cluster_of("g", 1, "3", (0,))
+    quota = KaiQueueResources(FREE, FREE, KaiQueueResource(2.0, -1, 1.0))
+    cluster.show([cluster.queue("poor", resources=quota)])
+    cluster.session(happened.Synced())
+    cluster.session(*cluster.gang("new", "poor", 1, ("1", "1Gi", "2")))
+    ((name, text, about),) = evictions(cluster)
+    assert (name, about["evictor-action-type"]) == ("g", "reclaim")
+    assert text.split("\n") == [
+        "Pod ns/g-0 was preempted by workload ns/new.",
+        "q uses <GPU: 3, CPU: 1 (cores), memory: 1.073 (GB)> with a quota of <GPU: 0, CPU: "
+        "Unlimited (cores), memory: Unlimited (GB)>, fair-share of <GPU: 2, CPU: 1 (cores), "
+        "memory: 1.073 (GB)> and queue priority of <100>.",
+        "poor uses <GPU: 0, CPU: 0 (cores), memory: 0 (GB)> with a quota of <GPU: 2, CPU: "
+        "Unlimited (cores), memory: Unlimited (GB)>, fair-share of <GPU: 2, CPU: 1 (cores), "
+        "memory: 1.073 (GB)> and queue priority of <100>.",
+    ]
+
+
+def test_pods_that_consolidation_moves_have_an_event() -> None:
+    cluster = Statuses(2, 4)
+    cluster.show([cluster.queue("q")])
+    for node in range(2):
+        cluster.show(list(cluster.gang(f"g{node}", "q", 1, ("1", "1Gi", "2"), [node])))
+    cluster.session(happened.Synced())
+    cluster.session(*cluster.gang("whole", "q", 1, ("1", "1Gi", "4")))
+    ((name, text, about),) = evictions(cluster)
+    assert about["evictor-action-type"] == "consolidation"
+    assert text == (
+        f"Pod ns/{name}-0 was preempted and rescheduled due to bin packing (resource "
+        "consolidation) procedure"
+    )
+
+
+def test_pods_of_a_stale_gang_have_an_event_without_an_evictor() -> None:
+    cluster = cluster_of("g", 3, "1", (0, 0, 0))
+    cluster.session(happened.Synced())
+    cluster.session(happened.PodDeleted(cluster.pods.pop("g-0")))
+    cluster.now += 61 * 10**9
+    cluster.session()
+    text = "Workload doesn't meet the minimum required number of pods (3), evicting remaining pod: "
+    about = {"num-evicted-pods": "2", "evictor-action-type": "stalegangeviction"}
+    assert evictions(cluster) == [("g", f"{text}ns/g-{i}", about) for i in (1, 2)]

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
+from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper
@@ -19,6 +20,11 @@ from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
 from stowplan.benchmarks.sessions.session_benchmarks import START
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.kai.bind_request import (
+    KaiBindRequest,
+    KaiBindRequestSpec,
+    KaiBindRequestStatus,
+)
 from stowplan.objects.kai.grouping.sub_groups import MIN_MEMBER, REPLICA_TYPE
 from stowplan.objects.kai.grouping.workload_owners import PyTorchJobOwner
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
@@ -55,7 +61,9 @@ def facts(session: KaiSession) -> dict[str, Any]:
 
 
 def _task(task: Any) -> tuple[Any, ...]:
-    return task.key, task.status, task.node, task.request, task.accepted, task.groups
+    # What a pod has on a node is set when it gets there: without a node it has no meaning.
+    accepted = task.accepted if task.node else None
+    return task.key, task.status, task.node, task.request, accepted, task.groups
 
 
 class Cluster(KaiBenchmark):
@@ -65,6 +73,7 @@ class Cluster(KaiBenchmark):
         super().__init__(N_NODES, 2)
         self.random = random.Random(seed)
         self.owners: dict[str, type[Object]] = {}
+        self.requests: set[str] = set()
         quota = KaiQueueResources(
             *(KaiQueueResource(2000, -1, 1.0),) * 2, KaiQueueResource(3, -1, 1)
         )
@@ -93,7 +102,23 @@ class Cluster(KaiBenchmark):
                 }
                 meta = replace(self.pods[name].metadata, annotations=notes)
                 events.append(self._changed(name, metadata=meta))
-        return [*events, *self.owned(round_)]
+        return [*events, *self.owned(round_), *self.requested()]
+
+    def requested(self) -> Iterator[Event]:
+        """Bind requests come, change and go; some are for nodes that do not exist."""
+        rng = self.random
+        waiting = [name for name in sorted(self.pods) if not self.pods[name].node_name]
+        for name in rng.sample(waiting, min(2, len(waiting))):
+            cards = (f"card-{rng.randrange(2)}",) if rng.random() < 0.5 else ()
+            node = f"n{rng.randrange(N_NODES + 1):05}"
+            spec = KaiBindRequestSpec(name, node, "Fraction" if cards else "Regular", cards)
+            status = KaiBindRequestStatus(rng.choice(("Pending", "Failed")))
+            meta = ObjectMeta(name, "ns", name)
+            self.requests.add(name)
+            yield happened.ObjectUpdated(KaiBindRequest(meta, spec=spec, status=status))
+        for name in rng.sample(sorted(self.requests), min(1, len(self.requests))):
+            self.requests.discard(name)
+            yield happened.ObjectDeleted(KaiBindRequest(ObjectMeta(name, "ns", name)))
 
     def owned(self, round_: int) -> Iterator[Event]:
         """Pods of jobs that name no group; the jobs come before them or later, change, and go."""
@@ -163,7 +188,7 @@ def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _copy(memory: KaiMemory) -> KaiMemory:
     copied = KaiMemory()
-    for name in ("_cards", "_started", "_stale"):
+    for name in ("_cards", "_started", "_stale", "_evicted", "_read"):
         setattr(copied, name, dict(getattr(memory, name)))
     return copied
 
@@ -196,6 +221,20 @@ def test_a_state_that_forgets_what_has_changed_differs(
     name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KaiState, name, wrong)
+    with pytest.raises(AssertionError):
+        run_all(monkeypatch)
+
+
+def test_a_state_that_overlooks_changed_bind_requests_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow = BindRequests.follow
+
+    def forgets(self: BindRequests, *given: Any) -> Iterable[str]:
+        follow(self, *given)
+        return ()
+
+    monkeypatch.setattr(BindRequests, "follow", forgets)
     with pytest.raises(AssertionError):
         run_all(monkeypatch)
 

@@ -34,6 +34,7 @@ from stowplan.framework.deciders.session_metrics import SessionFigures, record_s
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, Queue
@@ -143,7 +144,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
-        if isinstance(value, PodGroup | Queue):
+        if isinstance(value, PodGroup | Queue | KaiPodGroupObject):
             self._reported[key_of(value)] = value
         if type(value) in self._objects:
             self._put(value)
@@ -156,7 +157,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
     def object_deleted(self, value: Object) -> None:
         """Another object was deleted."""
         kind, key = type(value), key_of(value)
-        if isinstance(value, PodGroup | Queue):
+        if isinstance(value, PodGroup | Queue | KaiPodGroupObject):
             self._reported.pop(key, None)
         if isinstance(value, PodGroup):
             self._reasons.pop(key, None)
@@ -237,7 +238,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
             if pod is None:
                 continue
             preemptor = pods.get(victim.preemptor)
-            group = "" if preemptor is None else group_of(preemptor)
+            group = victim.group or ("" if preemptor is None else group_of(preemptor))
             yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by)
 
     def _remember(self, decided: ModelDecisions, now: int) -> None:

@@ -21,6 +21,7 @@ from stowplan.driver.client.credentials import client_tls_context, read_credenti
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.messages import events as happened
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.kai.bind_request import with_bind_requests
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -86,7 +87,10 @@ def list_once(
         # Queues of Kueue select namespaces by label.
         kinds += (Namespace,)
     resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
-    return asyncio.run(_list_resources(client_config, resources, partial=partial))
+    found = asyncio.run(_list_resources(client_config, resources, partial=partial))
+    names = {node.name for node in found.nodes}
+    found.pods, found.objects = with_bind_requests(found.pods, found.objects, names)
+    return found
 
 
 async def _list_resources(

@@ -7,7 +7,7 @@ The scheduler reports the outcome of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -50,9 +50,10 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodGroupReport(msgspec.Struct, frozen=True):
-    """Status and events of a pod group to write.
+    """Status, events and annotations of a pod group to write.
 
-    status: None when it is unchanged. notes: (type, reason, message) of events.
+    status: None when it is unchanged. notes: (type, reason, message) of events. annotations: those
+    that change, None for one to remove. note_annotations: of the events, by key.
     """
 
     uid: str
@@ -61,6 +62,8 @@ class PodGroupReport(msgspec.Struct, frozen=True):
     api_version: str
     status: PodGroupStatus | None = None
     notes: tuple[tuple[str, str, str], ...] = ()
+    annotations: Mapping[str, str | None] = {}
+    note_annotations: tuple[tuple[str, str], ...] = ()
 
 
 class QueueStatusReport(msgspec.Struct, frozen=True, gc=False):

@@ -99,6 +99,8 @@ class SessionLane:
         self._deadlines: DueHeap[str, int] = DueHeap()
         # By uid of a group or queue: the effect that last wrote its status, its namespace and name.
         self._written: dict[str, tuple[int, str, str]] = {}
+        # The same for annotations of a group.
+        self._annotated: dict[str, tuple[int, str, str]] = {}
         self._outcome_table = self._outcomes_handled()
         decider.attach(context.shared, context.cache.snapshot)
 
@@ -232,7 +234,8 @@ class SessionLane:
     def _object_deleted(self, value: Object) -> None:
         """Any other object was deleted."""
         self._has_changes = True
-        self._written.pop(value.metadata.uid, None)
+        for written in (self._written, self._annotated):
+            written.pop(value.metadata.uid, None)
         self.decider.object_deleted(value)
 
     def _forgotten(self, uid: str) -> None:
@@ -430,6 +433,9 @@ class SessionLane:
         if group.status is not None:
             effect = outbox.patch_group(group)
             self._written[group.uid] = (effect, group.namespace, group.name)
+        if group.annotations:
+            effect = outbox.annotate_group(group)
+            self._annotated[group.uid] = (effect, group.namespace, group.name)
         for note in group.notes:
             outbox.record_group(group, self.decider.scheduler_name, note)
 
@@ -531,10 +537,11 @@ class SessionLane:
     def _patch_failed(self, event: PatchFailed) -> None:
         """The status of a group or queue was not written; the next session writes it again. One of
         a queue needs no session of its own."""
-        effect, namespace, name = self._written.get(event.uid, (0, "", ""))
-        if effect == event.effect:
-            self._has_changes |= bool(namespace)
-            self.decider.status_not_written(namespace, name)
+        for written in (self._written, self._annotated):
+            effect, namespace, name = written.get(event.uid, (0, "", ""))
+            if effect == event.effect:
+                self._has_changes |= bool(namespace)
+                self.decider.status_not_written(namespace, name)
 
     # Leadership.
 

@@ -23,6 +23,7 @@ _REQUESTS = (
     to_do.ReadPod,
     to_do.PatchStatus,
     to_do.PatchGroup,
+    to_do.AnnotateGroup,
     to_do.PatchQueue,
     to_do.Evict,
     to_do.Write,

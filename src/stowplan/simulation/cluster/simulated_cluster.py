@@ -20,7 +20,7 @@ from stowplan.framework.object_store import key_of
 from stowplan.inputs.input_error import InputError
 from stowplan.kubelet.pod_admit_handler import unexpected_admission_error
 from stowplan.messages import events as happened
-from stowplan.messages.effects import PatchGroup, PatchQueue, PatchStatus
+from stowplan.messages.effects import AnnotateGroup, PatchGroup, PatchQueue, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.kai.kai_kinds import (
@@ -266,6 +266,17 @@ class SimulatedCluster:
             return NOT_FOUND
         if group.status != patch.status:
             self.put_object(replace(group, status=patch.status))
+        return OK
+
+    def annotate_group(self, patch: AnnotateGroup) -> int:
+        """Set annotations of a pod group of KAI-Scheduler."""
+        group = self.objects.get((KaiPodGroupObject, f"{patch.namespace}/{patch.name}"))
+        if group is None or group.metadata.uid != patch.uid:
+            return NOT_FOUND
+        notes = {**group.metadata.annotations, **patch.annotations}
+        kept = {key: text for key, text in notes.items() if text is not None}
+        if kept != group.metadata.annotations:
+            self.put_object(replace(group, metadata=replace(group.metadata, annotations=kept)))
         return OK
 
     def patch_queue(self, patch: PatchQueue) -> int:

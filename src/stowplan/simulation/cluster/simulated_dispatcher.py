@@ -35,6 +35,7 @@ class SimulatedDispatcher(EffectDispatcher):
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
             to_do.PatchGroup: self._patch,
+            to_do.AnnotateGroup: self._patch,
             to_do.PatchQueue: self._patch,
             to_do.Evict: self._evict,
             to_do.Write: self._write,
@@ -62,10 +63,14 @@ class SimulatedDispatcher(EffectDispatcher):
             pod = self._simulated.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
-    def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup | to_do.PatchQueue) -> None:
+    def _patch(
+        self,
+        effect: to_do.PatchStatus | to_do.PatchGroup | to_do.AnnotateGroup | to_do.PatchQueue,
+    ) -> None:
         patches: dict[type[Any], Callable[[Any], int]] = {
             to_do.PatchStatus: self._simulated.patch_status,
             to_do.PatchGroup: self._simulated.patch_group,
+            to_do.AnnotateGroup: self._simulated.annotate_group,
             to_do.PatchQueue: self._simulated.patch_queue,
         }
         patch = patches[type(effect)]

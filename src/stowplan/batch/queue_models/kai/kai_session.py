@@ -91,8 +91,19 @@ class KeptCluster(msgspec.Struct, frozen=True):
     jobs: dict[str, KaiJob]
 
 
+class EvictionNote(msgspec.Struct, frozen=True):
+    """Why a pod is evicted. text: in KAI's words. size: pods that are evicted together. job: that
+    gets their resources, "" for none."""
+
+    action: str
+    text: str
+    size: int
+    job: str = ""
+
+
 class KaiSession:
     """The snapshot and what happened on it. binds: pod -> node. evicts: keys of pods.
+    eviction_notes: why, by key of the pod.
 
     rules: whether a pod may go to a node apart from amounts; the assembly provides them. rows:
     its nodes as columns. waiting: jobs with pods that waited when it was opened. budget: what
@@ -124,6 +135,7 @@ class KaiSession:
         self.claims = claims
         self.binds: dict[str, str] = {}
         self.evicts: list[str] = []
+        self.eviction_notes: dict[str, EvictionNote] = {}
         self.budget = SearchBudget()
         self.opened_cards = 0
         self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}

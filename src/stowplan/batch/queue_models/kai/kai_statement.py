@@ -36,10 +36,11 @@ class _Change:
 
 
 class KaiStatement:
-    """A list of changes on a session."""
+    """A list of changes on a session. n_victims: pods that it was to release together."""
 
     def __init__(self, session: KaiSession) -> None:
         self._session = session
+        self.n_victims = 0
         self._changes: list[_Change] = []
         # The first change that undoes another, by its place; the places of evictions, by pod.
         self._undone: dict[int, int] = {}
@@ -187,15 +188,17 @@ class KaiStatement:
         for change in changes:
             self._append(change)
 
-    def commit(self) -> None:
-        """Make the changes final."""
+    def commit(self) -> list[KaiTask]:
+        """Make the changes final; returns the pods that are evicted."""
         session = self._session
+        evicted = []
         for i, change in enumerate(self._changes):
             task = change.task
             if task is None or not self._holds(i):
                 continue
             if change.kind == EVICT:
                 session.evicts.append(task.key)
+                evicted.append(task)
                 task.is_virtual = False
                 session.jobs[task.job].last_eviction = session.now
             elif change.kind == ALLOCATE:
@@ -203,6 +206,7 @@ class KaiStatement:
                 session.jobs[task.job].update(task, KaiStatus.BINDING)
                 task.is_virtual = False
         self._changes, self._undone, self._evictions = [], {}, {}
+        return evicted
 
     def _undo_eviction(self, task: KaiTask) -> bool:
         for i in self._evictions.get(task.uid, ()):
@@ -229,5 +233,6 @@ class KaiStatement:
 
 def evict_all(statement: KaiStatement, tasks: Sequence[KaiTask]) -> None:
     """Release pods."""
+    statement.n_victims = len(tasks)
     for task in tasks:
         statement.evict(task)

@@ -6,6 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions import min_runtime
+from stowplan.batch.queue_models.kai.actions.eviction_notes import (
+    commit,
+    moved,
+    preempted,
+    reclaimed,
+    stale,
+)
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.movable_jobs import movable_jobs, victim_jobs
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
@@ -21,7 +28,7 @@ from stowplan.batch.queue_models.kai.job_queue import (
     in_order,
     without_repeats,
 )
-from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.kai_session import EvictionNote, KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, is_within, mig_profile
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
@@ -136,7 +143,7 @@ def consolidate(session: KaiSession) -> None:
             search = KaiVictimSearch(session, movable, _all_have_places, keeps_all=True)
             statement = search.solve(job)
         if statement is not None:
-            statement.commit()
+            commit(session, statement, job, "consolidation", moved)
         else:
             failed.add(job)
             budget.found_nothing(job)
@@ -202,7 +209,8 @@ def reclaim(session: KaiSession) -> None:
 
         statement = KaiVictimSearch(session, victims, is_valid).solve(job)
         if statement is not None:
-            statement.commit()
+            text = reclaimed(session, job, check.queues)
+            commit(session, statement, job, "reclaim", text)
         else:
             failed[job.queue].add(job)
             budget.found_nothing(job)
@@ -242,7 +250,7 @@ def preempt(session: KaiSession) -> None:
                 lambda one: min_runtime.keeps_minimum(one, min_runtime.from_preemption),
             ).solve(job)
         if statement is not None:
-            statement.commit()
+            commit(session, statement, job, "preempt", preempted(job))
         else:
             failed[job.queue].add(job)
             budget.found_nothing(job)
@@ -270,12 +278,14 @@ def evict_stale_gangs(session: KaiSession) -> None:
         since = session.now if job.terms.stale_since is None else job.terms.stale_since
         if grace < 0 or session.now - since < grace:
             continue
-        for task in job.tasks():
-            if task.status & ACTIVE_STATUSES:
-                session.evicts.append(task.key)
-                job.update(task, KaiStatus.RELEASING)
-                session.nodes[task.node].update(task)
-                session.on_placed(task, -1)
+        gone = [task for task in job.tasks() if task.status & ACTIVE_STATUSES]
+        for task in gone:
+            note = EvictionNote("stalegangeviction", stale(job, task), len(gone))
+            session.eviction_notes[task.key] = note
+            session.evicts.append(task.key)
+            job.update(task, KaiStatus.RELEASING)
+            session.nodes[task.node].update(task)
+            session.on_placed(task, -1)
 
 
 ACTIONS: Mapping[str, Callable[[KaiSession], None]] = {

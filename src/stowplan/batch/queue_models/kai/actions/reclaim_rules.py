@@ -67,11 +67,12 @@ def _below_common(
 
 
 class ReclaimCheck:
-    """Checks of scenarios against the amounts of queues when the search for a job began."""
+    """Checks of scenarios against the amounts of queues when the search for a job began. queues:
+    as they were then."""
 
     def __init__(self, session: KaiSession) -> None:
         self._session = session
-        self._queues = session.queues.snapshot()
+        self.queues = session.queues.snapshot()
 
     def is_valid(self, scenario: VictimScenario) -> bool:
         """Whether what the victims of a scenario lose may be taken for its job."""
@@ -97,7 +98,7 @@ class ReclaimCheck:
         left: dict[str, list[float]],
         involved: dict[str, set[int]],
     ) -> bool:
-        mine, other = _below_common(self._session, self._queues, job.queue, name)
+        mine, other = _below_common(self._session, self.queues, job.queue, name)
         involved[name] = {i for part in parts for i in RANGE if part[i] > 0}
         rest = left.setdefault(other.name, list(other.allocated))
         for part in parts:
@@ -106,7 +107,7 @@ class ReclaimCheck:
             if not is_above_share and not is_above_quota:
                 return False
             for queue in self._session.queues.up(name):
-                amounts = left.setdefault(queue.name, list(self._queues[queue.name].allocated))
+                amounts = left.setdefault(queue.name, list(self.queues[queue.name].allocated))
                 for i in RANGE:
                     amounts[i] -= part[i]
                 involved.setdefault(queue.name, set()).update(involved[name])
@@ -123,14 +124,14 @@ class ReclaimCheck:
         something, nor what is not preemptible above a quota."""
         asked = {i for i in RANGE if wanted[i] > 0}
         for above in self._session.queues.up(job.queue):
-            queue = self._queues[above.name]
+            queue = self.queues[above.name]
             uses = left.get(queue.name)
             if uses is None:
                 uses = list(queue.allocated)
             for i in RANGE:
                 uses[i] += wanted[i]
             for name, rest in left.items():
-                sibling = self._queues[name]
+                sibling = self.queues[name]
                 if sibling.parent != queue.parent or name == queue.name:
                     continue
                 resources = involved.get(name, set()) | asked

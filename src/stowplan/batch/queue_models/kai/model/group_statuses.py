@@ -1,8 +1,7 @@
 """Events and scheduling conditions of PodGroups, as KAI-Scheduler writes them.
 
 Differs: they are written when what they say changes but for numbers, and the text of a group that
-cannot be scheduled is ours. When a group started, since when it is stale and when it was evicted is
-not written.
+cannot be scheduled is ours. Times are in `group_times`.
 
 Source: KAI-Scheduler, pkg/scheduler/cache/status_updater/default_status_updater.go.
 """
@@ -12,9 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
-from stowplan.batch.queue_models.kai.state.kai_task import DEFAULT_SUB_GROUP, KaiStatus
+from stowplan.batch.queue_models.kai.state.kai_task import DEFAULT_SUB_GROUP, KaiStatus, KaiTask
 from stowplan.framework.deciders.session_decider import PodGroupReport
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_API_VERSION, KaiPodGroupObject
 from stowplan.objects.meta import Object
@@ -22,6 +23,7 @@ from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
 
 UNSCHEDULABLE_ON_POOL = "UnschedulableOnNodePool"
 NOT_READY, STALE, UNSCHEDULABLE = "NotReady", "StaleJob", "Unschedulable"
+EVICT = "Evict"
 _NORMAL = "Normal"
 _NUMBERS = re.compile(r"\d+")
 _IN_FLIGHT = KaiStatus.ALLOCATED | KaiStatus.PIPELINED | KaiStatus.BINDING
@@ -103,6 +105,22 @@ class GroupStatuses:
             if isinstance(group, KaiPodGroupObject) and job is not None:
                 yield _report(group, None, (_NORMAL, STALE, _stale_text(job)))
         self._stale = set(stale)
+
+
+def eviction_reports(
+    session: KaiSession, victims: Iterable[KaiTask], groups: Mapping[str, Object]
+) -> Iterator[PodGroupReport]:
+    """An event about the group of each pod that is evicted. groups: those that exist, by key."""
+    for task in victims:
+        group, note = groups.get(task.job), session.eviction_notes.get(task.key)
+        if not isinstance(group, KaiPodGroupObject) or note is None:
+            continue
+        about = [("num-evicted-pods", str(note.size)), ("evictor-action-type", note.action)]
+        if note.job:
+            namespace, _, name = note.job.partition("/")
+            about += [("evictor-pod-group-name", name), ("evictor-pod-group-namespace", namespace)]
+        report = _report(group, None, (_NORMAL, EVICT, note.text))
+        yield replace(report, note_annotations=tuple(about))
 
 
 def _is_placed(job: KaiJob) -> bool:

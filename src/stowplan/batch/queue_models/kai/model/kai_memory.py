@@ -1,15 +1,21 @@
-"""What KAI-Scheduler writes to pods and pod groups, and sessions here remember instead."""
+"""What KAI-Scheduler writes to pods and pod groups, as sessions remember it.
+
+Times are whole seconds, as in KAI, which reads them from the annotations for each session.
+"""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
+from stowplan.objects.kai.bind_request import CARD_LABEL
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
     SUB_GROUP_LABEL,
@@ -19,18 +25,21 @@ from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
-CARD_LABEL = "runai-gpu-group"
+LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 
 
 class KaiMemory:
-    """Shared cards by pod, and the times of groups. It is lost when the process ends: afterwards
-    each pod with a share and without the label of a card counts as alone on its card, and groups
-    have no start."""
+    """Shared cards by pod, and the times of groups. Cards are lost when the process ends:
+    afterwards each pod with a share and without the label of a card counts as alone on its card.
+    Times are read from the annotations of groups, also when another process changes them."""
 
     def __init__(self) -> None:
         self._cards: dict[str, tuple[str, ...]] = {}
         self._started: dict[str, float] = {}
         self._stale: dict[str, float] = {}
+        self._evicted: dict[str, float] = {}
+        # By key of a group: its annotations as they were last read.
+        self._read: dict[str, tuple[str, ...]] = {}
         self._n_sessions = 0
 
     @property
@@ -43,6 +52,15 @@ class KaiMemory:
         """By key of a group: since when it has fewer pods than it needs."""
         return self._stale
 
+    @property
+    def times(self) -> Mapping[str, dict[str, float]]:
+        """Annotation -> key of a group -> time in seconds."""
+        return {
+            LAST_START: self._started,
+            STALE_SINCE: self._stale,
+            LAST_EVICTION: self._evicted,
+        }
+
     def pod(self, pod: Pod, group: str, sub_group: str = "") -> Pod:
         """A pod as KAI would have written it. group: key of its pod group. sub_group: "" for what
         its label says."""
@@ -50,7 +68,7 @@ class KaiMemory:
         notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
         labels = {**meta.labels, SUB_GROUP_LABEL: sub_group} if sub_group else meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
-            cards = self._cards.get(pod.uid) or card_groups(labels) or _alone(pod)
+            cards = card_groups(labels) or self._cards.get(pod.uid) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
         meta = replace(meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels)
         return replace(pod, metadata=meta)
@@ -58,11 +76,24 @@ class KaiMemory:
     def group(self, group: KaiPodGroupObject) -> KaiPodGroupObject:
         """A group as KAI would have written it, by its key, which is unique."""
         meta, key = group.metadata, group.key
+        self._read_times(key, meta.annotations)
         notes = dict(meta.annotations)
-        for name, times in ((LAST_START, self._started), (STALE_SINCE, self._stale)):
+        for name, times in self.times.items():
+            notes.pop(name, None)
             if key in times:
-                notes[name] = datetime.datetime.fromtimestamp(times[key], datetime.UTC).isoformat()
+                notes[name] = time_text(times[key])
         return replace(group, metadata=replace(meta, name=key, annotations=notes))
+
+    def _read_times(self, key: str, notes: Mapping[str, str]) -> None:
+        """Take over what the annotations say that have changed since they were last read."""
+        kept = self.times
+        texts = tuple(notes.get(name, "") for name in kept)
+        before = self._read.get(key, ("",) * len(texts))
+        for times, text, known in zip(kept.values(), texts, before, strict=True):
+            if text != known:
+                _set(times, key, moment_of(text))
+        if any(texts) or any(before):
+            self._read[key] = texts
 
     def note(self, session: KaiSession, jobs: Iterable[KaiJob]) -> list[str]:
         """Remember what a session has decided; keys of groups of which other times are remembered
@@ -78,16 +109,16 @@ class KaiMemory:
                     self._cards[task.uid] = cards
             started = job.last_start if job.used else None
             since = self._stale.get(job.uid, session.now) if job.is_stale else None
-            if _set(self._started, job.uid, started) | _set(self._stale, job.uid, since):
+            moments = started, since, job.last_eviction
+            kept = zip(self.times.values(), moments, strict=True)
+            if sum(_set(times, job.uid, moment) for times, moment in kept):
                 changed.append(job.uid)
-        for key in [*self._started.keys() | self._stale.keys()] if self._has_gone(session) else ():
-            if key not in session.jobs:
-                self._started.pop(key, None)
-                self._stale.pop(key, None)
+        held: tuple[dict[str, Any], ...] = (*self.times.values(), self._read)
+        for one in held:
+            if not one.keys() <= session.jobs.keys():
+                for key in one.keys() - session.jobs.keys():
+                    del one[key]
         return changed
-
-    def _has_gone(self, session: KaiSession) -> bool:
-        return not (self._started.keys() | self._stale.keys()) <= session.jobs.keys()
 
     def forget(self, uid: str) -> None:
         """A pod is gone."""
@@ -102,15 +133,29 @@ class KaiMemory:
 def _set(times: dict[str, float], key: str, moment: float | None) -> bool:
     """Set a time, or remove it; whether that makes a difference."""
     if moment is not None:
-        # As an annotation has it.
-        moment = datetime.datetime.fromtimestamp(moment, datetime.UTC).timestamp()
+        moment = float(math.floor(moment))
     if times.get(key) == moment:
         return False
     if moment is None:
-        del times[key]
+        times.pop(key, None)
     else:
         times[key] = moment
     return True
+
+
+def time_text(moment: float) -> str:
+    """A time in seconds as KAI writes it."""
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment_of(text: str) -> float | None:
+    """The time in seconds of an annotation; None for none that can be read."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    # KAI reads no time without a zone.
+    return None if found.tzinfo is None else found.timestamp()
 
 
 def _alone(pod: Pod) -> Iterable[str]:

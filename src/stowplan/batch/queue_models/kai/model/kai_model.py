@@ -1,8 +1,7 @@
 """KaiModel: KAI-Scheduler's sessions as a queue model of the scheduler.
 
-Differs: KAI writes the times of groups and the cards of shares to PodGroups and pods; here they
-are remembered (`kai_memory`), and only conditions are written. KAI's priority classes exist also
-where they are not installed. NodeResourceTopology objects are not read.
+Differs: KAI writes the cards of shares to pods; here they are remembered (`kai_memory`). KAI's
+priority classes exist also where they are not installed. NodeResourceTopology objects are not read.
 """
 
 from __future__ import annotations
@@ -15,7 +14,11 @@ import msgspec
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
-from stowplan.batch.queue_models.kai.model.group_statuses import GroupStatuses
+from stowplan.batch.queue_models.kai.model.group_statuses import (
+    GroupStatuses,
+    eviction_reports,
+)
+from stowplan.batch.queue_models.kai.model.group_times import GroupTimes
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
@@ -39,6 +42,7 @@ from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.kai.bind_request import KaiBindRequest
 from stowplan.objects.kai.kai_kinds import (
     KaiPodGroupObject,
     KaiQueueObject,
@@ -69,6 +73,7 @@ class KaiModel:
         KaiPodGroupObject,
         KaiQueueObject,
         KaiTopologyObject,
+        KaiBindRequest,
         PriorityClass,
         ResourceClaim,
         ResourceSlice,
@@ -90,6 +95,7 @@ class KaiModel:
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
         self._statuses = GroupStatuses()
+        self._times = GroupTimes()
         self._next = 0
         self._turn: set[str] = set()
         self._leaves_reasons = False
@@ -125,9 +131,15 @@ class KaiModel:
         changed = [*self._state.settle(session)]
         reasons = KaiReasons(session)
         decisions = self._decisions(session, changed, reasons, causes)
-        self._state.outdated(self._memory.note(session, changed))
+        outdated = self._memory.note(session, changed)
+        self._state.outdated(outdated)
         again = next_session_in(session, self._memory, self._state.terminating())
         written = [*self._group_reports(cluster, session, reasons)]
+        groups = cluster.objects.get(KaiPodGroupObject, {})
+        evicted = (self._state.task(victim.uid) for victim in decisions.victims)
+        victims = [task for task in evicted if task is not None]
+        written += eviction_reports(session, victims, groups)
+        written += self._times.reports(self._memory, groups, outdated, cluster.changed_objects)
         decisions = msgspec.structs.replace(decisions, again_in_s=again, groups=written)
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
@@ -180,7 +192,7 @@ class KaiModel:
             if missing > 0:
                 self._missing[job.uid] = missing
             victims += (
-                ModelVictim(task.uid, causes[task.key])
+                ModelVictim(task.uid, causes[task.key], group=_evictor(session, task))
                 for task in tasks
                 if self._is_evicted(task) and task.key in causes
             )
@@ -273,3 +285,9 @@ class KaiModel:
         self._leaves_reasons = len(self._texts) < len(waiting)
         for job in waiting:
             yield job, self._texts.get(job.uid, "")
+
+
+def _evictor(session: KaiSession, task: KaiTask) -> str:
+    """The job for which a pod is evicted, "" for none."""
+    note = session.eviction_notes.get(task.key)
+    return "" if note is None else note.job

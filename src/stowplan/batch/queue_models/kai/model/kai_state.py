@@ -26,6 +26,7 @@ from stowplan.batch.queue_models.kai.kai_session import (
     KaiSession,
     KeptCluster,
 )
+from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper, stated_group
 from stowplan.batch.queue_models.kai.model.queue_sums import QueueSums
@@ -34,7 +35,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import Shares
-from stowplan.batch.queue_models.kai.state.kai_task import USED_STATUSES, KaiTask
+from stowplan.batch.queue_models.kai.state.kai_task import USED_STATUSES, KaiStatus, KaiTask
 from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
 from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
@@ -72,6 +73,7 @@ class KaiState:
         self._rules = rules
         self._devices = devices
         self._grouper = PodGrouper()
+        self._requests = BindRequests()
         self.own: dict[str, Pod] = {}
         self.orphans: dict[str, list[Pod]] = {}
         self.remade: set[str] = set()
@@ -130,10 +132,11 @@ class KaiState:
         """The session of a cluster. usage: of queues over time."""
         self.remade.clear()
         self._shares_cards = options.shares_cards
+        nodes = _nodes(cluster)
+        requested = self._requests.follow(cluster, {node.name for node in nodes})
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
             return self._open_anew(cluster, options, usage or {})
-        nodes = _nodes(cluster)
-        self._follow(cluster, nodes)
+        self._follow(cluster, nodes, requested)
         self._follow_nodes(nodes)
         self._make_nodes()
         self._make_jobs(cluster)
@@ -191,7 +194,8 @@ class KaiState:
         self._grouper.follow(cluster.objects, cluster.pods)
         self._class_names = frozenset(one.name for one in classes_of(cluster))
         pods = []
-        for uid, pod in cluster.pods.items():
+        for uid, given in cluster.pods.items():
+            pod = self._requests.applied(given)
             key, sub_group = self._place(pod)
             if key is not None:
                 self._pods[uid] = pod
@@ -227,7 +231,9 @@ class KaiState:
 
     # What has changed.
 
-    def _follow(self, cluster: ModelCluster, nodes: Sequence[Node]) -> None:
+    def _follow(
+        self, cluster: ModelCluster, nodes: Sequence[Node], requested: Iterable[str]
+    ) -> None:
         fixed = (*_fixed(cluster), self._shares_cards)
         is_new = fixed != self._fixed
         if not is_new:
@@ -248,7 +254,9 @@ class KaiState:
             return
         self._grouper.follow(cluster.objects, cluster.pods)
         regrouped = self._grouper.outdated(cluster.changed_objects)
-        for uid in dict.fromkeys((*regrouped, *cluster.changed_pods, *self._terminating)):
+        for uid in dict.fromkeys(
+            (*regrouped, *requested, *cluster.changed_pods, *self._terminating)
+        ):
             self._read(uid, cluster)
         for kind, key in cluster.changed_objects:
             if kind is KaiPodGroupObject:
@@ -287,10 +295,11 @@ class KaiState:
 
     def _read(self, uid: str, cluster: ModelCluster) -> None:
         """Read a pod that was added, changed or deleted."""
-        pod = cluster.pods.get(uid)
+        given = cluster.pods.get(uid)
+        pod = None if given is None else self._requests.applied(given)
         key, sub_group = (None, "") if pod is None else self._place(pod)
         self._drop(uid, key)
-        if pod is None or key is None:
+        if given is None or pod is None or key is None:
             self._memory.forget(uid)
             self._grouper.forget(uid)
             if pod is None:
@@ -298,6 +307,8 @@ class KaiState:
             return
         known = self._memory.pod(pod, key, sub_group)
         task = task_of(known, cluster.now / 1e9, self._index, NO_CLAIMS)
+        if task.status == KaiStatus.BOUND and not given.node_name:
+            task.status = int(KaiStatus.BINDING)
         self._tasks[uid], self._pods[uid] = task, pod
         if pod.metadata.deletion_timestamp is not None:
             self._terminating.add(uid)

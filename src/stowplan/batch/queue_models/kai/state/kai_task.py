@@ -8,6 +8,7 @@ from enum import IntFlag
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
 from stowplan.batch.queue_models.kai.state.numa_zones import Placement
 from stowplan.objects.devices.device_claim import AllocationResult
+from stowplan.objects.kai.bind_request import CARD_LABEL, RECEIVED
 from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
 from stowplan.objects.pod import Pod
 
@@ -80,7 +81,7 @@ class KaiTask:
         self.kind = kind
         self.accepted: Amount = [0.0] * len(request)
         self.accepted_cards = KaiCards()
-        self.received = meta.annotations.get("received-resource-type", "")
+        self.received = meta.annotations.get(RECEIVED, "")
         # A number: operations on flags are slow.
         self.status = int(status)
         self.node = pod.spec.node_name
@@ -189,9 +190,9 @@ def is_gpu_class(name: str) -> bool:
 def card_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Ids of the shared cards by a pod's labels."""
     several = tuple(
-        value for key, value in sorted(labels.items()) if key.startswith("runai-gpu-group/")
+        value for key, value in sorted(labels.items()) if key.startswith(f"{CARD_LABEL}/")
     )
-    one = labels.get("runai-gpu-group", "")
+    one = labels.get(CARD_LABEL, "")
     return several or ((one,) if one else ())
 
 

@@ -1,0 +1,109 @@
+"""BindRequest: KAI-Scheduler's decision where a pod goes, which its binder carries out.
+
+Until it is carried out the pod has no node, and counts as placed all the same.
+
+Source: KAI-Scheduler, pkg/apis/scheduling/v1alpha2/bindrequest_types.go,
+pkg/scheduler/api/bindrequest_info, pkg/scheduler/api/pod_info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from msgspec import field
+from msgspec.structs import replace
+
+from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.pod import Pod
+
+KAI_BIND_API_VERSION = "scheduling.run.ai/v1alpha2"
+RECEIVED = "received-resource-type"
+"""Annotation that says what a pod received: whole cards, or a part of some."""
+CARD_LABEL = "runai-gpu-group"
+"""Label with the shared card of a pod; with `/ID` after it where it has several."""
+_FAILED = "Failed"
+
+
+class KaiBindRequestSpec(Value, frozen=True):
+    """`spec` of a bind request, as far as it is read."""
+
+    pod_name: str = ""
+    selected_node: str = ""
+    received_resource_type: str = ""
+    selected_gpu_groups: tuple[str, ...] = field(default=(), name="selectedGPUGroups")
+    backoff_limit: int | None = None
+
+
+class KaiBindRequestStatus(Value, frozen=True):
+    """`status` of a bind request."""
+
+    phase: str = ""
+    failed_attempts: int = 0
+
+
+class KaiBindRequest(NamespacedObject, frozen=True):
+    """A BindRequest, scheduling.run.ai/v1alpha2."""
+
+    api_version: str = KAI_BIND_API_VERSION
+    spec: KaiBindRequestSpec = KaiBindRequestSpec()
+    status: KaiBindRequestStatus = KaiBindRequestStatus()
+
+    @property
+    def pod_key(self) -> str:
+        """Key of its pod."""
+        return f"{self.namespace}/{self.spec.pod_name}"
+
+    @property
+    def is_given_up(self) -> bool:
+        """The binder has failed, and does not try again."""
+        limit = self.spec.backoff_limit
+        if self.status.phase != _FAILED:
+            return False
+        return limit is None or self.status.failed_attempts >= limit
+
+
+def placed_as_requested(pod: Pod, request: KaiBindRequest) -> Pod:
+    """A pod as it is once its request, for a node that exists, is carried out."""
+    spec, meta = request.spec, pod.metadata
+    if request.is_given_up or pod.is_finished:
+        return pod
+    labels, notes = meta.labels, meta.annotations
+    if spec.selected_gpu_groups:
+        labels = {key: text for key, text in labels.items() if not _is_of_card(key)}
+        labels |= _card_labels(spec.selected_gpu_groups)
+    if spec.received_resource_type:
+        notes = {**notes, RECEIVED: spec.received_resource_type}
+    meta = replace(meta, labels=labels, annotations=notes)
+    if pod.node_name:
+        return replace(pod, metadata=meta)
+    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=spec.selected_node))
+
+
+def with_bind_requests(
+    pods: Iterable[Pod], objects: Iterable[Object], nodes: Collection[str]
+) -> tuple[list[Pod], list[Object]]:
+    """Pods as they are once the bind requests among objects are carried out, and the other objects.
+    Requests for nodes that do not exist have no effect. nodes: names of those that do."""
+    others: list[Object] = []
+    requests: dict[str, KaiBindRequest] = {}
+    for one in objects:
+        if not isinstance(one, KaiBindRequest):
+            others.append(one)
+        elif one.spec.selected_node in nodes:
+            requests[one.pod_key] = one
+    placed = (
+        pod if (request := requests.get(pod.key)) is None else placed_as_requested(pod, request)
+        for pod in pods
+    )
+    return [*placed], others
+
+
+def _is_of_card(label: str) -> bool:
+    return label.partition("/")[0] == CARD_LABEL
+
+
+def _card_labels(cards: Iterable[str]) -> dict[str, str]:
+    names = tuple(cards)
+    if len(names) == 1:
+        return {CARD_LABEL: names[0]}
+    return {f"{CARD_LABEL}/{name}": name for name in names}
