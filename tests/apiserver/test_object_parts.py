@@ -17,6 +17,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.storage.entry_patterns import (
+    MARK,
     ChangedEntries,
     EntriesText,
     Key,
@@ -341,7 +342,9 @@ def test_entries_of_a_body_are_not_decoded(separators: tuple[str, str]) -> None:
     assert rest({"metadata": {"managedFields": [*entries, ENTRY]}}) is None
     assert rest({"metadata": {"managedFields": entries[:1]}}) is None
     assert rest({"spec": {"managedFields": entries}, "metadata": {"name": "a"}}) is None
-    assert rest({"spec": {"managedFields": entries}, "metadata": {"managedFields": "\x7f"}}) is None
+    for mark in (MARK, float(MARK), str(MARK)):
+        other = {"spec": {"managedFields": entries}, "metadata": {"managedFields": mark}}
+        assert rest(other) is None
     assert rest({"spec": {'x"managedFields': entries}, "metadata": {}}) is None
     twice = b'{"metadata":{"managedFields":%b,"managedFields":[]}}' % known.text
     assert rest(twice) is None

@@ -22,10 +22,9 @@ SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[:,]')
-_KEY, MARK = b'"managedFields":', "\x7f"
-"""Delete: no body has it."""
-_MARK_BYTE = MARK.encode()
-_MARKED = b'"%b"' % _MARK_BYTE
+_KEY, _MARKED = b'"managedFields":', b"7" * 18
+MARK = int(_MARKED)
+"""An integer has no other form, as a text with escapes has."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -180,7 +179,7 @@ def outcome_of(
 def without_known(raw: bytes, known: EntriesText) -> bytes | None:
     """A body with a mark instead of entries that are the stored ones; None if it has others."""
     start = raw.find(_KEY)
-    if start < 0 or _MARK_BYTE in raw:
+    if start < 0 or _MARKED in raw:
         return None
     start += len(_KEY)
     text = known.text

@@ -258,7 +258,8 @@ def drop_known(tree: Any, known: EntriesText) -> None:
 def drop_mark(tree: Tree) -> bool:
     """Drop the mark of `without_known` from a tree; False if it is elsewhere."""
     meta = tree.get("metadata")
-    if not isinstance(meta, dict) or meta.get(ENTRIES) != MARK:
+    mark = meta.get(ENTRIES) if isinstance(meta, dict) else None
+    if type(mark) is not int or mark != MARK:
         return False
-    del meta[ENTRIES]
+    del tree["metadata"][ENTRIES]
     return True
