@@ -103,13 +103,17 @@ class PartComparison:
 
     def differences(self, old: Tree, new: Tree) -> tuple[object, ...]:
         """Names of fields that differ, and the sets of `compare` in each. Sets determine this."""
-        ignored = self._ignored
+        ignored, metadata = self._ignored, self._metadata
         found: list[object] = []
         for key, one in new.items():
             if key in ignored:
                 continue
             before = old.get(key, ABSENT)
-            if before != one:
+            if before == one:
+                continue
+            if key == "metadata" and metadata is not None:
+                found += (key, metadata.differences(before, one))
+            else:
                 found += (key, self._difference(key, before, one))
         if not old.keys() <= new.keys():
             for key, one in old.items():
@@ -117,11 +121,9 @@ class PartComparison:
                     found += (key, self._difference(key, one, ABSENT))
         return tuple(found)
 
-    def _difference(self, key: str, old: Any, new: Any) -> object:
+    def _difference(self, key: str, old: Any, new: Any) -> bytes:
         if old is ABSENT or new is ABSENT:
             return _encode(_compare_undeclared(self._struct, key, old, new))
-        if key == "metadata" and self._metadata is not None:
-            return self._metadata.differences(old, new)
         parts = key, _encode(old), _encode(new)
         found = self._known.get(parts)
         if found is None:

@@ -117,9 +117,9 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
     return tree, repeated
 
 
-def _decode_rest(raw: bytes, known: EntriesText | None) -> tuple[Tree, list[str]] | None:
+def _decode_rest(raw: bytes, known: EntriesText) -> tuple[Tree, list[str]] | None:
     """As `decode_tree`, without managedFields that are the stored ones; None for other bodies."""
-    less = None if known is None else without_known(raw, known)
+    less = without_known(raw, known)
     if less is None:
         return None
     try:
@@ -186,13 +186,14 @@ def decode_kind(
     kind = kind or wanted.kind
     raw, media = body_as_json(raw, media)
     try:
-        tree, repeated = _decode_rest(raw, known) or decode_tree(raw, media)
+        rest = None if known is None else _decode_rest(raw, known)
+        tree, repeated = rest or decode_tree(raw, media)
     except YamlBodyError as error:
         text = f"the object provided is unrecognized (must be of type {kind}): {error}"
         raise bad_request(f"{text} ({_body_summary(raw)})") from None
     api_version = api_version or wanted.api_version
     _check_kind(tree, wanted, registry, kind, api_version)
-    if known is not None:
+    if known is not None and rest is None:
         drop_known(tree, known)
     named = tree.get("kind") or kind
     version = (tree.get("apiVersion") or api_version).rpartition("/")[2]

@@ -57,10 +57,10 @@ class KnownSet(NamedTuple):
 class Skeleton:
     """The bytes of entries between their times. is_plain: each entry has one time."""
 
-    __slots__ = ("_spaced", "is_plain", "pieces")
+    __slots__ = ("_spaced", "count", "is_plain", "pieces")
 
-    def __init__(self, pieces: tuple[bytes, ...], is_plain: bool) -> None:
-        self.pieces, self.is_plain = pieces, is_plain
+    def __init__(self, pieces: tuple[bytes, ...], count: int, is_plain: bool) -> None:
+        self.pieces, self.count, self.is_plain = pieces, count, is_plain
         self._spaced: list[bytes] | None = None
 
     def spaced(self, times: Sequence[bytes]) -> bytes:
@@ -124,7 +124,7 @@ class KnownEntries:
         if skeleton is None:
             entries = decode_entries(text)
             is_plain = [one.time.encode() for one in entries] == times
-            skeleton = Skeleton(pieces, is_plain)
+            skeleton = Skeleton(pieces, len(entries), is_plain)
             if len(self._skeletons) >= SKELETONS_MAX:
                 self._skeletons.clear()
                 self._outcomes.clear()

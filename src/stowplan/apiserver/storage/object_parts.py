@@ -76,7 +76,7 @@ def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
         except msgspec.DecodeError:
             # The bracket is within a text, or the entries are of another form.
             continue
-        few = not entries.skeleton.is_plain or len(entries.times) < UPDATE_MANAGERS_MAX
+        few = entries.skeleton.count < UPDATE_MANAGERS_MAX
         return StoredParts(value[: start - 1] + value[end:], entries) if few else None
     return None
 
@@ -118,10 +118,10 @@ class ObjectParts:
     def update(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """As `ManagedFields.updated`."""
         stored, parts = self._stored.entries, self._endpoint.parts
-        times = [*stored.times, format_time(call.now).encode()]
         if parts is None or not stored.skeleton.is_plain:
             self._work_out(call, new, old)
             return
+        times = [*stored.times, format_time(call.now).encode()]
         key = (
             self._endpoint, call.manager, parts.differences(old, new), order_of(times),
             stored.skeleton,
