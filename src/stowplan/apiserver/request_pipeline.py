@@ -451,7 +451,7 @@ class RequestPipeline:
         self, raw: bytes, media: str, resource: Resource, call: ApiCall
     ) -> Callable[[], tuple[Tree, list[str]]]:
         registry, mode = self.server.registry, call.field_validation
-        known = self.server.writes.parted.text(call) if call.verb == "update" else b""
+        known = self.server.writes.parted.entries(call) if call.verb == "update" else None
         return partial(decode_object, raw, media, resource, registry, mode, known)
 
     def _stored_bytes(self, resource: Resource) -> bytes:

@@ -53,6 +53,11 @@ STRIPPED: FieldSet = {
 Path = tuple[str, ...]
 
 
+def ignored_fields(resets: FieldSet) -> list[str]:
+    """The top-level fields that an endpoint does not take at all."""
+    return [element[2:] for element, node in resets.items() if not node]
+
+
 class ApplyConflict(Exception):
     """An apply changes fields of others. conflicts: by manager."""
 
@@ -94,7 +99,7 @@ class FieldManager:
     def _compare(self, resource: Resource, old: Tree | None, new: Tree) -> FieldComparison:
         before = empty_object(resource) if old is None else served_form(resource, old)
         after = served_form(resource, new)
-        ignored = [element[2:] for element, node in self.resets.items() if not node]
+        ignored = ignored_fields(self.resets)
         if ignored:
             # Whatever differs there is not taken.
             before, after = (
@@ -103,10 +108,6 @@ class FieldManager:
             )
         found = compare(before, after, field_type(resource))
         return FieldComparison(self._kept(found.changed), self._kept(found.removed))
-
-    def changes(self, old: Tree, new: Tree) -> FieldComparison:
-        """What an update changes, in the version of the request. Objects are in stored form."""
-        return self._compare(self.forms.resource, old, new)
 
     # Updates
 

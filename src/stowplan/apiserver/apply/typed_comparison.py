@@ -33,6 +33,7 @@ _Nodes = tuple[FieldSet | None, FieldSet | None]
 """Nodes of a path in the two sets; None: neither it nor anything below is in the set."""
 _SAME: _Nodes = (None, None)
 KNOWN_MAX, KNOWN_BYTES_MAX = 1024, 16 << 10
+_encode = msgspec.json.Encoder().encode
 
 
 def compare(old: Any, new: Any, kind: FieldType) -> FieldComparison:
@@ -75,7 +76,7 @@ class NewObjectFields:
             return MEMBER
         if not isinstance(value, dict):
             return _compare(empty, value, kind)[0]
-        key = (kind, empty is ABSENT, msgspec.json.encode(value))
+        key = (kind, empty is ABSENT, _encode(value))
         if key in self._known:
             return self._known[key]
         found = _compare(empty, value, kind)[0]
@@ -83,6 +84,54 @@ class NewObjectFields:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[key] = found
+        return found
+
+
+class PartComparison:
+    """What differs in objects of a struct, by field of it and of its metadata, as bytes.
+
+    ignored: fields of the struct that are not compared. Fields have no deduced type. Comparisons of
+    equal parts are made once: pods of a template have the same status.
+    """
+
+    def __init__(self, struct: MapType, ignored: frozenset[str] = frozenset()) -> None:
+        meta = struct.fields.get("metadata")
+        below = None if meta is None else meta.resolved().map
+        self._struct, self._ignored = struct, ignored
+        self._metadata = None if below is None else PartComparison(below)
+        self._known: dict[tuple[str, bytes, bytes], bytes] = {}
+
+    def differences(self, old: Tree, new: Tree) -> tuple[object, ...]:
+        """Names of fields that differ, and the sets of `compare` in each. Sets determine this."""
+        ignored, metadata = self._ignored, self._metadata
+        found: list[object] = []
+        for key, one in new.items():
+            if key in ignored:
+                continue
+            before = old.get(key, ABSENT)
+            if before == one:
+                continue
+            if key == "metadata" and metadata is not None:
+                found += (key, metadata.differences(before, one))
+            else:
+                found += (key, self._difference(key, before, one))
+        if not old.keys() <= new.keys():
+            for key, one in old.items():
+                if key not in new and key not in ignored:
+                    found += (key, self._difference(key, one, ABSENT))
+        return tuple(found)
+
+    def _difference(self, key: str, old: Any, new: Any) -> bytes:
+        if old is ABSENT or new is ABSENT:
+            return _encode(_compare_undeclared(self._struct, key, old, new))
+        parts = key, _encode(old), _encode(new)
+        found = self._known.get(parts)
+        if found is None:
+            found = _encode(_compare_undeclared(self._struct, key, old, new))
+            if len(parts[1]) + len(parts[2]) <= KNOWN_BYTES_MAX:
+                if len(self._known) >= KNOWN_MAX:
+                    self._known.clear()
+                self._known[parts] = found
         return found
 
 

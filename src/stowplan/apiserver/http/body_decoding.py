@@ -33,7 +33,8 @@ from stowplan.apiserver.http.negotiation import (
 from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
-from stowplan.apiserver.storage.object_parts import drop_known
+from stowplan.apiserver.storage.entry_patterns import EntriesText, without_known
+from stowplan.apiserver.storage.object_parts import drop_known, drop_mark
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
@@ -116,6 +117,19 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
     return tree, repeated
 
 
+def _decode_rest(raw: bytes, known: EntriesText) -> tuple[Tree, list[str]] | None:
+    """As `decode_tree`, without managedFields that are the stored ones; None for other bodies."""
+    less = without_known(raw, known)
+    if less is None:
+        return None
+    try:
+        tree, repeated = decode_tree(less, JSON)
+    except (YamlBodyError, ApiError):
+        # The error of the whole body is another one.
+        return None
+    return (tree, repeated) if not repeated and drop_mark(tree) else None
+
+
 def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
     """A body and its media type; protobuf is converted to JSON, if it can be read."""
     if media == PROTOBUF:
@@ -145,7 +159,7 @@ def decode_object(
     resource: Resource,
     registry: ResourceRegistry,
     mode: str,
-    known: bytes = b"",
+    known: EntriesText | None = None,
 ) -> tuple[Tree, list[str]]:
     """The object of a create or update, and warnings. Raises ApiError 400, 415.
 
@@ -153,7 +167,7 @@ def decode_object(
     """
     if len(raw) > LONG_BYTES or media != JSON:
         # The stored object may change while another thread decodes the body.
-        known = b""
+        known = None
     return decode_kind(raw, media, resource, resource.schema, registry, mode, known=known)
 
 
@@ -166,19 +180,20 @@ def decode_kind(
     mode: str,
     kind: str = "",
     api_version: str = "",
-    known: bytes = b"",
+    known: EntriesText | None = None,
 ) -> tuple[Tree, list[str]]:
     """As `decode_object`, for a body of another kind than the path (`kind`, `api_version`)."""
     kind = kind or wanted.kind
     raw, media = body_as_json(raw, media)
     try:
-        tree, repeated = decode_tree(raw, media)
+        rest = None if known is None else _decode_rest(raw, known)
+        tree, repeated = rest or decode_tree(raw, media)
     except YamlBodyError as error:
         text = f"the object provided is unrecognized (must be of type {kind}): {error}"
         raise bad_request(f"{text} ({_body_summary(raw)})") from None
     api_version = api_version or wanted.api_version
     _check_kind(tree, wanted, registry, kind, api_version)
-    if known:
+    if known is not None and rest is None:
         drop_known(tree, known)
     named = tree.get("kind") or kind
     version = (tree.get("apiVersion") or api_version).rpartition("/")[2]

@@ -1,8 +1,8 @@
 """An object and its managedFields apart, in the course of an update.
 
 They are nearly half of an object, and most writes leave most of them as they are. Where nothing
-looks at them on the way, they are cut out of the stored bytes; the set of an entry is decoded once
-for all objects that have the same, and what a change makes of sets is worked out once.
+looks at them on the way, they are cut out of the stored bytes and not decoded
+(`storage.entry_patterns`).
 """
 
 from __future__ import annotations
@@ -15,75 +15,51 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.apis.admissionregistration.webhook_calls import SKIPPED
-from stowplan.apis.machinery.resource import AdmissionPlugin, ApiCall
+from stowplan.apis.machinery.resource import AdmissionPlugin, ApiCall, Resource
+from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.admission.policies.policy_kinds import (
     MUTATING_BINDINGS,
     VALIDATING_BINDINGS,
 )
-from stowplan.apiserver.apply.field_manager import FieldManager
-from stowplan.apiserver.apply.field_set import FieldSet
-from stowplan.apiserver.apply.managed_fields import ManagedFields
+from stowplan.apiserver.apply.field_manager import ignored_fields
+from stowplan.apiserver.apply.managed_fields import ManagedFields, reset_fields
 from stowplan.apiserver.apply.manager_entries import (
     FIELDS_TYPE,
-    UPDATE,
     UPDATE_MANAGERS_MAX,
     ManagerFields,
     ManagerKey,
     Managers,
-    manager_key,
+)
+from stowplan.apiserver.apply.typed_comparison import PartComparison
+from stowplan.apiserver.apply.versioned_forms import field_type
+from stowplan.apiserver.storage.entry_patterns import (
+    MARK,
+    EntriesText,
+    Entry,
+    KnownEntries,
+    encode,
+    order_of,
+    outcome_of,
 )
 from stowplan.apiserver.storage.versioned_store import VersionedStore
 from stowplan.objects.encoding.tree import Tree
 
 ENTRIES = "managedFields"
 _KEY, _META = b'"managedFields":[', b'"metadata":'
-_SETS_MAX, _SET_BYTES_MAX, _OUTCOMES_MAX = 4096, 16 << 10, 1024
 _BRACKETS_MAX = 8
 """Path elements may contain brackets; objects with many are left whole."""
 _NOW = "now"
-
-
-class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """One entry, its keys in the order in which they are stored."""
-
-    manager: str = ""
-    operation: str
-    apiVersion: str  # noqa: N815
-    time: str = ""
-    fieldsType: str  # noqa: N815
-    fieldsV1: msgspec.Raw  # noqa: N815
-    subresource: str = ""
-
-    def key(self) -> ManagerKey:
-        """See `manager_entries`."""
-        return manager_key(self.manager, self.operation, self.apiVersion, self.subresource)
-
-
 _in_order = attrgetter("operation", "time", "manager", "apiVersion", "subresource")
-_read = msgspec.json.Decoder(list[Entry]).decode
-_encode = msgspec.json.Encoder().encode
-
-
-class KnownSet(NamedTuple):
-    """A set and its bytes. It is shared, and must not be changed."""
-
-    fields: FieldSet
-    text: bytes
-
-
-Outcome = tuple[tuple[ManagerKey, KnownSet, int], ...]
-"""Managers after a change, with their sets. The number: the entry whose time one keeps, -1: now."""
 
 
 class StoredParts(NamedTuple):
-    """bare: the bytes of a stored object without its managedFields. text: these."""
+    """bare: the bytes of a stored object without its managedFields. entries: these."""
 
     bare: bytes
-    text: bytes
-    entries: list[Entry]
+    entries: EntriesText
 
 
-def stored_parts(value: bytes) -> StoredParts | None:
+def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
     """The parts of the stored bytes of a built-in kind; None if they are not plain."""
     start, meta = value.find(_KEY), value.find(_META)
     # Objects below, such as templates of pods, have metadata of their own. Values of labels and
@@ -95,53 +71,37 @@ def stored_parts(value: bytes) -> StoredParts | None:
         return None
     for _ in range(_BRACKETS_MAX):
         end = value.find(b"]", end) + 1
-        text = value[at:end]
         try:
-            entries = _read(text)
+            entries = known.of_text(value[at:end])
         except msgspec.DecodeError:
             # The bracket is within a text, or the entries are of another form.
             continue
-        # Of more the oldest are folded.
-        few = len(entries) < UPDATE_MANAGERS_MAX
-        return StoredParts(value[: start - 1] + value[end:], text, entries) if few else None
+        few = entries.skeleton.count < UPDATE_MANAGERS_MAX
+        return StoredParts(value[: start - 1] + value[end:], entries) if few else None
     return None
 
 
-class KnownSets:
-    """Sets by their bytes, and what changes make of them."""
+class _Endpoint:
+    """What is compared in updates at an endpoint. parts: None if it depends on more."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, KnownSet] = {}
-        self._outcomes: dict[tuple[object, ...], Outcome] = {}
-
-    def of_text(self, text: bytes) -> KnownSet:
-        """The set of these bytes."""
-        found = self._known.get(text)
-        if found is None:
-            found = KnownSet(msgspec.json.decode(text, type=dict), text)
-            if len(self._known) >= _SETS_MAX:
-                self._known.clear()
-            if len(text) <= _SET_BYTES_MAX:
-                self._known[text] = found
-        return found
-
-    def outcome(self, key: tuple[object, ...]) -> Outcome | None:
-        """What was worked out for a key before."""
-        return self._outcomes.get(key)
-
-    def keep(self, key: tuple[object, ...], found: Outcome) -> None:
-        """Keep what was worked out."""
-        if len(self._outcomes) >= _OUTCOMES_MAX:
-            self._outcomes.clear()
-        self._outcomes[key] = found
+    def __init__(self, resource: Resource, subresource: str) -> None:
+        self.parts: PartComparison | None = None
+        struct = field_type(resource).resolved().map
+        if struct is not None and not any(one.deduced for one in struct.fields.values()):
+            ignored = ignored_fields(reset_fields(resource, subresource))
+            self.parts = PartComparison(struct, frozenset(ignored))
 
 
 class ObjectParts:
     """One update. stored: the object before it."""
 
-    def __init__(self, fields: ManagedFields, sets: KnownSets, stored: StoredParts) -> None:
-        self._fields, self._sets, self._stored = fields, sets, stored
-        self._after: list[Entry] = stored.entries
+    def __init__(
+        self, fields: ManagedFields, known: KnownEntries, stored: StoredParts, endpoint: _Endpoint
+    ) -> None:
+        self._fields, self._known, self._endpoint = fields, known, endpoint
+        self._stored = stored
+        self._after = stored.entries.text
+        self._settles = False
 
     @property
     def bare(self) -> bytes:
@@ -152,79 +112,79 @@ class ObjectParts:
         """True for a new object without managedFields; else those of the old one are put back."""
         if ENTRIES not in new["metadata"]:
             return True
-        old["metadata"][ENTRIES] = msgspec.json.decode(self._stored.text)
+        old["metadata"][ENTRIES] = msgspec.json.decode(self._stored.entries.text)
         return False
 
     def update(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """As `ManagedFields.updated`."""
-        manager, entries = self._fields.manager_of(call), self._stored.entries
-        known = [self._sets.of_text(bytes(one.fieldsV1)) for one in entries]
-        # Entries of other versions are compared in these.
-        if any(one.apiVersion != manager.version for one in entries):
-            outcome = self._worked_out(manager, call, new, old, known)
-        else:
-            found = manager.changes(old, new)
-            if not found.changed and not found.removed:
-                return
-            key = (
-                manager.key(call.manager, UPDATE), call.resource,
-                _encode(found.changed), _encode(found.removed) if found.removed else b"",
-                *[(e.manager, e.operation, e.subresource, s.text)
-                  for e, s in zip(entries, known, strict=True)],
-            )  # fmt: skip
-            kept = self._sets.outcome(key)
-            outcome = self._worked_out(manager, call, new, old, known) if kept is None else kept
-            if kept is None:
-                self._sets.keep(key, outcome)
-        self._after = sorted(
-            (self._entry(*one, known, manager.now) for one in outcome), key=_in_order
-        )
+        stored, parts = self._stored.entries, self._endpoint.parts
+        if parts is None or not stored.skeleton.is_plain:
+            self._work_out(call, new, old)
+            return
+        times = [*stored.times, format_time(call.now).encode()]
+        key = (
+            self._endpoint, call.manager, parts.differences(old, new), order_of(times),
+            stored.skeleton,
+        )  # fmt: skip
+        outcome = self._known.outcome(key)
+        if outcome is not None:
+            self._after, self._settles = outcome.text(times), outcome.settles
+            return
+        places = self._work_out(call, new, old)
+        made = outcome_of(self._after, places, self._settles, times) if places else None
+        if made is not None:
+            self._known.keep(key, made)
 
-    def _worked_out(
-        self, manager: FieldManager, call: ApiCall, new: Tree, old: Tree, known: list[KnownSet]
-    ) -> Outcome:
-        entries = self._stored.entries
+    def _work_out(self, call: ApiCall, new: Tree, old: Tree) -> tuple[int, ...] | None:
+        """Where entries after a change have their times from; None if others get another result."""
+        entries = self._stored.entries.entries()
+        known = [self._known.set_of(bytes(one.fieldsV1)) for one in entries]
+        manager = self._fields.manager_of(call)
         places = {one.key(): at for at, one in enumerate(entries)}
         managers: Managers = {
             key: ManagerFields(known[at].fields, entries[at].apiVersion, str(at))
             for key, at in places.items()
         }
-        marked = replace(manager, now=_NOW)
-        left = marked.update(old, new, managers, call.manager)
-        return tuple(
-            (key, self._sets.of_text(_encode(one.fields)), -1 if one.time == _NOW else places[key])
-            for key, one in left.items()
-        )
+        kept = replace(manager, now=_NOW).update(old, new, managers, call.manager)
+        left = [
+            self._left(key, one, entries, -1 if one.time == _NOW else places[key], manager.now)
+            for key, one in kept.items()
+        ]
+        left.sort(key=lambda pair: _in_order(pair[0]))
+        after = [one for one, _ in left]
+        self._after = encode(after) if after else b""
+        self._settles = _differ_in_times(after, entries)
+        # Entries of other versions are compared in these.
+        is_one = all(one.apiVersion == manager.version for one in entries)
+        return tuple([at for _, at in left]) if is_one and after else None
 
-    def _entry(
-        self, key: ManagerKey, known: KnownSet, at: int, before: list[KnownSet], now: str
-    ) -> Entry:
-        if at >= 0 and known is before[at]:
-            return self._stored.entries[at]
-        one = self._stored.entries[at] if at >= 0 else None
-        return Entry(
+    def _left(
+        self, key: ManagerKey, one: ManagerFields, entries: list[Entry], at: int, now: str
+    ) -> tuple[Entry, int]:
+        before = entries[at] if at >= 0 else None
+        made = Entry(
             manager=key.manager,
             operation=key.operation,
-            apiVersion=key.api_version if one is None else one.apiVersion,
-            time=now if one is None else one.time,
+            apiVersion=key.api_version if before is None else before.apiVersion,
+            time=now if before is None else before.time,
             fieldsType=FIELDS_TYPE,
-            fieldsV1=msgspec.Raw(known.text),
+            fieldsV1=msgspec.Raw(encode(one.fields)),
             subresource=key.subresource,
         )
+        return made, at
 
     def settle(self, new: Tree, old: Tree) -> None:
         """As `ManagedFields.settle`."""
-        before = self._stored.entries
-        if self._after is not before and _differ_in_times(self._after, before) and new == old:
-            self._after = before
+        if self._settles and new == old:
+            self._after = self._stored.entries.text
 
     def join(self, new: Tree, old: Tree) -> None:
         """Put them back, as bytes."""
-        stored = old["metadata"][ENTRIES] = msgspec.Raw(self._stored.text)
-        if self._after is self._stored.entries:
+        stored = old["metadata"][ENTRIES] = msgspec.Raw(self._stored.entries.text)
+        if self._after == self._stored.entries.text:
             new["metadata"][ENTRIES] = stored
         elif self._after:
-            new["metadata"][ENTRIES] = msgspec.Raw(_encode(self._after))
+            new["metadata"][ENTRIES] = msgspec.Raw(self._after)
 
 
 class PartedUpdates:
@@ -238,23 +198,28 @@ class PartedUpdates:
     ) -> None:
         self._store, self._fields = store, fields
         self._is_on = all(getattr(one, "repeatable", False) for one in admission)
-        self._sets = KnownSets()
+        self._known = KnownEntries()
+        self._endpoints: dict[tuple[Resource, str], _Endpoint] = {}
         self._last: tuple[bytes, StoredParts | None] = b"", None
 
-    def text(self, call: ApiCall) -> bytes:
-        """The stored managedFields of an object that is to be replaced; empty for a whole one."""
+    def entries(self, call: ApiCall) -> EntriesText | None:
+        """The stored managedFields of an object that is to be replaced; None for a whole one."""
         resource = call.resource
         place = call.namespace if resource.namespaced else ""
         existing = self._store.get(resource.key(place, call.name))
         parts = None if existing is None else self._parts(call, existing)
-        return b"" if parts is None else parts.text
+        return None if parts is None else parts.entries
 
     def begin(self, call: ApiCall, value: bytes) -> ObjectParts | None:
         """An update of a stored object; None if it is to be read as a whole."""
         parts = self._parts(call, value)
         if parts is None or self._fields is None:
             return None
-        return ObjectParts(self._fields, self._sets, parts)
+        key = call.resource, call.subresource
+        endpoint = self._endpoints.get(key)
+        if endpoint is None:
+            endpoint = self._endpoints[key] = _Endpoint(*key)
+        return ObjectParts(self._fields, self._known, parts, endpoint)
 
     def _parts(self, call: ApiCall, value: bytes) -> StoredParts | None:
         is_asked = call.answers is not None and call.answers is not SKIPPED
@@ -266,7 +231,7 @@ class PartedUpdates:
         if count(VALIDATING_BINDINGS) or count(MUTATING_BINDINGS):
             return None
         if self._last[0] is not value:
-            self._last = value, stored_parts(value)
+            self._last = value, stored_parts(value, self._known)
         return self._last[1]
 
 
@@ -282,9 +247,19 @@ def _differ_in_times(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
     )
 
 
-def drop_known(tree: Any, known: bytes) -> None:
+def drop_known(tree: Any, known: EntriesText) -> None:
     """Drop managedFields that are the stored ones from the tree of a body, as if not sent."""
     meta = tree.get("metadata")
     given = meta.get(ENTRIES) if isinstance(meta, dict) else None
-    if given and _encode(given) == known:
+    if given and encode(given) == known.text:
         del meta[ENTRIES]
+
+
+def drop_mark(tree: Tree) -> bool:
+    """Drop the mark of `without_known` from a tree; False if it is elsewhere."""
+    meta = tree.get("metadata")
+    mark = meta.get(ENTRIES) if isinstance(meta, dict) else None
+    if type(mark) is not int or mark != MARK:
+        return False
+    del tree["metadata"][ENTRIES]
+    return True

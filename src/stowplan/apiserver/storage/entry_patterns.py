@@ -1,0 +1,191 @@
+"""managedFields as bytes: entries without their times, and what changes make of them.
+
+Objects of a template have the same entries but for times, and get the same changes over and over.
+What a change makes of entries depends on them, on what the change differs in, on its manager, and
+on which times come first; so it is worked out once, and times are filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import lt
+from typing import NamedTuple
+
+import msgspec
+
+from stowplan.apiserver.apply.field_set import FieldSet
+from stowplan.apiserver.apply.manager_entries import ManagerKey, manager_key
+
+SKELETONS_MAX, OUTCOMES_MAX = 1024, 4096
+SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
+_TIME = re.compile(rb'"time":"([^"\\]*)"')
+"""Within texts quotes are escaped, and sets of fields have no texts as values."""
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[:,]')
+_KEY, _MARKED = b'"managedFields":', b"7" * 18
+MARK = int(_MARKED)
+"""An integer has no other form, as a text with escapes has."""
+
+
+class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """One entry, its keys in the order in which they are stored."""
+
+    manager: str = ""
+    operation: str
+    apiVersion: str  # noqa: N815
+    time: str = ""
+    fieldsType: str  # noqa: N815
+    fieldsV1: msgspec.Raw  # noqa: N815
+    subresource: str = ""
+
+    def key(self) -> ManagerKey:
+        """See `manager_entries`."""
+        return manager_key(self.manager, self.operation, self.apiVersion, self.subresource)
+
+
+decode_entries = msgspec.json.Decoder(list[Entry]).decode
+encode = msgspec.json.Encoder().encode
+
+
+class KnownSet(NamedTuple):
+    """A set and its bytes. It is shared, and must not be changed."""
+
+    fields: FieldSet
+    text: bytes
+
+
+class Skeleton:
+    """The bytes of entries between their times. is_plain: each entry has one time."""
+
+    __slots__ = ("_spaced", "count", "is_plain", "pieces")
+
+    def __init__(self, pieces: tuple[bytes, ...], count: int, is_plain: bool) -> None:
+        self.pieces, self.count, self.is_plain = pieces, count, is_plain
+        self._spaced: list[bytes] | None = None
+
+    def spaced(self, times: Sequence[bytes]) -> bytes:
+        """The entries as encoders write them that put a space after each colon and comma."""
+        if self._spaced is None:
+            self._spaced = [_TOKEN.sub(_with_space, piece) for piece in self.pieces]
+        made = [self._spaced[0]]
+        for time, piece in zip(times, self._spaced[1:], strict=True):
+            made += (b'"time": "', time, b'"', piece)
+        return b"".join(made)
+
+
+def _with_space(token: re.Match[bytes]) -> bytes:
+    return token[0] + b" " if token[0] in (b":", b",") else token[0]
+
+
+class ChangedEntries(NamedTuple):
+    """Entries after a change, with places for times. places: of entries before, -1: now.
+
+    settles: nothing but times differs from the entries before.
+    """
+
+    pattern: bytes
+    places: tuple[int, ...]
+    settles: bool
+
+    def text(self, times: Sequence[bytes]) -> bytes:
+        """The entries with their times, the last of which is now."""
+        return self.pattern % tuple([times[at] for at in self.places])
+
+
+class EntriesText(NamedTuple):
+    """The bytes of managedFields, and these apart."""
+
+    text: bytes
+    skeleton: Skeleton
+    times: list[bytes]
+
+    def entries(self) -> list[Entry]:
+        """The entries, decoded."""
+        return decode_entries(self.text)
+
+
+Key = tuple[object, ...]
+
+
+class KnownEntries:
+    """Sets by their bytes, skeletons, and what changes make of entries."""
+
+    def __init__(self) -> None:
+        self._sets: dict[bytes, KnownSet] = {}
+        self._skeletons: dict[tuple[bytes, ...], Skeleton] = {}
+        self._outcomes: dict[Key, ChangedEntries] = {}
+
+    def of_text(self, text: bytes) -> EntriesText:
+        """Entries of these bytes. Raises msgspec.DecodeError if they are something else."""
+        parts = _TIME.split(text)
+        times, pieces = parts[1::2], tuple(parts[::2])
+        skeleton = self._skeletons.get(pieces)
+        # Other times do not make entries something else.
+        if skeleton is None:
+            entries = decode_entries(text)
+            is_plain = [one.time.encode() for one in entries] == times
+            skeleton = Skeleton(pieces, len(entries), is_plain)
+            if len(self._skeletons) >= SKELETONS_MAX:
+                self._skeletons.clear()
+                self._outcomes.clear()
+            if len(text) <= SET_BYTES_MAX:
+                self._skeletons[pieces] = skeleton
+        return EntriesText(text, skeleton, times)
+
+    def set_of(self, text: bytes) -> KnownSet:
+        """The set of these bytes."""
+        found = self._sets.get(text)
+        if found is None:
+            found = KnownSet(msgspec.json.decode(text, type=dict), text)
+            if len(self._sets) >= SETS_MAX:
+                self._sets.clear()
+            if len(text) <= SET_BYTES_MAX:
+                self._sets[text] = found
+        return found
+
+    def outcome(self, key: Key) -> ChangedEntries | None:
+        """What was worked out for a key before."""
+        return self._outcomes.get(key)
+
+    def keep(self, key: Key, found: ChangedEntries) -> None:
+        """Keep what was worked out."""
+        if len(self._outcomes) >= OUTCOMES_MAX:
+            self._outcomes.clear()
+        self._outcomes[key] = found
+
+
+def order_of(times: list[bytes]) -> tuple[int, ...]:
+    """Which times come first, and which are equal."""
+    ordered = sorted(times)
+    if ordered == times:
+        return tuple(map(lt, times, times[1:]))
+    return tuple([ordered.index(one) for one in times])
+
+
+def outcome_of(
+    text: bytes, places: tuple[int, ...], settles: bool, times: list[bytes]
+) -> ChangedEntries | None:
+    """The outcome of which `text` is one example; None if a set has a time of its own.
+
+    places, times: see `ChangedEntries`.
+    """
+    pieces = [one.replace(b"%", b"%%") for one in _TIME.split(text)[::2]]
+    if len(pieces) != len(places) + 1:
+        return None
+    made = ChangedEntries(b'"time":"%b"'.join(pieces), places, settles)
+    return made if made.text(times) == text else None
+
+
+def without_known(raw: bytes, known: EntriesText) -> bytes | None:
+    """A body with a mark instead of entries that are the stored ones; None if it has others."""
+    start = raw.find(_KEY)
+    if start < 0 or _MARKED in raw:
+        return None
+    start += len(_KEY)
+    text = known.text
+    if raw.startswith(b" ", start):
+        start += 1
+        text = known.skeleton.spaced(known.times)
+    if not raw.startswith(text, start):
+        return None
+    return b"%b%b%b" % (raw[:start], _MARKED, raw[start + len(text) :])
