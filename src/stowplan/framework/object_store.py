@@ -203,6 +203,10 @@ class ObjectStore:
         """All objects of a kind, in order of arrival."""
         return (v for v in self._kinds.get(kind, {}).values() if isinstance(v, kind))
 
+    def has_any(self, kind: type[Object]) -> bool:
+        """True if there is an object of the kind."""
+        return bool(self._kinds.get(kind))
+
     def every(self) -> Iterator[Object]:
         """All objects, as the watch has shown them, by kind and in order of arrival."""
         for kind, objects in self._kinds.items():

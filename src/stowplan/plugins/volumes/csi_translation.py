@@ -100,9 +100,14 @@ def translate_inline_volume(volume: Volume, plugin: InTreePlugin) -> CSIVolume:
     return CSIVolume(plugin.driver, _HANDLES[plugin.name](volume, {}))
 
 
+def handle_of(volume: PersistentVolume, plugin: InTreePlugin) -> str:
+    """The handle of an in-tree volume at the driver of its plugin; raises TranslationError."""
+    return _HANDLES[plugin.name](volume.spec, volume.labels)
+
+
 def translate_in_tree_volume(volume: PersistentVolume, plugin: InTreePlugin) -> PersistentVolume:
     """The volume with a CSI source and the driver's topology; raises TranslationError."""
-    handle = _HANDLES[plugin.name](volume.spec, volume.labels)
+    handle = handle_of(volume, plugin)
     spec = replace(
         volume.spec,
         csi=CSIVolume(plugin.driver, handle),

@@ -67,10 +67,12 @@ class VolumeUsage(TableWatcher):
         self.attachable[row] += len(uses.attachable)
         if uses.is_delicate:
             self.delicate[row] += 1
+        counts = self.claims
         for name in uses.named_claims:
-            self.claims[f"{info.pod.namespace}/{name}"] += 1
-        for key in _keys(uses):
-            self.disks.setdefault(key, Counter())[row] += 1
+            key = f"{info.pod.metadata.namespace}/{name}"
+            counts[key] = counts.get(key, 0) + 1
+        for disk in _keys(uses) if uses.disks else ():
+            self.disks.setdefault(disk, Counter())[row] += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod left a row."""
