@@ -194,9 +194,9 @@ class PodClassIndex:
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._by_content: dict[Hashable, list[EnginePodClass]] = {}
-        # The latest spec without the names of its claims, encoded: pods of a template come together
-        # and are compared sooner than encoded.
-        self._unnamed: tuple[PodSpec, bytes] = PodSpec(), b""
+        # The latest spec without the names of its claims, what its claims are like, and classes:
+        # pods of a template come together.
+        self._latest: tuple[PodSpec, Hashable, list[EnginePodClass]] = PodSpec(), None, []
 
     def __iter__(self) -> Iterator[EnginePodClass]:
         return iter(self.all)
@@ -245,11 +245,10 @@ class PodClassIndex:
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
         spec = replace(pod.spec, volumes=tuple(map(_unnamed, pod.spec.volumes)))
-        known, content = self._unnamed
-        if not content or spec != known:
-            content = _encoder.encode(spec)
-            self._unnamed = spec, content
-        classes = self._by_content.setdefault((content, claims), [])
+        known, latest, classes = self._latest
+        if claims is not latest or spec != known:
+            classes = self._by_content.setdefault((_encoder.encode(spec), claims), [])
+            self._latest = spec, claims, classes
         for one in classes:
             if one.framework is framework and one.holds(pod):
                 break
@@ -317,6 +316,7 @@ class PodClassIndex:
             return False
         left = {id(classes): classes for _, classes in self._idle.values()}
         self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
+        self._latest = PodSpec(), None, []
         self.all = [one for classes in left.values() for one in classes]
         self.peers = AffinityTermIndex()
         for one in self.all:

@@ -79,15 +79,19 @@ PLUGINS = (
 )
 
 _SOURCES = attrgetter(*(plugin.field for plugin in PLUGINS))
+_NO_SOURCES = (None,) * len(PLUGINS)
 _BY_NAME = {plugin.name: plugin for plugin in PLUGINS}
 
 
 def in_tree_plugin_of(source: PVSpec | Volume) -> InTreePlugin | None:
     """The in-tree plugin of a volume's source, None for every other volume."""
     sources = _SOURCES(source)
-    if sources.count(None) == len(sources):
+    if sources == _NO_SOURCES:
         return None
-    return next(p for p, one in zip(PLUGINS, sources, strict=True) if one is not None)
+    for plugin, one in zip(PLUGINS, sources, strict=True):
+        if one is not None:
+            return plugin
+    return None
 
 
 def in_tree_plugin_by_name(name: str) -> InTreePlugin | None:

@@ -114,7 +114,9 @@ def _uses(spec: PodSpec) -> VolumeUses:
             attachable.append(volume)
         if _DISKS(volume) != _NO_DISKS:
             disks.append(volume)
-    return VolumeUses(tuple(claims), tuple(named), tuple(disks), tuple(attachable), is_delicate)
+    backed = tuple(claims)
+    all_of_them = backed if len(backed) == len(attachable) else tuple(attachable)
+    return VolumeUses(backed, tuple(named), tuple(disks), all_of_them, is_delicate)
 
 
 def claims_signature(pod: Pod) -> object:
@@ -129,7 +131,7 @@ def claims_signature(pod: Pod) -> object:
 
 def find_claim(object_store: ObjectStore, pod: Pod, name: str) -> PersistentVolumeClaim | None:
     """A claim of the pod's namespace, None when there is none."""
-    return object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+    return object_store.find(PersistentVolumeClaim, f"{pod.metadata.namespace}/{name}")
 
 
 def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:

@@ -63,7 +63,11 @@ class VolumeUsage(TableWatcher):
         uses = _uses_of(info)
         if uses is None:
             return
-        self.pods.setdefault(row, []).append(info)
+        pods = self.pods.get(row)
+        if pods is None:
+            self.pods[row] = [info]
+        else:
+            pods.append(info)
         self.attachable[row] += len(uses.attachable)
         if uses.is_delicate:
             self.delicate[row] += 1
@@ -113,9 +117,10 @@ class VolumeUsage(TableWatcher):
 
 def _uses_of(info: PodInfo) -> VolumeUses | None:
     """What plugins read of a pod's volumes, None where that is nothing."""
-    if not info.pod.spec.volumes:
+    spec = info.pod.spec
+    if not spec.volumes:
         return None
-    uses = volume_uses_of(info.pod.spec)
+    uses = volume_uses_of(spec)
     return uses if uses.disks or uses.attachable else None
 
 

@@ -26,7 +26,7 @@ from stowplan.plugins.volumes.csi_translation import (
     in_tree_plugin_of,
     translate_in_tree_volume,
 )
-from stowplan.plugins.volumes.volume_claims import find_claim, is_fully_bound, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import is_fully_bound, volume_uses_of
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_topology import AccessibleTopology, volume_topology
 from stowplan.plugins.volumes.volume_usage import VolumeUsage
@@ -74,11 +74,12 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
     csi_nodes: revision of the CSINodes where one of the volumes may be migrated.
     """
     uses = volume_uses_of(pod.spec)
-    if not uses.claims or uses.disks or len(uses.named_claims) != len(uses.attachable):
+    names = uses.named_claims
+    if not names or uses.disks or len(names) != len(uses.attachable):
         return None
-    kinds: list[VolumeKind] = []
-    for name in uses.named_claims:
-        claim = find_claim(object_store, pod, name)
+    namespace, kinds = pod.metadata.namespace, []
+    for name in names:
+        claim = object_store.find(PersistentVolumeClaim, f"{namespace}/{name}")
         kind = None if claim is None else kind_of_bound(claim, object_store)
         if kind is None:
             return None
@@ -108,23 +109,24 @@ def claims_of_kinds(kinds: Sequence[VolumeKind], object_store: ObjectStore) -> B
 def kind_of_bound(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeKind | None:
     """The kind of the volume of a claim, equal ones are one object; None for a claim that is not
     bound or has to be looked at by name."""
+    spec = claim.spec
     if (
         not is_fully_bound(claim)
         or claim.status.phase == "Lost"
         or claim.metadata.deletion_timestamp is not None
-        or READ_WRITE_ONCE_POD in claim.spec.access_modes
+        or READ_WRITE_ONCE_POD in spec.access_modes
     ):
         return None
-    volume = object_store.find(PersistentVolume, claim.spec.volume_name)
+    volume = object_store.find(PersistentVolume, spec.volume_name)
     if volume is None:
         return None
     index = VolumeIndex.of(object_store)
     known = index.kinds
-    found = known.get(claim.spec.volume_name)
+    found = known.get(spec.volume_name)
     if found is None or found[0] is not volume:
         if len(known) >= KINDS_MAX:
             index.forget_kinds()
-        found = known[claim.spec.volume_name] = volume, _kind_of_volume(volume, index)
+        found = known[spec.volume_name] = volume, _kind_of_volume(volume, index)
     kind: VolumeKind | None = found[1]
     return kind
 
