@@ -184,7 +184,10 @@ class ObjectStore:
 
     def version_of(self, kinds: Iterable[type[Object]]) -> int:
         """Revision token; changes with every change to these kinds that plugins can notice."""
-        return sum(self._versions.get(kind, 0) for kind in kinds)
+        versions, version = self._versions, 0
+        for kind in kinds:
+            version += versions.get(kind, 0)
+        return version
 
     def observed(self, kind: type[T], key: str) -> T | None:
         """The latest version of an object from the watch, ignoring assumptions."""
@@ -196,12 +199,17 @@ class ObjectStore:
     def find(self, kind: type[T], key: str) -> T | None:
         """The object of a kind by key (`NAMESPACE/NAME`, or the name of a cluster-scoped object),
         None when it does not exist."""
-        value = self._kinds.get(kind, {}).get(key)
+        objects = self._kinds.get(kind)
+        value = None if objects is None else objects.get(key)
         return value if isinstance(value, kind) else None
 
     def all(self, kind: type[T]) -> Iterator[T]:
         """All objects of a kind, in order of arrival."""
         return (v for v in self._kinds.get(kind, {}).values() if isinstance(v, kind))
+
+    def has_any(self, kind: type[Object]) -> bool:
+        """True if there is an object of the kind."""
+        return bool(self._kinds.get(kind))
 
     def every(self) -> Iterator[Object]:
         """All objects, as the watch has shown them, by kind and in order of arrival."""

@@ -59,6 +59,7 @@ class PreEnqueueGates:
         self._named: dict[tuple[str, tuple[str, ...]], PodChecks] = {}
         # Pods of one template come one after the other.
         self._latest: tuple[PodSpec | None, PodChecks] = None, ((), ())
+        self._known: dict[tuple[str, ...], tuple[object, tuple[str, ...]]] = {}
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework]) -> PreEnqueueGates:
@@ -87,12 +88,14 @@ class PreEnqueueGates:
         spec = pod.spec
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
-            names = tuple(
-                name
-                for name, _ in self._by_profile.get(spec.scheduler_name, ())
-                if name not in self._applies_to or self._applies_to[name](pod)
-            )
-            known = spec.__dict__[_KEPT] = self._mark, names
+            names, applies_to = [], self._applies_to
+            for name, _ in self._by_profile.get(spec.scheduler_name, ()):
+                applies = applies_to.get(name)
+                if applies is None or applies(pod):
+                    names.append(name)
+            # One object for all pods with the same gates.
+            known = self._mark, tuple(names)
+            known = spec.__dict__[_KEPT] = self._known.setdefault(known[1], known)
         key = spec.scheduler_name, known[1]
         checks = self._named.get(key)
         if checks is None:

@@ -194,6 +194,9 @@ class PodClassIndex:
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._by_content: dict[Hashable, list[EnginePodClass]] = {}
+        # The latest spec without the names of its claims, what its claims are like, and classes:
+        # pods of a template come together.
+        self._latest: tuple[PodSpec, Hashable, list[EnginePodClass]] = PodSpec(), None, []
 
     def __iter__(self) -> Iterator[EnginePodClass]:
         return iter(self.all)
@@ -219,7 +222,7 @@ class PodClassIndex:
         spec = pod.spec
         if spec.resource_claims:
             return self._of_devices(pod, framework) if with_devices else None
-        if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
+        if spec.volumes and _names_claims(spec):
             claims = framework.claims_signature(pod)
             if claims is not None and (with_devices or not isinstance(claims, OwnClaims)):
                 return self._of_claims(pod, framework, claims)
@@ -242,10 +245,14 @@ class PodClassIndex:
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
         spec = replace(pod.spec, volumes=tuple(map(_unnamed, pod.spec.volumes)))
-        content = _encoder.encode(spec)
-        classes = self._by_content.setdefault((content, claims), [])
-        one = next((c for c in classes if c.framework is framework and c.holds(pod)), None)
-        if one is None:
+        known, latest, classes = self._latest
+        if claims is not latest or spec != known:
+            classes = self._by_content.setdefault((_encoder.encode(spec), claims), [])
+            self._latest = spec, claims, classes
+        for one in classes:
+            if one.framework is framework and one.holds(pod):
+                break
+        else:
             one = EnginePodClass(pod, framework, claims)
             # No pod has this spec, so nothing else is found by it.
             one.mark = spec
@@ -309,6 +316,7 @@ class PodClassIndex:
             return False
         left = {id(classes): classes for _, classes in self._idle.values()}
         self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
+        self._latest = PodSpec(), None, []
         self.all = [one for classes in left.values() for one in classes]
         self.peers = AffinityTermIndex()
         for one in self.all:
@@ -363,6 +371,13 @@ def _without_resources(container: Container) -> Container:
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
     """True if a class has terms of affinity, which plans of other classes count as well."""
     return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
+
+
+def _names_claims(spec: PodSpec) -> bool:
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            return True
+    return False
 
 
 def _unnamed(volume: Volume) -> Volume:

@@ -456,5 +456,5 @@ def _n_within_limits(classes: Sequence[EnginePodClass], snapshot: Snapshot) -> i
         return next(place for place, one in enumerate(classes) if one.run_limits)
     if not snapshot.nominations.is_empty:
         return 0
-    n_alike = next((place for place, one in enumerate(classes) if one is not first), len(classes))
-    return min(n_alike, *(limit.pods(snapshot) for limit in first.run_limits))
+    n_pods = min(len(classes), *(limit.pods(snapshot) for limit in first.run_limits))
+    return next((place for place in range(n_pods) if classes[place] is not first), n_pods)

@@ -364,8 +364,10 @@ class Framework:
         """Equal for pods of one template whose claims are alike; None where claims are looked at
         pod by pod."""
         store = self.shared.object_store
-        found = (ask(pod, store) for ask in self._claims_signatures)
-        return next((one for one in found if one is not None), None)
+        for ask in self._claims_signatures:
+            if (found := ask(pod, store)) is not None:
+                return found
+        return None
 
     # After a node was chosen.
 

@@ -207,7 +207,7 @@ class DynamicResources:
         if pod.spec.resource_claims:
             return True
         object_store = self.handle.shared.object_store
-        if next(object_store.all(DeviceClass), None) is None:
+        if not object_store.has_any(DeviceClass):
             return False
         amounts = self._amounts(pod)
         if not amounts:

@@ -212,6 +212,7 @@ class AttachmentColumns:
         self._generation = 0
         self._sources: tuple[object, ...] = ()
         self._version = -1
+        self._shape = -1
 
     def refresh(self, nodes: NodeTable, object_store: ObjectStore) -> None:
         """Apply the changes of the table and the objects."""
@@ -220,12 +221,19 @@ class AttachmentColumns:
         touched = nodes.journal.since(self._generation)
         self._generation = nodes.journal.generation
         is_new = len(self._sources) != len(sources) or any(map(is_not, sources, self._sources))
+        # Where only pods came and went, no node has another limit than before.
+        are_nodes_new = touched is None or is_new or nodes.shape != self._shape
+        self._shape = nodes.shape
         if touched is None or is_new:
             touched = list(range(nodes.n_nodes))
             self.limits = {}
         if is_new or self._version != object_store.version:
             self._counted.clear()
         self._sources, self._version = sources, object_store.version
+        if not are_nodes_new:
+            for row in touched if self._counted else ():
+                self._counted.pop(row, None)
+            return
         self.is_limited = grow(self.is_limited, (nodes.n_nodes,))
         self.listed = grow(self.listed, (nodes.n_nodes,))
         for driver, column in self.limits.items():

@@ -79,15 +79,19 @@ PLUGINS = (
 )
 
 _SOURCES = attrgetter(*(plugin.field for plugin in PLUGINS))
+_NO_SOURCES = (None,) * len(PLUGINS)
 _BY_NAME = {plugin.name: plugin for plugin in PLUGINS}
 
 
 def in_tree_plugin_of(source: PVSpec | Volume) -> InTreePlugin | None:
     """The in-tree plugin of a volume's source, None for every other volume."""
     sources = _SOURCES(source)
-    if sources.count(None) == len(sources):
+    if sources == _NO_SOURCES:
         return None
-    return next(p for p, one in zip(PLUGINS, sources, strict=True) if one is not None)
+    for plugin, one in zip(PLUGINS, sources, strict=True):
+        if one is not None:
+            return plugin
+    return None
 
 
 def in_tree_plugin_by_name(name: str) -> InTreePlugin | None:
@@ -100,9 +104,14 @@ def translate_inline_volume(volume: Volume, plugin: InTreePlugin) -> CSIVolume:
     return CSIVolume(plugin.driver, _HANDLES[plugin.name](volume, {}))
 
 
+def handle_of(volume: PersistentVolume, plugin: InTreePlugin) -> str:
+    """The handle of an in-tree volume at the driver of its plugin; raises TranslationError."""
+    return _HANDLES[plugin.name](volume.spec, volume.labels)
+
+
 def translate_in_tree_volume(volume: PersistentVolume, plugin: InTreePlugin) -> PersistentVolume:
     """The volume with a CSI source and the driver's topology; raises TranslationError."""
-    handle = _HANDLES[plugin.name](volume.spec, volume.labels)
+    handle = handle_of(volume, plugin)
     spec = replace(
         volume.spec,
         csi=CSIVolume(plugin.driver, handle),

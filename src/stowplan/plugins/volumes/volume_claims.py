@@ -30,6 +30,7 @@ SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 _DISKS = attrgetter("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
+_NO_DISKS = (None, None, None, None)
 _KEPT = "volumes.uses"
 
 CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
@@ -37,7 +38,7 @@ NO_STATE = error("not found")
 """The error of a plugin whose PreFilter wrote no state; Kubernetes' ErrNotFound."""
 
 
-class ClaimUse(msgspec.Struct, frozen=True):
+class ClaimUse(msgspec.Struct, frozen=True, gc=False):
     """A volume of a pod that is backed by a claim.
 
     name: of the claim; of the volume for an ephemeral one, whose claim is generated
@@ -52,27 +53,21 @@ class ClaimUse(msgspec.Struct, frozen=True):
         return f"{pod.name}-{self.name}" if self.is_ephemeral else self.name
 
 
-class VolumeUses(msgspec.Struct, frozen=True):
+class VolumeUses(msgspec.Struct, frozen=True, gc=False):
     """What the volume plugins read of a pod's volumes, in the order of the spec.
 
     claims: all volumes that are backed by a claim. named_claims: names of those that are not
     generated. disks: the in-tree disks that two pods may not share. attachable: what a CSI driver
-    may have to attach: the claims, and migrated in-tree volumes.
+    may have to attach: the claims, and migrated in-tree volumes. is_delicate: counting these may
+    fail: a claim may be another pod's or have no name, and an in-tree volume may have no CSI
+    equivalent.
     """
 
     claims: tuple[ClaimUse, ...] = ()
     named_claims: tuple[str, ...] = ()
     disks: tuple[Volume, ...] = ()
     attachable: tuple[ClaimUse | Volume, ...] = ()
-
-    @property
-    def is_delicate(self) -> bool:
-        """True where counting attachable volumes may fail: a claim may be another pod's or have no
-        name, and an in-tree volume may have no CSI equivalent."""
-        return any(
-            isinstance(source, Volume) or source.is_ephemeral or not source.name
-            for source in self.attachable
-        )
+    is_delicate: bool = False
 
 
 NO_VOLUMES = VolumeUses()
@@ -96,20 +91,32 @@ def has_storage(pod: Pod) -> bool:
 
 def _uses(spec: PodSpec) -> VolumeUses:
     attachable: list[ClaimUse | Volume] = []
+    claims: list[ClaimUse] = []
+    named: list[str] = []
     disks: list[Volume] = []
+    is_delicate = False
     for volume in spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            attachable.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        source = volume.persistent_volume_claim
+        if source is not None:
+            named.append(source.claim_name)
+            is_delicate |= not source.claim_name
+            use = ClaimUse(source.claim_name)
         elif volume.ephemeral is not None:
-            attachable.append(ClaimUse(volume.name, is_ephemeral=True))
+            is_delicate = True
+            use = ClaimUse(volume.name, is_ephemeral=True)
+        else:
+            use = None
+        if use is not None:
+            claims.append(use)
+            attachable.append(use)
         elif in_tree_plugin_of(volume) is not None:
+            is_delicate = True
             attachable.append(volume)
-        sources = _DISKS(volume)
-        if sources.count(None) < len(sources):
+        if _DISKS(volume) != _NO_DISKS:
             disks.append(volume)
-    claims = tuple(source for source in attachable if isinstance(source, ClaimUse))
-    named = tuple(use.name for use in claims if not use.is_ephemeral)
-    return VolumeUses(claims, named, tuple(disks), tuple(attachable))
+    backed = tuple(claims)
+    all_of_them = backed if len(backed) == len(attachable) else tuple(attachable)
+    return VolumeUses(backed, tuple(named), tuple(disks), all_of_them, is_delicate)
 
 
 def claims_signature(pod: Pod) -> object:
@@ -124,7 +131,7 @@ def claims_signature(pod: Pod) -> object:
 
 def find_claim(object_store: ObjectStore, pod: Pod, name: str) -> PersistentVolumeClaim | None:
     """A claim of the pod's namespace, None when there is none."""
-    return object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+    return object_store.find(PersistentVolumeClaim, f"{pod.metadata.namespace}/{name}")
 
 
 def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:

@@ -71,8 +71,9 @@ class VolumeIndex:
         self._migrated: dict[str, Bools] = {}
         # By name of a volume: the version that was read, and what `bound_claims` makes of it.
         self.kinds: dict[str, tuple[PersistentVolume, Any]] = {}
-        # The kinds, each once, and what pods have of them.
+        # The kinds, each once, by what of a volume they are made of, and what pods have of them.
         self.distinct_kinds: dict[Any, Any] = {}
+        self.kinds_by_content: dict[Hashable, Any] = {}
         self.alike: dict[Hashable, Any] = {}
         self._supplies: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
@@ -113,7 +114,7 @@ class VolumeIndex:
 
     def forget_kinds(self) -> None:
         """Drop all kinds of volumes."""
-        for known in (self.kinds, self.distinct_kinds, self.alike):
+        for known in (self.kinds, self.distinct_kinds, self.kinds_by_content, self.alike):
             known.clear()
 
     @property

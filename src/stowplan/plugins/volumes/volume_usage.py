@@ -63,14 +63,20 @@ class VolumeUsage(TableWatcher):
         uses = _uses_of(info)
         if uses is None:
             return
-        self.pods.setdefault(row, []).append(info)
+        pods = self.pods.get(row)
+        if pods is None:
+            self.pods[row] = [info]
+        else:
+            pods.append(info)
         self.attachable[row] += len(uses.attachable)
         if uses.is_delicate:
             self.delicate[row] += 1
+        counts = self.claims
         for name in uses.named_claims:
-            self.claims[f"{info.pod.namespace}/{name}"] += 1
-        for key in _keys(uses):
-            self.disks.setdefault(key, Counter())[row] += 1
+            key = f"{info.pod.metadata.namespace}/{name}"
+            counts[key] = counts.get(key, 0) + 1
+        for disk in _keys(uses) if uses.disks else ():
+            self.disks.setdefault(disk, Counter())[row] += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod left a row."""
@@ -111,9 +117,10 @@ class VolumeUsage(TableWatcher):
 
 def _uses_of(info: PodInfo) -> VolumeUses | None:
     """What plugins read of a pod's volumes, None where that is nothing."""
-    if not info.pod.spec.volumes:
+    spec = info.pod.spec
+    if not spec.volumes:
         return None
-    uses = volume_uses_of(info.pod.spec)
+    uses = volume_uses_of(spec)
     return uses if uses.disks or uses.attachable else None
 
 

@@ -18,19 +18,24 @@ from stowplan.framework import ObjectStore, Snapshot
 from stowplan.framework.deciders.kernel_terms import RunLimit
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.volumes.attached_volumes import AttachmentColumns, csi_of_claim
+from stowplan.plugins.volumes.attached_volumes import AttachmentColumns
 from stowplan.plugins.volumes.csi_translation import (
+    InTreePlugin,
     TranslationError,
+    handle_of,
     in_tree_plugin_of,
     translate_in_tree_volume,
 )
-from stowplan.plugins.volumes.volume_claims import find_claim, is_fully_bound, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import is_fully_bound, volume_uses_of
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_topology import AccessibleTopology, volume_topology
 from stowplan.plugins.volumes.volume_usage import VolumeUsage
-from stowplan.plugins.volumes.volume_zone import topology_labels_of
+from stowplan.plugins.volumes.volume_zone import TOPOLOGY_LABELS, topology_labels_of
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+NO_PLACES = (None,) * len(TOPOLOGY_LABELS)
+"""The values of the zone labels of a volume without any."""
 
 KINDS_MAX = 1_000_000
 """Volumes whose kind is kept, before all are forgotten."""
@@ -69,11 +74,12 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
     csi_nodes: revision of the CSINodes where one of the volumes may be migrated.
     """
     uses = volume_uses_of(pod.spec)
-    if not uses.claims or uses.disks or len(uses.claims) != len(uses.attachable):
+    names = uses.named_claims
+    if not names or uses.disks or len(names) != len(uses.attachable):
         return None
-    kinds: list[VolumeKind] = []
-    for use in uses.claims:
-        claim = None if use.is_ephemeral else find_claim(object_store, pod, use.name)
+    namespace, kinds = pod.metadata.namespace, []
+    for name in names:
+        claim = object_store.find(PersistentVolumeClaim, f"{namespace}/{name}")
         kind = None if claim is None else kind_of_bound(claim, object_store)
         if kind is None:
             return None
@@ -83,8 +89,11 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
 
 def claims_of_kinds(kinds: Sequence[VolumeKind], object_store: ObjectStore) -> BoundClaims:
     """Bound claims by the kinds of their volumes, which are the values of `kind_of_bound`."""
-    has_plugin = any(kind.plugin for kind in kinds)
-    csi_nodes = object_store.version_of((CSINode,)) if has_plugin else 0
+    csi_nodes = 0
+    for kind in kinds:
+        if kind.plugin:
+            csi_nodes = object_store.version_of((CSINode,))
+            break
     known = VolumeIndex.of(object_store).alike
     key = csi_nodes, *map(id, kinds)
     alike: BoundClaims | None = known.get(key)
@@ -100,43 +109,63 @@ def claims_of_kinds(kinds: Sequence[VolumeKind], object_store: ObjectStore) -> B
 def kind_of_bound(claim: PersistentVolumeClaim, object_store: ObjectStore) -> VolumeKind | None:
     """The kind of the volume of a claim, equal ones are one object; None for a claim that is not
     bound or has to be looked at by name."""
+    spec = claim.spec
     if (
         not is_fully_bound(claim)
         or claim.status.phase == "Lost"
         or claim.metadata.deletion_timestamp is not None
-        or READ_WRITE_ONCE_POD in claim.spec.access_modes
+        or READ_WRITE_ONCE_POD in spec.access_modes
     ):
         return None
-    volume = object_store.find(PersistentVolume, claim.spec.volume_name)
+    volume = object_store.find(PersistentVolume, spec.volume_name)
     if volume is None:
         return None
-    known = VolumeIndex.of(object_store).kinds
-    found = known.get(volume.name)
+    index = VolumeIndex.of(object_store)
+    known = index.kinds
+    found = known.get(spec.volume_name)
     if found is None or found[0] is not volume:
         if len(known) >= KINDS_MAX:
-            VolumeIndex.of(object_store).forget_kinds()
-        read = _read_kind(claim, volume, object_store)
-        if read is not None:
-            read = VolumeIndex.of(object_store).distinct_kinds.setdefault(read, read)
-        found = known[volume.name] = volume, read
+            index.forget_kinds()
+        found = known[spec.volume_name] = volume, _kind_of_volume(volume, index)
     kind: VolumeKind | None = found[1]
     return kind
 
 
-def _read_kind(
-    claim: PersistentVolumeClaim, volume: PersistentVolume, object_store: ObjectStore
-) -> VolumeKind | None:
-    driver, handle = csi_of_claim(claim, object_store, has_csi_node=True)
-    reach = volume_topology(volume)
-    plugin = in_tree_plugin_of(volume.spec)
-    name, there = "", reach
-    if plugin is not None and plugin.is_migrated:
+def _kind_of_volume(volume: PersistentVolume, index: VolumeIndex) -> VolumeKind | None:
+    """The kind, made once for all volumes that say the same of what it is made of."""
+    spec, labels = volume.spec, volume.metadata.labels
+    plugin = in_tree_plugin_of(spec)
+    if plugin is not None and not plugin.is_migrated:
+        plugin = None
+    driver, handle = ("", "") if spec.csi is None else (spec.csi.driver, spec.csi.volume_handle)
+    if plugin is not None:
         try:
-            name, there = plugin.name, volume_topology(translate_in_tree_volume(volume, plugin))
+            translated = handle_of(volume, plugin)
         except TranslationError:
             return None
+        if spec.csi is None:
+            driver, handle = plugin.driver, translated
+    if not handle:
+        driver = ""
+    name = "" if plugin is None else plugin.name
+    places = tuple(map(labels.get, TOPOLOGY_LABELS)) if labels else NO_PLACES
+    content = driver, name, places, spec.node_affinity
+    kind: VolumeKind | None = index.kinds_by_content.get(content)
+    if kind is None:
+        kind = _read_kind(volume, plugin, driver)
+        # Equal ones are one object.
+        kind = index.distinct_kinds.setdefault(kind, kind)
+        index.kinds_by_content[content] = kind
+    return kind
+
+
+def _read_kind(volume: PersistentVolume, plugin: InTreePlugin | None, driver: str) -> VolumeKind:
+    """The kind of a volume. plugin: of a migrated in-tree volume. Raises TranslationError."""
+    there = reach = volume_topology(volume)
+    if plugin is not None:
+        there = volume_topology(translate_in_tree_volume(volume, plugin))
     zones = tuple((label.key, label.values) for label in topology_labels_of(volume))
-    return VolumeKind(reach, zones, driver if handle else "", name, there)
+    return VolumeKind(reach, zones, driver, "" if plugin is None else plugin.name, there)
 
 
 def volume_run_limit(drivers: Sequence[tuple[str, int]]) -> RunLimit:
