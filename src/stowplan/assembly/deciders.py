@@ -94,7 +94,7 @@ class Deciders(msgspec.Struct, frozen=True):
 
     def framework(self, shared: HandleState | None = None) -> Framework:
         """Framework of the session rules: the current ones plus custom plugins."""
-        own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
+        own = tuple(entry.plugin for entry in self.registry.third_party())
         # The original counts no cards.
         cards = None if self.compat else self._card_arguments()
         return session_framework(own=own, shared=shared, cards=cards)

@@ -2,92 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence, NodeLabelPriority
-from stowplan.plugins.v1_13.predicates.check_node_condition import (
-    CheckNodeCondition,
-    CheckNodeDiskPressure,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeUnschedulable,
-)
-from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.predicates.general_predicates import (
-    GeneralPredicates,
-    HostName,
-    PodFitsHostPorts,
-    PodFitsPorts,
-)
-from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import MatchInterPodAffinity
-from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred
-from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
-    MaxAzureDiskVolumeCount,
-    MaxEBSVolumeCount,
-    MaxGCEPDVolumeCount,
-)
-from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
-from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
-    BalancedResourceAllocation,
-)
-from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
-from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
-from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
-from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import NodePreferAvoidPodsPriority
-from stowplan.plugins.v1_13.priorities.resource_priorities import (
-    EqualPriority,
-    LeastRequestedPriority,
-    MostRequestedPriority,
-    RequestedToCapacityRatioPriority,
-    ResourceLimitsPriority,
-)
-from stowplan.plugins.v1_13.priorities.selector_spread import (
-    SelectorSpreadPriority,
-    ServiceSpreadingPriority,
-)
-from stowplan.plugins.v1_13.priorities.service_anti_affinity import ServiceAntiAffinityPriority
-from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints, TaintTolerationPriority
-
-V1_13: tuple[type[Any], ...] = (
-    CheckNodeCondition,
-    CheckNodeUnschedulable,
-    GeneralPredicates,
-    HostName,
-    PodFitsHostPorts,
-    PodFitsPorts,
-    MatchNodeSelector,
-    PodFitsResources,
-    NoDiskConflict,
-    PodToleratesNodeTaints,
-    CheckNodeLabelPresence,
-    CheckServiceAffinity,
-    MaxEBSVolumeCount,
-    MaxGCEPDVolumeCount,
-    MaxCSIVolumeCountPred,
-    MaxAzureDiskVolumeCount,
-    CheckVolumeBinding,
-    NoVolumeZoneConflict,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeDiskPressure,
-    MatchInterPodAffinity,
-    SelectorSpreadPriority,
-    ServiceSpreadingPriority,
-    InterPodAffinityPriority,
-    LeastRequestedPriority,
-    MostRequestedPriority,
-    RequestedToCapacityRatioPriority,
-    BalancedResourceAllocation,
-    NodePreferAvoidPodsPriority,
-    NodeAffinityPriority,
-    TaintTolerationPriority,
-    ImageLocalityPriority,
-    EqualPriority,
-    ResourceLimitsPriority,
-    NodeLabelPriority,
-    ServiceAntiAffinityPriority,
-)
+V1_13: dict[str, str] = {
+    "CheckNodeCondition": "v1_13.predicates.check_node_condition:CheckNodeCondition",
+    "CheckNodeUnschedulable": "v1_13.predicates.check_node_condition:CheckNodeUnschedulable",
+    "GeneralPredicates": "v1_13.predicates.general_predicates:GeneralPredicates",
+    "HostName": "v1_13.predicates.general_predicates:HostName",
+    "PodFitsHostPorts": "v1_13.predicates.general_predicates:PodFitsHostPorts",
+    "PodFitsPorts": "v1_13.predicates.general_predicates:PodFitsPorts",
+    "MatchNodeSelector": "v1_13.predicates.match_node_selector:MatchNodeSelector",
+    "PodFitsResources": "v1_13.predicates.pod_fits_resources:PodFitsResources",
+    "NoDiskConflict": "v1_13.predicates.no_disk_conflict:NoDiskConflict",
+    "PodToleratesNodeTaints": "v1_13.taint_toleration:PodToleratesNodeTaints",
+    "CheckNodeLabelPresence": "v1_13.node_label:CheckNodeLabelPresence",
+    "CheckServiceAffinity": "v1_13.predicates.check_service_affinity:CheckServiceAffinity",
+    "MaxEBSVolumeCount": "v1_13.predicates.max_pd_volume_count:MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount": "v1_13.predicates.max_pd_volume_count:MaxGCEPDVolumeCount",
+    "MaxCSIVolumeCountPred": "v1_13.predicates.max_csi_volume_count:MaxCSIVolumeCountPred",
+    "MaxAzureDiskVolumeCount": "v1_13.predicates.max_pd_volume_count:MaxAzureDiskVolumeCount",
+    "CheckVolumeBinding": "v1_13.predicates.check_volume_binding:CheckVolumeBinding",
+    "NoVolumeZoneConflict": "v1_13.predicates.no_volume_zone_conflict:NoVolumeZoneConflict",
+    "CheckNodeMemoryPressure": "v1_13.predicates.check_node_condition:CheckNodeMemoryPressure",
+    "CheckNodePIDPressure": "v1_13.predicates.check_node_condition:CheckNodePIDPressure",
+    "CheckNodeDiskPressure": "v1_13.predicates.check_node_condition:CheckNodeDiskPressure",
+    "MatchInterPodAffinity": "v1_13.predicates.match_inter_pod_affinity:MatchInterPodAffinity",
+    "SelectorSpreadPriority": "v1_13.priorities.selector_spread:SelectorSpreadPriority",
+    "ServiceSpreadingPriority": "v1_13.priorities.selector_spread:ServiceSpreadingPriority",
+    "InterPodAffinityPriority": "v1_13.priorities.inter_pod_affinity_priority:InterPodAffinityPriority",
+    "LeastRequestedPriority": "v1_13.priorities.resource_priorities:LeastRequestedPriority",
+    "MostRequestedPriority": "v1_13.priorities.resource_priorities:MostRequestedPriority",
+    "RequestedToCapacityRatioPriority": "v1_13.priorities.resource_priorities:RequestedToCapacityRatioPriority",
+    "BalancedResourceAllocation": "v1_13.priorities.balanced_resource_allocation:BalancedResourceAllocation",
+    "NodePreferAvoidPodsPriority": "v1_13.priorities.node_prefer_avoid_pods:NodePreferAvoidPodsPriority",
+    "NodeAffinityPriority": "v1_13.priorities.node_affinity_priority:NodeAffinityPriority",
+    "TaintTolerationPriority": "v1_13.taint_toleration:TaintTolerationPriority",
+    "ImageLocalityPriority": "v1_13.priorities.image_locality_priority:ImageLocalityPriority",
+    "EqualPriority": "v1_13.priorities.resource_priorities:EqualPriority",
+    "ResourceLimitsPriority": "v1_13.priorities.resource_priorities:ResourceLimitsPriority",
+    "NodeLabelPriority": "v1_13.node_label:NodeLabelPriority",
+    "ServiceAntiAffinityPriority": "v1_13.priorities.service_anti_affinity:ServiceAntiAffinityPriority",
+}
+"""Name -> "module:class" below `stowplan.plugins`; imported where a file names it."""

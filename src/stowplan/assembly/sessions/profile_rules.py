@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, CardPlugin, registry
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.columns.array_types import Bools, Floats, Ints
@@ -24,7 +24,7 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
-from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
+from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs
 
 FEW_ROWS = 4
 """Up to this many rows are looked up one by one."""
@@ -55,9 +55,9 @@ def session_framework(
     }
     args = dict(profile.args)
     if cards is not None:
-        args[CardPlugin.name] = cards
+        args[GpuShare.name] = cards
         for point in ("preFilter", "filter", "reserve"):
-            points[point] = (*points.get(point, ()), PluginUse(CardPlugin.name))
+            points[point] = (*points.get(point, ()), PluginUse(GpuShare.name))
     profile = msgspec.structs.replace(profile, points=points, args=args)
     return Framework(profile, full, gates or FeatureGates(), shared)
 
@@ -140,7 +140,7 @@ class _TaskView:
         self.static: _StaticAnswers | None = None
         outcome = framework.run_pre_filter(self._pod, snapshot, self._state)
         # A session tells idle cards from those that are being released.
-        self._state.skip_filter.add(CardPlugin.name)
+        self._state.skip_filter.add(GpuShare.name)
         self._refusal: Status | None = None if outcome.status.is_success else outcome.status
         self._restrict = outcome.restrict
         self._filters: list[RegisteredPlugin] | None = None
