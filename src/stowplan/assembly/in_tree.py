@@ -60,9 +60,9 @@ _IN_ORDER: tuple[type[Any], ...] = (
 )
 
 _OF_GROUPS: dict[str, str] = {
-    "GangScheduling": "pod_groups.gang_scheduling:GangScheduling",
-    "TopologyPlacementGenerator": "pod_groups.topology_placement_generator:TopologyPlacementGenerator",
-    "PodGroupPodsCount": "pod_groups.pod_group_pods_count:PodGroupPodsCount",
+    "GangScheduling": "pod_groups.gang_scheduling",
+    "TopologyPlacementGenerator": "pod_groups.topology_placement_generator",
+    "PodGroupPodsCount": "pod_groups.pod_group_pods_count",
 }
 _GANG_SCHEDULING, *_OF_TOPOLOGY = _OF_GROUPS
 
@@ -70,8 +70,8 @@ _IMPORTED_WHEN_NAMED: dict[str, str] = {
     **_OF_GROUPS,
     **V1_13,
     "yoda": "yoda.yoda:Yoda",
-    "GpuShare": "gpu_share.gpu_share:GpuShare",
-    "GpuTopology": "gpu_share.scores.gpu_topology:GpuTopology",
+    "GpuShare": "gpu_share.gpu_share",
+    "GpuTopology": "gpu_share.scores.gpu_topology",
 }
 
 IN_TREE: Mapping[str, type[Any]] = PluginClasses(

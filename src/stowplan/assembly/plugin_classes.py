@@ -13,7 +13,8 @@ class PluginClasses(Mapping[str, type[Any]]):
     def __init__(
         self, imported: Mapping[str, type[Any]], later: Mapping[str, str], package: str
     ) -> None:
-        """imported: come first. later: name -> "module:class" below the package."""
+        """imported: come first. later: name -> module below the package, or "module:class" where the
+        class has another name."""
         self._found: dict[str, type[Any]] = dict(imported)
         self._later = {name: f"{package}.{place}" for name, place in later.items()}
         self._names = dict.fromkeys((*imported, *later))
@@ -22,7 +23,7 @@ class PluginClasses(Mapping[str, type[Any]]):
         found = self._found.get(name)
         if found is None:
             module, _, attribute = self._later[name].partition(":")
-            found = self._found[name] = getattr(import_module(module), attribute)
+            found = self._found[name] = getattr(import_module(module), attribute or name)
         return found
 
     def __contains__(self, name: object) -> bool:

@@ -17,13 +17,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.assembly.python_files import code_of, read_source, run_file
-from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.extension_points import points_of, public_methods, suggest_method
 from stowplan.framework.plugin_calls import duplicate_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from stowplan.batch import SessionAction, SessionPlugin
 
 ENTRY_POINTS = "stowplan.plugins"
 
@@ -69,6 +70,9 @@ def _is_named(plugin: type[Any]) -> bool:
 
 def is_batch_part(plugin: object) -> bool:
     """True for a session plugin or a session action."""
+    # Imported here: without plugins of one's own nothing of sessions is needed.
+    from stowplan.batch import SessionAction, SessionPlugin
+
     return isinstance(plugin, type) and issubclass(plugin, SessionPlugin | SessionAction)
 
 
@@ -77,6 +81,8 @@ def batch_parts(
 ) -> tuple[dict[str, type[SessionAction]], dict[str, type[SessionPlugin]]]:
     """(actions, session plugins) by name: of the given plugins, and of installed ones named in a
     configuration. Raises ContractError for a duplicate name."""
+    from stowplan.batch import SessionAction, SessionPlugin
+
     actions: dict[str, type[SessionAction]] = {}
     session_plugins: dict[str, type[SessionPlugin]] = {}
     for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
