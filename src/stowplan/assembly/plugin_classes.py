@@ -13,8 +13,8 @@ class PluginClasses(Mapping[str, type[Any]]):
     def __init__(
         self, imported: Mapping[str, type[Any]], later: Mapping[str, str], package: str
     ) -> None:
-        """imported: come first. later: name -> module below the package, or "module:class" where the
-        class has another name."""
+        """imported: come first. later: name -> module below the package, with ":class" if the class
+        has another name."""
         self._found: dict[str, type[Any]] = dict(imported)
         self._later = {name: f"{package}.{place}" for name, place in later.items()}
         self._names = dict.fromkeys((*imported, *later))

@@ -36,9 +36,8 @@ EXPORT = (
     "from stowplan.simulation.kernel_cache import try_exported; try_exported()",
 )
 """Making the exported kernels, and trying them in a process that has not loaded Numba."""
-NICENESS = 10
 COMPILE = (
-    f"import os; os.nice({NICENESS}); "
+    "import os; os.nice(10); "
     "from stowplan.simulation.kernel_cache import compile_alone; compile_alone()"
 )
 """At low priority from the first import on."""

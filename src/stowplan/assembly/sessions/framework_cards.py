@@ -20,8 +20,8 @@ from stowplan.columns import NodeInfo, PodInfo
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, Snapshot, Status
 from stowplan.framework.runtime.framework import Framework
+from stowplan.plugins.gpu_share.card_plugin import CardPlugin
 from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
-from stowplan.plugins.gpu_share.gpu_share import GpuShare
 
 IGNORED = {
     volcano_vgpu.CONVENTION.name: (
@@ -44,17 +44,17 @@ class _CardRequest:
         self.refusal = refusal
 
 
-def gpu_plugin(framework: Framework) -> GpuShare | None:
+def gpu_plugin(framework: Framework) -> CardPlugin | None:
     """The plugin of a framework that counts cards; None for none."""
     found = (member.plugin for member in framework.members.values())
-    return next((one for one in found if isinstance(one, GpuShare)), None)
+    return next((one for one in found if isinstance(one, CardPlugin)), None)
 
 
 class FrameworkCards:
     """See `SessionCards`."""
 
     def __init__(
-        self, framework: Framework, plugin: GpuShare, snapshot: Snapshot, nodes: SessionNodes
+        self, framework: Framework, plugin: CardPlugin, snapshot: Snapshot, nodes: SessionNodes
     ) -> None:
         """plugin: of the framework. snapshot: of the session's node table."""
         self._framework, self._plugin = framework, plugin

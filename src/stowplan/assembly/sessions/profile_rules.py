@@ -24,7 +24,8 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
-from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs
+from stowplan.plugins.gpu_share.card_plugin import CardPlugin
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 FEW_ROWS = 4
 """Up to this many rows are looked up one by one."""
@@ -55,9 +56,9 @@ def session_framework(
     }
     args = dict(profile.args)
     if cards is not None:
-        args[GpuShare.name] = cards
+        args[CardPlugin.name] = cards
         for point in ("preFilter", "filter", "reserve"):
-            points[point] = (*points.get(point, ()), PluginUse(GpuShare.name))
+            points[point] = (*points.get(point, ()), PluginUse(CardPlugin.name))
     profile = msgspec.structs.replace(profile, points=points, args=args)
     return Framework(profile, full, gates or FeatureGates(), shared)
 
@@ -140,7 +141,7 @@ class _TaskView:
         self.static: _StaticAnswers | None = None
         outcome = framework.run_pre_filter(self._pod, snapshot, self._state)
         # A session tells idle cards from those that are being released.
-        self._state.skip_filter.add(GpuShare.name)
+        self._state.skip_filter.add(CardPlugin.name)
         self._refusal: Status | None = None if outcome.status.is_success else outcome.status
         self._restrict = outcome.restrict
         self._filters: list[RegisteredPlugin] | None = None
