@@ -86,10 +86,11 @@ def test_the_live_scheduler_imports_nothing_of_them_either() -> None:
 
 
 def test_control_a_profile_that_names_a_plugin_imports_it() -> None:
-    text = PROFILE % "yoda"
+    text = PROFILE % "GpuShare"
     found = imported(BUILD, f"[ConfigText({text!r}, 'file')]")
-    assert below(found, ("stowplan.plugins.yoda",))
-    assert below(found, ("stowplan.plugins.v1_13", "stowplan.cel")) == []
+    assert below(found, ("stowplan.plugins.gpu_share",))
+    others = ("stowplan.plugins.v1_13", "stowplan.plugins.yoda", "stowplan.cel")
+    assert below(found, others) == []
 
 
 def test_every_listed_plugin_exists_under_its_name() -> None:

@@ -37,7 +37,7 @@ EXPORT = (
 )
 """Making the exported kernels, and trying them in a process that has not loaded Numba."""
 COMPILE = (
-    "import os; os.nice(10); "
+    "from os import nice; nice(10); "
     "from stowplan.simulation.kernel_cache import compile_alone; compile_alone()"
 )
 """At low priority from the first import on."""
