@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, ClassVar, TypeVar, cast
@@ -158,8 +157,9 @@ def deprecated_modules(moved: Mapping[str, MovedModule]) -> None:
         sys.meta_path.append(_MovedModuleFinder())
 
 
-class _MovedModuleFinder(MetaPathFinder, Loader):
-    """Finds a module under its old path, after every other finder has failed."""
+class _MovedModuleFinder:
+    """Finds a module under its old path, after every other finder has failed. Without the base
+    classes of `importlib.abc`, whose import takes longer than the rest of this module's."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -167,7 +167,10 @@ class _MovedModuleFinder(MetaPathFinder, Loader):
         if fullname not in MODULES:
             return None
         is_package = any(module.startswith(f"{fullname}.") for module in MODULES)
-        return ModuleSpec(fullname, self, is_package=is_package)
+        return ModuleSpec(fullname, cast(Any, self), is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """None: a plain module."""
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__

@@ -78,6 +78,7 @@ CALLED_BY_LIBRARIES = {
     "on_unmount": "textual.app.App",
     "emit": "logging.Handler",
     "format_commands": "click.Group",
+    "create_module": "importlib",
     "format_epilog": "click.Command",
     "process_value": "click.Option",
     "resolve_command": "click.Group",

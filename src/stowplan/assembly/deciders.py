@@ -1,9 +1,13 @@
-"""Deciders: profiles and sessions, built from configuration files and custom plugins."""
+"""Deciders: profiles and sessions, built from configuration files and custom plugins.
+
+What only sessions need is imported in the functions that build them: a start with profiles alone
+would wait for a third as many modules again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,28 +17,11 @@ from stowplan.assembly.build import decoded, registered, scheduler_for
 from stowplan.assembly.in_tree import default_plugins
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.profile_reload import ProfileReload
-from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
-from stowplan.assembly.sessions.kueue_settings import KUEUE, is_for_kueue, read_kueue_options
-from stowplan.assembly.sessions.profile_rules import session_framework
-from stowplan.assembly.sessions.queue_models import MODEL_OF_COMPAT, QUEUE_MODELS, model_plan
-from stowplan.assembly.sessions.session_config import (
-    ACTIONS,
-    SESSION_PLUGINS,
-    known_names,
-    rules_for,
-    session_options,
-)
-from stowplan.batch import SessionOptions
-from stowplan.batch.bind_failure_policy import BindFailurePolicy
-from stowplan.batch.decider import BatchDecider, BatchPlan
-from stowplan.batch.plugin_checks import check_part
-from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
-from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
-from stowplan.batch.session import SessionAction, SessionPlugin
-from stowplan.config.queue_models.queue_model_choice import SCHEDULER
+from stowplan.config.queue_models.queue_model_choice import KAI, KUEUE, SCHEDULER, VOLCANO
 from stowplan.config.queue_models.scheduler_config_map import configuration_of_config_map
 from stowplan.config.session_configuration import (
     KUBE_BATCH_0_5,
+    VOLCANO_1_15,
     BatchConfiguration,
     SupportedSettings,
 )
@@ -51,10 +38,21 @@ from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.plugin_calls import duplicate_name
-from stowplan.kube_batch_v05.decider import KubeBatchDecider, KubeBatchPlan
-from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
+
+if TYPE_CHECKING:
+    from stowplan.batch import SessionOptions
+    from stowplan.batch.decider import BatchDecider, BatchPlan
+    from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+    from stowplan.batch.queue_models.model_decider import ModelDecider, ModelPlan
+    from stowplan.batch.session import SessionAction, SessionPlugin
+    from stowplan.kube_batch_v05.decider import KubeBatchDecider, KubeBatchPlan
+    from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
+
+
+MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO, KAI: KAI}
+"""Value of `--compat` -> the queue model that it chooses."""
 
 
 class ConfigText(NamedTuple):
@@ -94,13 +92,17 @@ class Deciders(msgspec.Struct, frozen=True):
 
     def framework(self, shared: HandleState | None = None) -> Framework:
         """Framework of the session rules: the current ones plus custom plugins."""
-        own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
+        from stowplan.assembly.sessions.profile_rules import session_framework
+
+        own = tuple(entry.plugin for entry in self.registry.third_party())
         # The original counts no cards.
         cards = None if self.compat else self._card_arguments()
         return session_framework(own=own, shared=shared, cards=cards)
 
     def _card_arguments(self) -> GpuShareArgs:
         """The arguments of GpuShare in the first profile that has it, else the default ones."""
+        from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
+
         profiles = self.configuration.profiles.values()
         args = (one for profile in profiles for one in profile.args.values())
         return next((one for one in args if isinstance(one, GpuShareArgs)), GpuShareArgs())
@@ -113,6 +115,8 @@ class Deciders(msgspec.Struct, frozen=True):
         snapshot: returns nodes and pods when a session opens; None: the session's node table
         without other objects.
         """
+        from stowplan.assembly.sessions.session_config import rules_for, session_options
+
         assert self.batch is not None, "no sessions are configured"
         rules = rules_for(framework or self.framework(), snapshot)
         return session_options(self.batch, rules, self.actions, self.session_plugins)
@@ -127,6 +131,8 @@ class Deciders(msgspec.Struct, frozen=True):
 
         shared: handle state shared with the profiles. rng: breaks ties; None takes the first node.
         """
+        from stowplan.batch.decider import BatchDecider
+
         framework = self.framework(shared)
         if self.compat == KUBE_BATCH_0_5:
             return self._kube_batch_decider(framework, rng, metrics)
@@ -146,6 +152,9 @@ class Deciders(msgspec.Struct, frozen=True):
     def _kube_batch_decider(
         self, framework: Framework, rng: np.random.Generator | None, metrics: Metrics | None
     ) -> KubeBatchDecider:
+        from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
+        from stowplan.kube_batch_v05.decider import KubeBatchDecider
+
         assert self.batch is not None, "no sessions are configured"
 
         def reread(text: str, source: str) -> KubeBatchPlan:
@@ -156,6 +165,9 @@ class Deciders(msgspec.Struct, frozen=True):
         return KubeBatchDecider(kube_batch_plan(self.batch), framework, reread, rng, metrics)
 
     def _model_decider(self, framework: Framework, metrics: Metrics | None) -> ModelDecider:
+        from stowplan.assembly.sessions.queue_models import QUEUE_MODELS, model_plan
+        from stowplan.batch.queue_models.model_decider import ModelDecider
+
         batch, compat = self.batch, self.model_compat
         assert batch is not None, "no sessions are configured"
 
@@ -172,6 +184,8 @@ class Deciders(msgspec.Struct, frozen=True):
 
     @property
     def _known_names(self) -> SupportedSettings:
+        from stowplan.assembly.sessions.session_config import known_names
+
         return known_names(
             self.actions,
             self.session_plugins,
@@ -202,6 +216,9 @@ class Deciders(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, configuration=config.merged(files), files=files)
 
     def _plan(self, snapshot: Callable[[], Snapshot], framework: Framework) -> BatchPlan:
+        from stowplan.batch.bind_failure_policy import BindFailurePolicy
+        from stowplan.batch.decider import BatchPlan
+
         batch = self.batch
         assert batch is not None, "no sessions are configured"
         return BatchPlan(
@@ -282,40 +299,24 @@ def deciders_of(
     texts = " ".join(decoded(file.text) for file in files)
     given = tuple(plugins)
     actions, session_plugins = batch_parts(given, texts)
-    for name in (
-        *(actions.keys() & ACTIONS.keys()),
-        *(session_plugins.keys() & SESSION_PLUGINS.keys()),
-    ):
-        own = actions.get(name) or session_plugins[name]
-        in_tree = ACTIONS[name] if name in actions else SESSION_PLUGINS[name]
-        raise ContractError(duplicate_name(in_tree, own, "class"))
-    parts: list[type[SessionPlugin] | type[SessionAction]] = [
-        *actions.values(),
-        *session_plugins.values(),
-    ]
-    for part in parts:
-        where = f"class {part.__module__}.{part.__qualname__}"
-        if session_compat:
-            raise ContractError(
-                f"{where}: custom session plugins and actions do not run in {session_compat}: "
-                "expected no --compat"
-            )
-        check_part(part, where)
+    if actions or session_plugins:
+        _check_session_parts(actions, session_plugins, session_compat)
     full, defaults = registered(given, texts, gates)
     model_compat = next((name for name in MODEL_OF_COMPAT if name in names), "")
     model = MODEL_OF_COMPAT.get(model_compat, "")
-    known = known_names(actions, session_plugins, lenient=bool(session_compat), model=model)
-    for_kueue = [file for file in files if is_for_kueue(file.text)]
-    read = [
-        config.parse(file.text, file.source, full, defaults, known)
-        for file in files
-        if file not in for_kueue
-    ]
-    if model and not any(one.batch is not None for one in read):
-        if not read:
-            read.append(config.default(full, defaults))
-        text = f"{SCHEDULER}: {model}"
-        read.append(config.parse(text, "default configuration", full, defaults, known))
+    for_kueue = [file for file in files if _is_for_kueue(file)]
+    others = [file for file in files if file not in for_kueue]
+    read: list[config.Configuration] = []
+    if others or model:
+        from stowplan.assembly.sessions.session_config import known_names
+
+        known = known_names(actions, session_plugins, lenient=bool(session_compat), model=model)
+        read += [config.parse(file.text, file.source, full, defaults, known) for file in others]
+        if model and not any(one.batch is not None for one in read):
+            if not read:
+                read.append(config.default(full, defaults))
+            text = f"{SCHEDULER}: {model}"
+            read.append(config.parse(text, "default configuration", full, defaults, known))
     return Deciders(
         config.merged(read) if read else config.default(full, defaults),
         full,
@@ -330,6 +331,45 @@ def deciders_of(
     )
 
 
+def _is_for_kueue(file: ConfigText) -> bool:
+    """Whether a file chooses Kueue; most do not name it and need not be read twice."""
+    if KUEUE not in decoded(file.text):
+        return False
+    from stowplan.assembly.sessions.kueue_settings import is_for_kueue
+
+    return is_for_kueue(file.text)
+
+
+def _check_session_parts(
+    actions: Mapping[str, type[SessionAction]],
+    session_plugins: Mapping[str, type[SessionPlugin]],
+    compat: str,
+) -> None:
+    """Raise ContractError for custom session plugins and actions that cannot run."""
+    from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
+    from stowplan.batch.plugin_checks import check_part
+
+    for name in (
+        *(actions.keys() & ACTIONS.keys()),
+        *(session_plugins.keys() & SESSION_PLUGINS.keys()),
+    ):
+        own = actions.get(name) or session_plugins[name]
+        in_tree = ACTIONS[name] if name in actions else SESSION_PLUGINS[name]
+        raise ContractError(duplicate_name(in_tree, own, "class"))
+    parts: list[type[SessionPlugin] | type[SessionAction]] = [
+        *actions.values(),
+        *session_plugins.values(),
+    ]
+    for part in parts:
+        where = f"class {part.__module__}.{part.__qualname__}"
+        if compat:
+            raise ContractError(
+                f"{where}: custom session plugins and actions do not run in {compat}: "
+                "expected no --compat"
+            )
+        check_part(part, where)
+
+
 def _kueue_options(
     files: Sequence[ConfigText], compats: Sequence[str], *, admits: bool
 ) -> KueueOptions | None:
@@ -339,13 +379,16 @@ def _kueue_options(
         source = files[0].source if files else "--compat"
         wanted = "simulate, up, queues, explain, what-if or eta: nothing is admitted elsewhere"
         raise ConfigError(source, [Problem(SCHEDULER, KUEUE, wanted)])
+    if not files and is_fixed:
+        return None
+    from stowplan.assembly.sessions.kueue_settings import read_kueue_options
+    from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+
     found = [read_kueue_options(one.text, one.source, is_fixed=is_fixed) for one in files]
     if len(found) > 1:
         problem = Problem(SCHEDULER, "a second file for Kueue", "one file for Kueue")
         raise ConfigError(files[1].source, [problem])
-    if found:
-        return found[0]
-    return None if is_fixed else KueueOptions()
+    return found[0] if found else KueueOptions()
 
 
 def compat_names(given: str | Iterable[str]) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ Source: kube-scheduler v1.36, framework/plugins/registry and apis/config/v1/defa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from stowplan.assembly.plugin_classes import PluginClasses
 from stowplan.assembly.v1_13 import V1_13
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.profile import PluginUse
@@ -15,8 +17,6 @@ from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.devices.dynamic_resources import DynamicResources
-from stowplan.plugins.gpu_share.gpu_share import GpuShare
-from stowplan.plugins.gpu_share.scores.gpu_topology import GpuTopology
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
 from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
@@ -24,9 +24,6 @@ from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
 from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
-from stowplan.plugins.pod_groups.gang_scheduling import GangScheduling
-from stowplan.plugins.pod_groups.pod_group_pods_count import PodGroupPodsCount
-from stowplan.plugins.pod_groups.topology_placement_generator import TopologyPlacementGenerator
 from stowplan.plugins.preemption.default_preemption import DefaultPreemption
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
@@ -38,7 +35,6 @@ from stowplan.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 from stowplan.plugins.volumes.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volumes.volume_zone import VolumeZone
-from stowplan.plugins.yoda.yoda import Yoda
 
 _IN_ORDER: tuple[type[Any], ...] = (
     SchedulingGates,
@@ -63,23 +59,26 @@ _IN_ORDER: tuple[type[Any], ...] = (
     NodeDeclaredFeatures,
 )
 
-_OF_GROUPS: tuple[type[Any], ...] = (
-    GangScheduling,
-    TopologyPlacementGenerator,
-    PodGroupPodsCount,
-)
+_OF_GROUPS: dict[str, str] = {
+    "GangScheduling": "pod_groups.gang_scheduling",
+    "TopologyPlacementGenerator": "pod_groups.topology_placement_generator",
+    "PodGroupPodsCount": "pod_groups.pod_group_pods_count",
+}
+_GANG_SCHEDULING, *_OF_TOPOLOGY = _OF_GROUPS
 
-_SHIPPED: tuple[type[Any], ...] = (
-    *_IN_ORDER,
-    *_OF_GROUPS,
-    *V1_13,
-    Yoda,
-    GpuShare,
-    GpuTopology,
-)
+_IMPORTED_WHEN_NAMED: dict[str, str] = {
+    **_OF_GROUPS,
+    **V1_13,
+    "yoda": "yoda.yoda:Yoda",
+    "GpuShare": "gpu_share.gpu_share",
+    "GpuTopology": "gpu_share.scores.gpu_topology",
+}
 
-IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
-"""Name -> class of every in-tree plugin."""
+IN_TREE: Mapping[str, type[Any]] = PluginClasses(
+    {plugin.name: plugin for plugin in _IN_ORDER}, _IMPORTED_WHEN_NAMED, "stowplan.plugins"
+)
+"""Name -> class of every in-tree plugin. Those outside the default list are imported when they are
+asked for: a start with the default profile needs none of them."""
 
 DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
     PluginUse(plugin.name, declaration_of(plugin).weight) for plugin in _IN_ORDER
@@ -92,14 +91,11 @@ def default_plugins(gates: FeatureGates | None = None) -> tuple[PluginUse, ...]:
     gates = gates or FeatureGates()
     found = list(DEFAULT_PLUGINS)
     if gates.gang_scheduling:
-        found.append(PluginUse(GangScheduling.name))
+        found.append(PluginUse(_GANG_SCHEDULING))
     if gates.topology_aware_workload_scheduling:
-        found += [PluginUse(TopologyPlacementGenerator.name), PluginUse(PodGroupPodsCount.name)]
+        found += map(PluginUse, _OF_TOPOLOGY)
     return tuple(found)
 
-
-CardPlugin = GpuShare
-"""The plugin that counts GPU cards one by one, for profiles and sessions."""
 
 NODEORDER_WEIGHTS: dict[str, str] = {
     NodeResourcesFit.name: "least_requested",
@@ -117,5 +113,5 @@ def registry() -> Registry:
 
 @cache
 def _shipped() -> Registry:
-    # Inspecting every method of every plugin is slow, so it is done once.
-    return Registry(IN_TREE.values())
+    # Inspecting every method of a plugin is slow, so it is done once.
+    return Registry(shipped=IN_TREE)

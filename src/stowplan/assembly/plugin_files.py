@@ -7,7 +7,6 @@ classes with a `name` that derive from `batch.SessionPlugin` or `batch.SessionAc
 
 from __future__ import annotations
 
-import importlib.metadata
 import inspect
 import re
 import sys
@@ -15,13 +14,17 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.assembly.python_files import code_of, read_source, run_file
-from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.extension_points import points_of, public_methods, suggest_method
 from stowplan.framework.plugin_calls import duplicate_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from stowplan.batch import SessionAction, SessionPlugin
 
 ENTRY_POINTS = "stowplan.plugins"
 
@@ -67,6 +70,9 @@ def _is_named(plugin: type[Any]) -> bool:
 
 def is_batch_part(plugin: object) -> bool:
     """True for a session plugin or a session action."""
+    # Imported here: without plugins of one's own nothing of sessions is needed.
+    from stowplan.batch import SessionAction, SessionPlugin
+
     return isinstance(plugin, type) and issubclass(plugin, SessionPlugin | SessionAction)
 
 
@@ -75,6 +81,8 @@ def batch_parts(
 ) -> tuple[dict[str, type[SessionAction]], dict[str, type[SessionPlugin]]]:
     """(actions, session plugins) by name: of the given plugins, and of installed ones named in a
     configuration. Raises ContractError for a duplicate name."""
+    from stowplan.batch import SessionAction, SessionPlugin
+
     actions: dict[str, type[SessionAction]] = {}
     session_plugins: dict[str, type[SessionPlugin]] = {}
     for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
@@ -126,7 +134,7 @@ def installed_plugins(text: str) -> tuple[type[Any], ...]:
     return tuple(map(_loaded, _named_entries(text)))
 
 
-def _named_entries(text: str) -> list[importlib.metadata.EntryPoint]:
+def _named_entries(text: str) -> list[EntryPoint]:
     """Entry points whose name occurs in `text`, by name."""
     entries = _entries(tuple(sys.path)) if text else ()
     # A distribution that is on the path twice is found twice; the first one counts.
@@ -165,16 +173,19 @@ def installed_code(text: str) -> tuple[InstalledPlugin, ...]:
 
 
 @lru_cache(maxsize=4)
-def _entries(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+def _entries(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Entry points of the distributions on a path, which must be the current sys.path."""
-    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    # Imported here: without a configuration none is looked for.
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=ENTRY_POINTS))
 
 
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
 
 
-def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
+def _loaded(entry: EntryPoint) -> type[Any]:
     owner = (
         f"distribution {entry.dist.name} {entry.dist.version}"
         if entry.dist

@@ -7,7 +7,6 @@ changed, or another file has modules of the same name beside it: a long-lived pr
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
@@ -224,6 +223,9 @@ def _versions_of(modules: set[str]) -> dict[str, str]:
     """Version by distribution of top-level modules."""
     if not modules:
         return {}
-    known = importlib.metadata.packages_distributions()
+    # Imported here: only files with imports need it.
+    from importlib.metadata import packages_distributions, version
+
+    known = packages_distributions()
     names = {name for module in modules for name in known.get(module, ())}
-    return {name: importlib.metadata.version(name) for name in sorted(names)}
+    return {name: version(name) for name in sorted(names)}

@@ -2,92 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence, NodeLabelPriority
-from stowplan.plugins.v1_13.predicates.check_node_condition import (
-    CheckNodeCondition,
-    CheckNodeDiskPressure,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeUnschedulable,
-)
-from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.predicates.general_predicates import (
-    GeneralPredicates,
-    HostName,
-    PodFitsHostPorts,
-    PodFitsPorts,
-)
-from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import MatchInterPodAffinity
-from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred
-from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
-    MaxAzureDiskVolumeCount,
-    MaxEBSVolumeCount,
-    MaxGCEPDVolumeCount,
-)
-from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
-from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
-    BalancedResourceAllocation,
-)
-from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
-from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
-from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
-from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import NodePreferAvoidPodsPriority
-from stowplan.plugins.v1_13.priorities.resource_priorities import (
-    EqualPriority,
-    LeastRequestedPriority,
-    MostRequestedPriority,
-    RequestedToCapacityRatioPriority,
-    ResourceLimitsPriority,
-)
-from stowplan.plugins.v1_13.priorities.selector_spread import (
-    SelectorSpreadPriority,
-    ServiceSpreadingPriority,
-)
-from stowplan.plugins.v1_13.priorities.service_anti_affinity import ServiceAntiAffinityPriority
-from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints, TaintTolerationPriority
-
-V1_13: tuple[type[Any], ...] = (
-    CheckNodeCondition,
-    CheckNodeUnschedulable,
-    GeneralPredicates,
-    HostName,
-    PodFitsHostPorts,
-    PodFitsPorts,
-    MatchNodeSelector,
-    PodFitsResources,
-    NoDiskConflict,
-    PodToleratesNodeTaints,
-    CheckNodeLabelPresence,
-    CheckServiceAffinity,
-    MaxEBSVolumeCount,
-    MaxGCEPDVolumeCount,
-    MaxCSIVolumeCountPred,
-    MaxAzureDiskVolumeCount,
-    CheckVolumeBinding,
-    NoVolumeZoneConflict,
-    CheckNodeMemoryPressure,
-    CheckNodePIDPressure,
-    CheckNodeDiskPressure,
-    MatchInterPodAffinity,
-    SelectorSpreadPriority,
-    ServiceSpreadingPriority,
-    InterPodAffinityPriority,
-    LeastRequestedPriority,
-    MostRequestedPriority,
-    RequestedToCapacityRatioPriority,
-    BalancedResourceAllocation,
-    NodePreferAvoidPodsPriority,
-    NodeAffinityPriority,
-    TaintTolerationPriority,
-    ImageLocalityPriority,
-    EqualPriority,
-    ResourceLimitsPriority,
-    NodeLabelPriority,
-    ServiceAntiAffinityPriority,
-)
+V1_13: dict[str, str] = {
+    "CheckNodeCondition": "v1_13.predicates.check_node_condition",
+    "CheckNodeUnschedulable": "v1_13.predicates.check_node_condition",
+    "GeneralPredicates": "v1_13.predicates.general_predicates",
+    "HostName": "v1_13.predicates.general_predicates",
+    "PodFitsHostPorts": "v1_13.predicates.general_predicates",
+    "PodFitsPorts": "v1_13.predicates.general_predicates",
+    "MatchNodeSelector": "v1_13.predicates.match_node_selector",
+    "PodFitsResources": "v1_13.predicates.pod_fits_resources",
+    "NoDiskConflict": "v1_13.predicates.no_disk_conflict",
+    "PodToleratesNodeTaints": "v1_13.taint_toleration",
+    "CheckNodeLabelPresence": "v1_13.node_label",
+    "CheckServiceAffinity": "v1_13.predicates.check_service_affinity",
+    "MaxEBSVolumeCount": "v1_13.predicates.max_pd_volume_count",
+    "MaxGCEPDVolumeCount": "v1_13.predicates.max_pd_volume_count",
+    "MaxCSIVolumeCountPred": "v1_13.predicates.max_csi_volume_count",
+    "MaxAzureDiskVolumeCount": "v1_13.predicates.max_pd_volume_count",
+    "CheckVolumeBinding": "v1_13.predicates.check_volume_binding",
+    "NoVolumeZoneConflict": "v1_13.predicates.no_volume_zone_conflict",
+    "CheckNodeMemoryPressure": "v1_13.predicates.check_node_condition",
+    "CheckNodePIDPressure": "v1_13.predicates.check_node_condition",
+    "CheckNodeDiskPressure": "v1_13.predicates.check_node_condition",
+    "MatchInterPodAffinity": "v1_13.predicates.match_inter_pod_affinity",
+    "SelectorSpreadPriority": "v1_13.priorities.selector_spread",
+    "ServiceSpreadingPriority": "v1_13.priorities.selector_spread",
+    "InterPodAffinityPriority": "v1_13.priorities.inter_pod_affinity_priority",
+    "LeastRequestedPriority": "v1_13.priorities.resource_priorities",
+    "MostRequestedPriority": "v1_13.priorities.resource_priorities",
+    "RequestedToCapacityRatioPriority": "v1_13.priorities.resource_priorities",
+    "BalancedResourceAllocation": "v1_13.priorities.balanced_resource_allocation",
+    "NodePreferAvoidPodsPriority": "v1_13.priorities.node_prefer_avoid_pods",
+    "NodeAffinityPriority": "v1_13.priorities.node_affinity_priority",
+    "TaintTolerationPriority": "v1_13.taint_toleration",
+    "ImageLocalityPriority": "v1_13.priorities.image_locality_priority",
+    "EqualPriority": "v1_13.priorities.resource_priorities",
+    "ResourceLimitsPriority": "v1_13.priorities.resource_priorities",
+    "NodeLabelPriority": "v1_13.node_label",
+    "ServiceAntiAffinityPriority": "v1_13.priorities.service_anti_affinity",
+}
+"""Name -> module below `stowplan.plugins`, which is imported where a file names the plugin."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from stowplan.assembly.build import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.plugin_kinds import Kinds, kinds_read_by
-from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
 from stowplan.objects import storage
 from stowplan.objects.devices.device import DeviceTaintRule
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -31,6 +30,9 @@ def kinds_read(deciders: Deciders) -> Kinds:
     if deciders.batch is not None:
         found |= dict.fromkeys(SESSIONS_READ)
         if deciders.batch.queue_model is not None:
+            # Imported here: profiles have no queue model.
+            from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
+
             found |= dict.fromkeys(QUEUE_MODELS[deciders.batch.queue_model.model].reads)
         if deciders.compat:
             found |= dict.fromkeys(_OF_1_13)

@@ -157,7 +157,7 @@ def find_plugin(
 def _plugin_suggestions(name: str, registry: Registry) -> str:
     """Suggestions for an unknown name: similar names, and those of loaded plugins."""
     near = difflib.get_close_matches(name, registry, n=NEAR_NAMES)
-    loaded = [entry.name for entry in registry.values() if not entry.in_tree]
+    loaded = [entry.name for entry in registry.third_party()]
     parts = ["the name of a registered plugin"]
     if near:
         parts.append(f"near it: {', '.join(near)}")

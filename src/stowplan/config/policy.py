@@ -257,7 +257,7 @@ class _PolicyReader:
             return True
         names = [
             *known,
-            *(e.name for e in self.registry.values() if not e.in_tree and point in e.points),
+            *(e.name for e in self.registry.third_party() if point in e.points),
         ]
         why = gate_behind(name, self.gates)
         got = format_value(name) if name else ""

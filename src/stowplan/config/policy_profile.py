@@ -174,7 +174,7 @@ def _third_party_plugins(
     policy: Policy, registry: Registry, defaults: Sequence[PluginUse]
 ) -> dict[str, int]:
     """Out-of-tree plugins -> weight."""
-    strange = {name for name, entry in registry.items() if not entry.in_tree}
+    strange = {entry.name for entry in registry.third_party()}
     weights = {use.name: use.weight for use in defaults if use.name in strange}
     for predicate in policy.predicates:
         if predicate.rule in strange:

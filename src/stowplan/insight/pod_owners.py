@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.inputs.workloads.next_run import scheduling_cron_job
-from stowplan.inputs.workloads.workload_expansion import HASH_LABEL
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import HASH_LABEL
 
 NO_OWNER = "<none>"
 

@@ -9,6 +9,9 @@ from stowplan.objects.meta import NamespacedObject, Object, ObjectMeta, Value
 from stowplan.objects.pod import PodSpec
 from stowplan.objects.selectors import LabelSelector
 
+HASH_LABEL = "pod-template-hash"
+"""Label of a Deployment's pods: the hash of their template."""
+
 
 class PodTemplate(Value, frozen=True):
     """`spec.template` of a workload."""

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,13 +31,16 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-COMPILE = "from stowplan.simulation.kernel_cache import compile_alone; compile_alone()"
 EXPORT = (
     "from stowplan.simulation.kernel_cache import write_exported; write_exported()",
     "from stowplan.simulation.kernel_cache import try_exported; try_exported()",
 )
 """Making the exported kernels, and trying them in a process that has not loaded Numba."""
-NICENESS = 10
+COMPILE = (
+    "from os import nice; nice(10); "
+    "from stowplan.simulation.kernel_cache import compile_alone; compile_alone()"
+)
+"""At low priority from the first import on."""
 EXPORTED, UNTRIED = "kernels.run.code", "kernels.run.untried"
 DIGEST_SIZE = 32
 
@@ -61,10 +63,18 @@ def _source() -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin)
 
 
+def _version(distribution: str) -> bytes:
+    """Of an installed distribution; raises ModuleNotFoundError."""
+    # Imported here: it takes long, and without files nothing is compared.
+    from importlib.metadata import version
+
+    return version(distribution).encode()
+
+
 def _stamp(source: Path) -> bytes:
     """What the exported kernels depend on beside the processor."""
     texts = [source.read_bytes(), source.with_name("kernel_export.py").read_bytes()]
-    texts += [version(name).encode() for name in ("numba", "llvmlite")]
+    texts += [_version(name) for name in ("numba", "llvmlite")]
     return hashlib.sha256(b"\0".join(texts)).digest()
 
 
@@ -73,7 +83,7 @@ def _read_exported(source: Path, name: str) -> ExportedFile | None:
     try:
         data = Path(_folder(source), name).read_bytes()
         stamp = _stamp(source)
-    except (OSError, PackageNotFoundError):
+    except (OSError, ModuleNotFoundError):
         return None
     digest, body = data[:DIGEST_SIZE], data[DIGEST_SIZE:]
     if hashlib.sha256(body).digest() != digest:
@@ -153,10 +163,13 @@ def is_cached() -> bool:
     if source is None:
         return False
     try:
-        numba = version("numba").encode()
+        files = list(_folder(source).glob(_name(source)))
+        if not files:
+            return False
+        numba = _version("numba")
         stamp = hashlib.sha256(source.read_bytes()).digest()
-        return any(_is_current(file, numba, stamp) for file in _folder(source).glob(_name(source)))
-    except (OSError, PackageNotFoundError):
+        return any(_is_current(file, numba, stamp) for file in files)
+    except (OSError, ModuleNotFoundError):
         return False
 
 
@@ -183,21 +196,29 @@ def _is_current(file: Path, numba: bytes, stamp: bytes) -> bool:
     return numba in data[:64] and stamp in data
 
 
+def _is_on_disk() -> bool:
+    return is_exported() and is_cached()
+
+
 class KernelCompilation:
     """Compilation of the kernels in a background process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_due = False
 
     def start(self) -> None:
-        """Load kernels that are on disk, or begin to compile them."""
+        """Load kernels that are on disk; if some are missing, `poll` begins to compile them."""
         if not load_exported() and is_cached():
             kernel_loading.load_kernels()
-        self.begin()
+        if self._process is None and not _is_on_disk():
+            kernel_loading.note_compilation(self, is_under_way=True)
+            self._is_due = True
 
     def begin(self) -> None:
         """Start the compilation unless all kernels are on disk."""
-        if self._process is not None or (is_exported() and is_cached()):
+        self._is_due = False
+        if self._process is not None or _is_on_disk():
             return
         kernel_loading.note_compilation(self, is_under_way=True)
         self._process = subprocess.Popen(
@@ -220,10 +241,14 @@ class KernelCompilation:
             os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait()
             self._process = None
-            kernel_loading.note_compilation(self, is_under_way=False)
+        self._is_due = False
+        kernel_loading.note_compilation(self, is_under_way=False)
 
     def poll(self) -> None:
-        """Load the kernels when the compilation has finished."""
+        """Begin the compilation that `start` found to be needed, and load the kernels when it has
+        finished."""
+        if self._is_due:
+            self.begin()
         if self._process is None:
             return
         code = self._process.poll()
@@ -240,7 +265,6 @@ BACKGROUND_COMPILATION = KernelCompilation()
 
 def compile_alone() -> None:
     """Compile and cache the kernels, unless another process does; takes some seconds."""
-    os.nice(NICENESS)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     name = f"stowplan-kernels-{os.getuid()}.lock"
     lock = os.open(Path(tempfile.gettempdir(), name), flags, 0o600)

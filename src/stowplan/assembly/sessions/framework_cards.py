@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from stowplan.assembly.in_tree import CardPlugin
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.nodes import SessionNodes
 from stowplan.columns import NodeInfo, PodInfo
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, Snapshot, Status
 from stowplan.framework.runtime.framework import Framework
+from stowplan.plugins.gpu_share.card_plugin import CardPlugin
 from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
 
 IGNORED = {

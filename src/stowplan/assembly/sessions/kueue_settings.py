@@ -22,14 +22,11 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     PodsReadyOptions,
     kueue_options_of,
 )
-from stowplan.config.queue_models.queue_model_choice import SCHEDULER
+from stowplan.config.queue_models.queue_model_choice import KUEUE, SCHEDULER
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.encoding.duration import parse
 from stowplan.objects.timing.duration_text import parse_duration
-
-KUEUE = "kueue"
-"""Value of `scheduler` and of `--compat`."""
 
 _FAIR_SHARING, _PODS_READY = "fairSharing", "waitForPodsReady"
 _RESOURCES = "resources"
@@ -59,10 +56,6 @@ _OLD_TIMEOUT_S = 300.0
 
 def is_for_kueue(text: str | bytes) -> bool:
     """True for a text that names Kueue as the scheduler, or is a Configuration of Kueue."""
-    # Most files do not name it, and need not be read twice.
-    is_named = KUEUE.encode() in text if isinstance(text, bytes) else KUEUE in text
-    if not is_named:
-        return False
     tree = _tree(text)
     return tree.get(SCHEDULER) == KUEUE or _is_own(tree)
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, CardPlugin, registry
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.columns.array_types import Bools, Floats, Ints
@@ -24,6 +24,7 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
+from stowplan.plugins.gpu_share.card_plugin import CardPlugin
 from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 
 FEW_ROWS = 4

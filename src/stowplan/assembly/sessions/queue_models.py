@@ -79,9 +79,6 @@ QUEUE_MODELS: Mapping[str, QueueModelKind] = {
 }
 """Queue model -> how it is made."""
 
-MODEL_OF_COMPAT: Mapping[str, str] = {VOLCANO_1_15: VOLCANO, KAI: KAI}
-"""Value of `--compat` -> the queue model that it chooses."""
-
 
 def model_plan(configuration: BatchConfiguration, compat: str) -> ModelPlan:
     """Settings of a decider."""

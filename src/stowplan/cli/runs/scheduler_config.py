@@ -6,9 +6,14 @@ from pathlib import Path
 
 import click
 
-from stowplan.assembly.deciders import ConfigText, Deciders, compat_names, deciders_of
-from stowplan.assembly.sessions.kueue_settings import KUEUE
-from stowplan.assembly.sessions.queue_models import MODEL_OF_COMPAT
+from stowplan.assembly.deciders import (
+    MODEL_OF_COMPAT,
+    ConfigText,
+    Deciders,
+    compat_names,
+    deciders_of,
+)
+from stowplan.config.queue_models.queue_model_choice import KUEUE
 from stowplan.config.session_configuration import DEFAULT_TEXT
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.plugin_sources import plugin_classes

@@ -17,6 +17,8 @@ VOLCANO = "volcano"
 """The queue model of Volcano, and the scheduler name of its pods."""
 KAI, KAI_SCHEDULER = "kai", "kai-scheduler"
 """The queue model of KAI-Scheduler, and the scheduler name of its pods."""
+KUEUE = "kueue"
+"""Value of `scheduler` and of `--compat` with which Kueue admits jobs in front of the profiles."""
 SCHEDULER = "scheduler"
 """Key that names whose sessions decide: `volcano`, `kai`, or `kube-batch` for Stowplan's own."""
 

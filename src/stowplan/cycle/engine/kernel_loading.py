@@ -39,10 +39,11 @@ class CompiledKernels(Protocol):
     """Compiles the kernels beside this process."""
 
     def start(self) -> None:
-        """Load compiled kernels, or begin to compile them; takes a moment."""
+        """Load compiled kernels that are on disk; takes a moment."""
 
     def poll(self) -> None:
-        """Load the kernels when the compilation has finished."""
+        """Begin to compile kernels that `start` did not find, and load them when that has finished.
+        Called after decisions, so that the first does not share the processor."""
 
 
 _exported: list[Kernels] = []

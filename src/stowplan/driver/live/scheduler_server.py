@@ -357,8 +357,6 @@ class SchedulerServer:
 
     async def _decide_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            if self.options.kernels is not None:
-                self.options.kernels.poll()
             events = self._take_events()
             held_back = (
                 self.api_dispatcher is not None
@@ -372,6 +370,8 @@ class SchedulerServer:
                     self._handle(events, heads)
             elif self.comparer is not None:
                 self.comparer.serve_due(monotonic_ns())
+            if self.options.kernels is not None:
+                self.options.kernels.poll()
             if held_back or self._inbox or self._is_due():
                 # Let requests proceed, longer if they lag behind.
                 await asyncio.sleep(_NOW if held_back else 0)

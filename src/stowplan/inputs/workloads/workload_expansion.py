@@ -51,6 +51,7 @@ from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.storage import PersistentVolumeClaim, StorageClass
 from stowplan.objects.volume import PVCTemplate, PVCVolumeSource, Volume
 from stowplan.objects.workload import (
+    HASH_LABEL,
     DaemonSet,
     Deployment,
     Job,
@@ -66,7 +67,6 @@ from stowplan.objects.workload import (
 R = TypeVar("R", bound=Value)
 
 REPLICAS_MAX = 1_000_000
-HASH_LABEL = "pod-template-hash"
 REVISION_LABEL = "controller-revision-hash"
 REVISION = "deployment.kubernetes.io/revision"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"

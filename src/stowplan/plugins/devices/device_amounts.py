@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stowplan.apis.schema.canonical_quantity import InvalidQuantity, canonical_quantity
 from stowplan.objects.devices.device import CapacityRequestPolicy, DeviceCapacity
 from stowplan.objects.devices.device_claim import CapacityRequirements
 from stowplan.objects.quantity import Exact, Quantity, QuantityError, exact, value
@@ -37,6 +36,9 @@ class DeviceAmount:
 @lru_cache(maxsize=1 << 14, typed=True)
 def amount_of(quantity: Quantity) -> DeviceAmount:
     """The amount of a quantity; 0 for one that is invalid, which the API refuses."""
+    # Imported here: without devices the schemas are not needed, and they are large.
+    from stowplan.apis.schema.canonical_quantity import InvalidQuantity, canonical_quantity
+
     try:
         held = exact(quantity)
         text = canonical_quantity(quantity)
