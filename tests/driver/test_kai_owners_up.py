@@ -21,6 +21,7 @@ from tests.driver.test_volcano_up import create, listed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
 
 
@@ -47,6 +48,25 @@ def group(name: str, of_queue: str, **spec: Any) -> Tree:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"queue": of_queue, **spec},
     }
+
+
+def reports_reclaim(event: Tree) -> bool:
+    """An event about a PodGroup of which pods were evicted for the gang."""
+    notes = event["metadata"].get("annotations") or {}
+    return (
+        event.get("reason") == "Evict"
+        and event["regarding"]["name"].startswith("pg-grows")
+        and notes["evictor-action-type"] == "reclaim"
+        and notes["evictor-pod-group-name"].startswith("pg-gang")
+        and "was preempted by workload default/pg-gang" in event["note"]
+    )
+
+
+def has_times(group: Tree) -> bool:
+    """The group of the elastic gang, with the times of its start and of the eviction."""
+    notes = group["metadata"].get("annotations") or {}
+    names = {f"kai.scheduler/last-{what}-timestamp" for what in ("start", "eviction")}
+    return group["metadata"]["name"].startswith("pg-grows") and names <= notes.keys()
 
 
 def member(name: str, of: str, sub_group: str = "") -> Tree:
@@ -151,6 +171,9 @@ def test_a_gang_reclaims_what_another_queue_has_beyond_its_quota(tmp_path: Path)
         await until(api, PODS, on_nodes(*["grows"] * 8))
         await create(api, JOBS, job("gang", "blue", 4, 4))
         await until(api, PODS, without_terminating(on_nodes(*["gang"] * 4, *["grows"] * 4)))
+        # The events say by whom, and the group when.
+        await until(api, EVENTS, lambda events: any(map(reports_reclaim, events)))
+        await until(api, GROUPS, lambda groups: any(map(has_times, groups)))
 
     run_on_up(tmp_path, steps)
 

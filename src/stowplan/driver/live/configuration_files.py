@@ -132,8 +132,9 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
     model = configuration.batch.queue_model if configuration.batch is not None else None
     if model is not None and model.model == KAI_MODEL and model.tree.get(SHARING) is not False:
         wanted = (
-            f"{SHARING}: false beside it on a live cluster, where pods with parts of GPUs would be "
-            "bound without a card; allowed in simulate, up and dry runs"
+            f"{SHARING}: false beside it on a live cluster, where only KAI's binder gives pods a "
+            "part of a GPU, by BindRequests, which are not made: they would be bound without a "
+            "card; allowed in simulate, up and dry runs"
         )
         problems.append(Problem("scheduler", f'"{KAI_MODEL}"', wanted))
     for number, profile in enumerate(configuration.profiles.values()):

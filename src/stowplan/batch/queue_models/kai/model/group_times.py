@@ -38,10 +38,10 @@ class GroupTimes:
     ) -> Iterator[PodGroupReport]:
         """Times to write. groups: those that exist, by key. keys: of groups of which other times
         are remembered. changed: objects that the watch has shown since the last session."""
-        shown = [key for kind, key in changed if kind is KaiPodGroupObject]
-        for key in shown:
+        observed = [key for kind, key in changed if kind is KaiPodGroupObject]
+        for key in observed:
             self._asked.pop(key, None)
-        for key in dict.fromkeys((*keys, *shown)):
+        for key in dict.fromkeys((*keys, *observed)):
             group = groups.get(key)
             if not isinstance(group, KaiPodGroupObject):
                 continue
