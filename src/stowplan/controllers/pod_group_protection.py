@@ -16,7 +16,6 @@ from stowplan.objects.store import WatchEvent
 
 _MARK = b'"schedulingGroup":'
 _DELETING = b'"deletionTimestamp":'
-_FINISHED = (b'"phase":"Succeeded"', b'"phase":"Failed"')
 
 
 class PodGroupProtectionController(Controller):
@@ -33,12 +32,16 @@ class PodGroupProtectionController(Controller):
                 self.queue.add(split_key(change))
         elif (
             change.path == PODS
+            and (change.type == "DELETED" or self._is_finished(change))
             and _MARK in value
-            and (change.type == "DELETED" or any(one in value for one in _FINISHED))
         ):
             name = _group_of(self.decoded(value) or {})
             if name:
                 self.queue.add((split_key(change)[0], name))
+
+    def _is_finished(self, change: WatchEvent) -> bool:
+        pod = self.index.pods.get(split_key(change))
+        return pod is not None and pod.is_finished
 
     def sync(self, key: Key) -> None:
         """Remove the finalizer of a deleted group that no unfinished pod names."""

@@ -113,10 +113,22 @@ class KnownEntries:
     def __init__(self) -> None:
         self._sets: dict[bytes, KnownSet] = {}
         self._skeletons: dict[tuple[bytes, ...], Skeleton] = {}
+        # Objects that are made in the same second have the same times as well.
+        self._texts: dict[bytes, EntriesText] = {}
         self._outcomes: dict[Key, ChangedEntries] = {}
 
     def of_text(self, text: bytes) -> EntriesText:
         """Entries of these bytes. Raises msgspec.DecodeError if they are something else."""
+        known = self._texts.get(text)
+        if known is None:
+            known = self._read(text)
+            if len(self._texts) >= SKELETONS_MAX:
+                self._texts.clear()
+            if len(text) <= SET_BYTES_MAX:
+                self._texts[text] = known
+        return known
+
+    def _read(self, text: bytes) -> EntriesText:
         parts = _TIME.split(text)
         times, pieces = parts[1::2], tuple(parts[::2])
         skeleton = self._skeletons.get(pieces)
@@ -127,6 +139,7 @@ class KnownEntries:
             skeleton = Skeleton(pieces, len(entries), is_plain)
             if len(self._skeletons) >= SKELETONS_MAX:
                 self._skeletons.clear()
+                self._texts.clear()
                 self._outcomes.clear()
             if len(text) <= SET_BYTES_MAX:
                 self._skeletons[pieces] = skeleton
