@@ -396,7 +396,7 @@ def test_an_in_tree_plugin_is_described() -> None:
     assert ran.code == 0
     assert "Extension points:  filter, preScore, score\n" in ran.out
     assert "Weight:            3\n" in ran.out
-    assert "Declares:          row_local, node_only, normalizes=reversed\n" in ran.out
+    assert "Declares:          row_local, node_only, by_outline, normalizes=reversed\n" in ran.out
     assert "Filter on hard taints" in ran.out
     tree = yaml.safe_load(run("plugin", "describe", "NodeResourcesFit", "-o", "yaml").out)
     assert tree["reads"] == ["DeviceClass"]

@@ -15,7 +15,7 @@ import pytest
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
-from stowplan.driver.gc_settings import paused_collector
+from stowplan.driver.gc_settings import paused_collector, uncollected_imports
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
@@ -140,6 +140,22 @@ def test_the_collector_runs_again_after_a_start_that_failed() -> None:
         resume()
         assert gc.isenabled()
         assert gc.get_freeze_count() > known
+
+
+@pytest.mark.usefixtures("frozen")
+def test_what_is_imported_is_exempt_and_the_collector_is_as_before() -> None:
+    known = gc.get_freeze_count()
+    with contextlib.suppress(KeyError), uncollected_imports():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    assert gc.get_freeze_count() <= known
+    with switched(False), contextlib.suppress(KeyError), uncollected_imports():
+        raise KeyError
+    with uncollected_imports():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > known
 
 
 def test_reading_a_cluster_leaves_the_settings_alone(

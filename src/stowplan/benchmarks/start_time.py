@@ -38,8 +38,8 @@ print(time.monotonic(), flush=True)
 
 _DECIDE_MANY = """\
 import sys, time
-from stowplan.driver.gc_settings import paused_collector
-with paused_collector() as resume_collector:
+from stowplan.driver.gc_settings import paused_collector, uncollected_imports
+with uncollected_imports():
     from stowplan.assembly import configuration_of
     from stowplan.assembly.build import scheduler_for
     from stowplan.messages.effects import Bind
@@ -48,6 +48,7 @@ with paused_collector() as resume_collector:
     from stowplan.objects.node import Node
     from stowplan.objects.pod import Pod
     from stowplan.simulation.kernel_cache import BACKGROUND_COMPILATION
+with paused_collector() as resume_collector:
     n_pods, n_max, target = int(sys.argv[2]), 8, float(sys.argv[3])
     scheduler = scheduler_for(*configuration_of(None, "default"))
     BACKGROUND_COMPILATION.start()

@@ -20,6 +20,20 @@ def paused_collector() -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
+def uncollected_imports() -> Iterator[None]:
+    """What the block imports is never looked at by the collector: it lives as long as the
+    process."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def infrequent_collections() -> Iterator[None]:
     """The collector runs less often: commands that simulate make many objects, of which few are in
     cycles."""

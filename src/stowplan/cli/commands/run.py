@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
 from stowplan.cli.simulate_options import positive_duration_callback
+from stowplan.driver.gc_settings import uncollected_imports
 
 if TYPE_CHECKING:
     from stowplan.framework.feature_gates import FeatureGates
@@ -127,6 +129,9 @@ def _run(
     **serving: str,
 ) -> None:
     from msgspec.structs import replace
+
+    with uncollected_imports():
+        import_module("stowplan.driver.process")
 
     from stowplan.cli.runs.pages.serve_page import maybe_serving_page, print_address
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
