@@ -6,6 +6,7 @@ import click
 
 from stowplan.cli import options
 from stowplan.cli.command import KUBECTL_PROGRAM, flag, grouped
+from stowplan.cli.simulate_options import positive_duration_callback
 
 kubeconfig = flag(
     "--kubeconfig",
@@ -116,3 +117,39 @@ burst = flag(
 def uses_current_context() -> bool:
     """True for `kubectl stowplan`, which reads the cluster of kubectl unless files are given."""
     return click.get_current_context().find_root().info_name == KUBECTL_PROGRAM
+
+
+run_kind = grouped(
+    flag(
+        "--dry-run",
+        is_flag=True,
+        help="Decide without writing, and report where the decisions differ from the cluster's.",
+    ),
+    flag(
+        "--compare",
+        is_flag=True,
+        help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, "
+        "Kueue), write nothing, and report which starts, victims and admissions differ from those "
+        "by --config or --compat.",
+    ),
+    flag(
+        "--compare-every",
+        "compare_every_s",
+        metavar="DURATION",
+        callback=positive_duration_callback,
+        help="How often --compare lists the cluster.  [default: 10s]",
+    ),
+    flag(
+        "--act",
+        is_flag=True,
+        help="Admit the cluster's jobs in place of Kueue's own manager, by a --config of Kueue or "
+        "--compat kueue; pods are placed by another scheduler.",
+    ),
+    flag(
+        "--take-over",
+        is_flag=True,
+        help="Run even if another scheduler renews the lease of the same schedulerName, or Kueue's "
+        "own manager is deployed.",
+    ),
+)
+"""What a run does: decide and write, or compare; and beside whom."""
