@@ -90,9 +90,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     pod that its PreFilter skipped. permits_groups: its Permit concerns members of groups only, and
     lets a group pass as soon as `minCount` members have a node; its PreEnqueue and its hints answer
     alike for all members of a group. binds_all: its Bind never answers
-    Skip and never fails.
-    takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
-    that the configured extenders manage.
+    Skip and never fails. takes_ignored_resources: its arguments have `ignored_resources`, which is
+    set to the resources that the configured extenders manage.
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
