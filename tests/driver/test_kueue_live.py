@@ -22,9 +22,6 @@ from tests.driver.test_volcano_up import create, listed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-KUEUE_LEASE = "c1f6bfd2.kueue.x-k8s.io"
-
 
 async def prepare(on: Cluster) -> None:
     """Kueue's kinds, the rights, and a queue with room for four of the pods of sample jobs."""
@@ -160,9 +157,12 @@ async def check_refusal(on: Cluster, *given: str) -> None:
         (["--act", "--compare"], "--act cannot be used with --compare"),
         (["--act", "--dry-run"], "--dry-run cannot be used with --act"),
         (["--act", "--seed", "1"], "--seed cannot be used with --act"),
+        (["--act", "--record", "r.rec"], "--record cannot be used with --act"),
+        (["--act", "--web"], "--web cannot be used with --act"),
+        (["--act", "--burst", "3"], "--burst cannot be used with --act"),
     ],
 )  # fmt: skip
-def test_a_run_says_whether_it_acts(arguments: list[str], text: str) -> None:
+def test_what_to_do_with_kueue_has_to_be_given(arguments: list[str], text: str) -> None:
     found = run("run", "--compat", "kueue", *arguments)
     assert found.code == 2
     assert text in found.err

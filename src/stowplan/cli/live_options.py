@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import click
 
 from stowplan.cli import options
@@ -112,6 +115,14 @@ burst = flag(
     help="Writing requests that may be sent at once before --qps limits them.  [default: "
     "clientConnection.burst of the configuration, else 100]",
 )
+
+
+def refuse_options(given: Mapping[str, Any], names: Iterable[str], beside: str) -> None:
+    """Raise a usage error if one of these options is given, which do not go with `beside`."""
+    for name in names:
+        if given[name] not in (None, False, ()):
+            option = name.removesuffix("_files").removesuffix("_file").replace("_", "-")
+            raise click.UsageError(f"--{option} cannot be used with {beside}")
 
 
 def uses_current_context() -> bool:

@@ -136,9 +136,8 @@ def _run(
     user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
     with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
         logs.configure_logging(serving["log_format"], serving["log_level"], verbosity)
-        address = parse_listen_address(
-            serving["listen"], serving["tls_cert_file"], serving["tls_private_key_file"]
-        )
+        tls_files = serving["tls_cert_file"], serving["tls_private_key_file"]
+        address = parse_listen_address(serving["listen"], *tls_files)
         name = DEFAULT_SCHEDULER if dry_run else SCHEDULER_NAME
         deciders, written = read_configuration_files(
             config_files, plugin_files, compat, name, feature_gates, admits=True
@@ -154,9 +153,7 @@ def _run(
         )
         with (
             maybe_recording(record, "run", plugin_files) as recorder,
-            maybe_serving_page(
-                web, serving["tls_cert_file"], serving["tls_private_key_file"]
-            ) as page,
+            maybe_serving_page(web, *tls_files) as page,
         ):
             print_address(page)
             chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from stowplan.cli.errors import CommandFailed, reported
+from stowplan.cli.live_options import refuse_options
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.driver import logs
 from stowplan.driver.client.credentials import CredentialError
@@ -20,16 +21,13 @@ from stowplan.driver.live.kueue.kueue_manager import (
     run_kueue_manager,
 )
 
-_WITHOUT = ("dry_run", "record", "web", "seed", "plugin_files", "qps", "burst")
+_WITHOUT = ("dry_run", "record_file", "web", "seed", "plugin_files", "qps", "burst")
 """Options that do not go with it."""
 
 
 def run_acting(given: dict[str, Any]) -> int:
     """Admit until a signal arrives; the exit code. given: the options of the command."""
-    for name in _WITHOUT:
-        if given.get(name) not in (None, False, ()):
-            option = {"plugin_files": "plugin"}.get(name, name.replace("_", "-"))
-            raise click.UsageError(f"--{option} cannot be used with --act")
+    refuse_options(given, _WITHOUT, "--act")
     deciders = read_command_deciders(
         given["config_files"], (), given["compat"], given["feature_gates"], admits=True
     )
