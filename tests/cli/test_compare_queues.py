@@ -23,6 +23,10 @@ from tests.forecast.test_queue_comparer import GROUP, POD, QUEUE, bound, in_phas
         (["--compare"], "--compare needs --config with actions and tiers or of Kueue"),
         (["--compare-every", "5s"], "--compare-every needs --compare"),
         (["--compare", "--dry-run", "--compat", "kai"], "--dry-run cannot be used with --compare"),
+        (
+            ["--compare", "--record", "r", "--compat", "kai"],
+            "--record cannot be used with --compare",
+        ),
     ],
 )
 def test_it_needs_queues_to_compare(arguments: list[str], text: str) -> None:

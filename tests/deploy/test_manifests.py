@@ -19,12 +19,16 @@ from stowplan.client.access_reviews import UserInfo, subject_access_review, toke
 from stowplan.client.resources import RESOURCES, ApiResource, resources_of
 from stowplan.config.queue_models.queue_model_choice import KAI, MODEL_SCHEDULER_NAMES
 from stowplan.config.session_configuration import SCHEDULER_NAMES
+from stowplan.controllers.kueue.queued_job_kinds import JOB_KINDS
 from stowplan.driver.live.competing_schedulers import LEASE_NAMESPACE
 from stowplan.driver.live.configuration_files import (
     KUBE_SCHEDULER,
     leader_election_config,
     read_configuration_files,
 )
+from stowplan.driver.live.kueue.competing_kueue import KUEUE_LEASE
+from stowplan.driver.live.kueue.kueue_manager import LEASE
+from stowplan.driver.live.kueue.replicated_kinds import REPLICATED_KINDS
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, VOLCANO_API_VERSION, PodGroup, Queue
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -38,6 +42,9 @@ VOLCANO_ONLY = {
     Queue: {"deserved", "guarantee", "parent", "priority", "affinity"},
 }
 """Fields of `spec` that only the definitions of Volcano's API group have."""
+
+OPTIONAL = "kueue.yaml"
+"""Rights of `run --act`, which are applied by hand."""
 
 Tree = dict[str, Any]
 Right = tuple[str, str, str]
@@ -115,7 +122,9 @@ def needed() -> set[Right]:
 def test_every_file_is_named_and_every_object_known() -> None:
     kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
     files = {str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml")}
-    assert set(kustomization["resources"]) | {"kustomization.yaml"} == files
+    named = set(kustomization["resources"])
+    assert named | {"kustomization.yaml", OPTIONAL} == files
+    assert OPTIONAL not in named
     for tree in trees():
         assert (tree["apiVersion"], tree["kind"]) in KNOWN
         expected = None if tree["kind"] in CLUSTER_WIDE else NAMESPACE
@@ -139,6 +148,31 @@ def test_the_lease_may_be_held_and_no_other() -> None:
     }
     named = [rule.get("resourceNames") for rule in role["rules"] if "update" in rule["verbs"]]
     assert named == [["stowplan"]]
+
+
+def test_rights_of_acting_for_kueue_are_what_its_kinds_need() -> None:
+    every = list(yaml.safe_load_all((DEPLOY / OPTIONAL).read_text()))
+    cluster, namespaced = (
+        next(tree for tree in every if tree["kind"] == kind) for kind in ("ClusterRole", "Role")
+    )
+    given = set(rights(cluster["rules"]))
+    assert not any("*" in right for right in given)
+    for kind in REPLICATED_KINDS:
+        group = kind.path.rpartition("/")[0]
+        for verb in ("list", "watch"):
+            assert (group, kind.resource.plural, verb) in given
+    watched = {(group, plural) for group, plural, verb in given if verb == "watch"}
+    assert watched == {
+        (one.path.rpartition("/")[0], one.resource.plural) for one in REPLICATED_KINDS
+    }
+    for path in (one.path for one in JOB_KINDS):
+        group, _, plural = path.rpartition("/")
+        assert {(group, plural, "get"), (group, plural, "update")} <= given
+        assert (group, f"{plural}/finalizers", "update") in given
+    leases = [rule for rule in cluster["rules"] if rule["resources"] == ["leases"]]
+    assert [rule["resourceNames"] for rule in leases] == [[KUEUE_LEASE]]
+    named = [rule.get("resourceNames") for rule in namespaced["rules"] if "get" in rule["verbs"]]
+    assert named == [[LEASE]]
 
 
 def test_the_leases_of_other_schedulers_may_be_read_only() -> None:

@@ -377,7 +377,8 @@ def _kueue_options(
     is_fixed = KUEUE not in compats
     if (files or not is_fixed) and not admits:
         source = files[0].source if files else "--compat"
-        wanted = "simulate, up, queues, explain, what-if or eta: nothing is admitted elsewhere"
+        commands = "simulate, up, queues, explain, what-if, eta or run --act"
+        wanted = f"{commands}: nothing is admitted elsewhere"
         raise ConfigError(source, [Problem(SCHEDULER, KUEUE, wanted)])
     if not files and is_fixed:
         return None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import click
 
 from stowplan.cli import options
 from stowplan.cli.command import KUBECTL_PROGRAM, flag, grouped
+from stowplan.cli.simulate_options import positive_duration_callback
 
 kubeconfig = flag(
     "--kubeconfig",
@@ -113,6 +117,50 @@ burst = flag(
 )
 
 
+def refuse_options(given: Mapping[str, Any], names: Iterable[str], beside: str) -> None:
+    """Raise a usage error if one of these options is given, which do not go with `beside`."""
+    for name in names:
+        if given[name] not in (None, False, ()):
+            option = name.removesuffix("_files").removesuffix("_file").replace("_", "-")
+            raise click.UsageError(f"--{option} cannot be used with {beside}")
+
+
 def uses_current_context() -> bool:
     """True for `kubectl stowplan`, which reads the cluster of kubectl unless files are given."""
     return click.get_current_context().find_root().info_name == KUBECTL_PROGRAM
+
+
+run_kind = grouped(
+    flag(
+        "--dry-run",
+        is_flag=True,
+        help="Decide without writing, and report where the decisions differ from the cluster's.",
+    ),
+    flag(
+        "--compare",
+        is_flag=True,
+        help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, "
+        "Kueue), write nothing, and report which starts, victims and admissions differ from those "
+        "by --config or --compat.",
+    ),
+    flag(
+        "--compare-every",
+        "compare_every_s",
+        metavar="DURATION",
+        callback=positive_duration_callback,
+        help="How often --compare lists the cluster.  [default: 10s]",
+    ),
+    flag(
+        "--act",
+        is_flag=True,
+        help="Admit the cluster's jobs in place of Kueue's own manager, by a --config of Kueue or "
+        "--compat kueue; pods are placed by another scheduler.",
+    ),
+    flag(
+        "--take-over",
+        is_flag=True,
+        help="Run even if another scheduler renews the lease of the same schedulerName, or Kueue's "
+        "own manager is deployed.",
+    ),
+)
+"""What a run does: decide and write, or compare; and beside whom."""

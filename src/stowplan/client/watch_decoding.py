@@ -106,11 +106,18 @@ class RawObjectCache:
 
     def full_tree(self, value: Object) -> dict[str, Any]:
         """An object with all its fields; with the known fields if that version is not cached."""
+        encoded = self.encoded(value)
+        if encoded is None:
+            return object_tree(value)
+        tree: dict[str, Any] = msgspec.json.decode(encoded)
+        return tree
+
+    def encoded(self, value: Object) -> bytes | None:
+        """An object as the server encoded it; None if that version is not cached."""
         kept, meta = self._kept.get(_cache_key(value)), value.metadata
         if kept is None or kept[:2] != (meta.uid, meta.resource_version):
-            return object_tree(value)
-        tree: dict[str, Any] = msgspec.json.decode(kept[2])
-        return tree
+            return None
+        return kept[2]
 
 
 def _cache_key(value: Object) -> tuple[type, str]:

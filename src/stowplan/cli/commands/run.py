@@ -11,10 +11,10 @@ import click
 from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
-from stowplan.cli.simulate_options import positive_duration_callback
 from stowplan.driver.gc_settings import uncollected_imports
 
 if TYPE_CHECKING:
+    from stowplan.assembly.deciders import Deciders
     from stowplan.framework.feature_gates import FeatureGates
 
 FLUSH_S = 30.0
@@ -33,6 +33,9 @@ stowplan run --dry-run
 # Compare queues, victims and admissions with those of a live Volcano
 stowplan run --compare --compat volcano-1.15
 
+# Admit jobs in place of Kueue's own manager
+stowplan run --act --config kueue.yaml
+
 # Record every decision, for `stowplan replay`
 stowplan run --record run.rec
 
@@ -48,30 +51,7 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
 @options.feature_gates
 @live_options.kubeconfig
 @live_options.context
-@flag(
-    "--dry-run",
-    is_flag=True,
-    help="Decide without writing, and report where the decisions differ from the cluster's.",
-)
-@flag(
-    "--compare",
-    is_flag=True,
-    help="Follow a cluster whose queues another scheduler decides (Volcano, KAI-Scheduler, Kueue), "
-    "write nothing, and report which starts, victims and admissions differ from those by --config "
-    "or --compat.",
-)
-@flag(
-    "--compare-every",
-    "compare_every_s",
-    metavar="DURATION",
-    callback=positive_duration_callback,
-    help="How often --compare lists the cluster.  [default: 10s]",
-)
-@flag(
-    "--take-over",
-    is_flag=True,
-    help="Run even if another scheduler renews the lease of the same schedulerName.",
-)
+@live_options.run_kind
 @live_options.no_leader_elect
 @live_options.lease_namespace
 @live_options.qps
@@ -100,12 +80,19 @@ def command(**given: Any) -> None:
     another scheduler has the same name, 0 after SIGTERM.
     """
     every_s, compares = given.pop("compare_every_s"), given.pop("compare")
+    acts = given.pop("act")
+    if acts and compares:
+        raise click.UsageError("--act cannot be used with --compare")
     if every_s is not None and not compares:
         raise click.UsageError("--compare-every needs --compare")
     if compares:
         from stowplan.cli.runs.queue_models.compare_queues import run_comparison
 
         sys.exit(run_comparison(given, every_s))
+    if acts:
+        from stowplan.cli.runs.kueue.kueue_run import run_acting
+
+        sys.exit(run_acting(given))
     _run(record=record_options.RecordRequest.take(given), **given)
 
 
@@ -154,13 +141,13 @@ def _run(
     user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
     with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
         logs.configure_logging(serving["log_format"], serving["log_level"], verbosity)
-        address = parse_listen_address(
-            serving["listen"], serving["tls_cert_file"], serving["tls_private_key_file"]
-        )
+        tls_files = serving["tls_cert_file"], serving["tls_private_key_file"]
+        address = parse_listen_address(serving["listen"], *tls_files)
         name = DEFAULT_SCHEDULER if dry_run else SCHEDULER_NAME
         deciders, written = read_configuration_files(
-            config_files, plugin_files, compat, name, feature_gates
+            config_files, plugin_files, compat, name, feature_gates, admits=True
         )
+        _check_kueue(deciders)
         client = deciders.configuration.client_connection
         chosen = SchedulerServerOptions(
             load_client_config(kubeconfig or client.kubeconfig, context),
@@ -171,9 +158,7 @@ def _run(
         )
         with (
             maybe_recording(record, "run", plugin_files) as recorder,
-            maybe_serving_page(
-                web, serving["tls_cert_file"], serving["tls_private_key_file"]
-            ) as page,
+            maybe_serving_page(web, *tls_files) as page,
         ):
             print_address(page)
             chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)
@@ -182,3 +167,12 @@ def _run(
     # A process that no longer leads must end, whatever its threads are doing.
     exit_after(FLUSH_S, code)
     sys.exit(code)
+
+
+def _check_kueue(deciders: Deciders) -> None:
+    """Raise a usage error for a configuration of Kueue: nothing says what to do with it."""
+    if deciders.kueue is not None:
+        raise click.UsageError(
+            "a configuration of Kueue needs --act (admit jobs in place of Kueue's own manager) or "
+            "--compare (write nothing, compare with it)"
+        )

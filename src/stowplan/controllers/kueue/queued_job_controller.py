@@ -242,12 +242,20 @@ class QueuedJobController(Controller):
         before = copy.deepcopy(job["spec"])
         self.kind.restore(job, workload, self.api)
         if job["spec"] != before:
+            self._forget_start(job)
             self.api.update(self.path, job)
         if is_evicted and holds_quota(workload):
             release_quota(workload, self.api.now)
             self.api.update_status(WORKLOADS, workload)
         elif not holds_quota(workload):
             self._follow_labels(job, workload)
+
+    def _forget_start(self, job: Tree) -> None:
+        """Before Kubernetes 1.36 the template of a Job may be changed only while it has no start
+        time, and a suspended one keeps it."""
+        if self.kind.keeps_start and (job.get("status") or {}).pop("startTime", None):
+            stored = self.api.update_status(self.path, job)
+            job["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
 
     def _follow_labels(self, job: Tree, workload: Tree) -> None:
         """A waiting job may change its queue and its priority."""

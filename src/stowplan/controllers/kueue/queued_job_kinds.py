@@ -34,6 +34,8 @@ class QueuedJobKind:
     """Types of the conditions that end a job, the one of success first."""
     references: tuple[str, ...] = ()
     """Paths of the objects that pod sets depend on."""
+    keeps_start = True
+    """Whether a start time in the status of a suspended job forbids to change its template."""
 
     @property
     def api_version(self) -> str:
@@ -117,6 +119,7 @@ class JobSetKind(QueuedJobKind):
     path = "jobset.x-k8s.io/jobsets"
     kind, group, version = "JobSet", "jobset.x-k8s.io", "v1alpha2"
     ends = ("Completed", "Failed")
+    keeps_start = False
     counts = "replicatedJobsStatus"
     """Field of the status with the numbers of its Jobs."""
 
@@ -198,6 +201,7 @@ class KubeflowKind(QueuedJobKind):
 
     group = "kubeflow.org"
     ends = ("Succeeded", "Failed")
+    keeps_start = False
 
     def __init__(
         self, kind: str, field: str, types: tuple[str, ...] = (), version: str = "v1"

@@ -45,9 +45,10 @@ class Informers:
         *,
         streams: bool = True,
         whole: RawObjectCache | None = None,
+        whole_kinds: tuple[type[Object], ...] = (Pod, Node),
     ) -> None:
         """on_events: called with events, in order for each resource. streams: ask for streaming
-        lists first. whole: keeps pods and nodes in the server's encoding."""
+        lists first. whole: keeps objects of `whole_kinds` in the server's encoding."""
         templates = PodTemplates()
         self.informers = [
             Informer(
@@ -55,7 +56,7 @@ class Informers:
                 rng,
                 templates,
                 streams=streams,
-                whole=whole if resource.kind in (Pod, Node) else None,
+                whole=whole if resource.kind in whole_kinds else None,
             )
             for resource in resources
         ]

@@ -12,6 +12,7 @@ import click
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, reported
+from stowplan.cli.live_options import refuse_options
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.driver import logs
@@ -39,15 +40,13 @@ _RESULTS = {
     EVICTED: (SAME, THERE_ONLY, HERE_ONLY),
     ADMITTED: (SAME, THERE_ONLY, HERE_ONLY),
 }
-_WITHOUT = ("dry_run", "take_over", "record", "web")
+_WITHOUT = ("dry_run", "take_over", "record_file", "web")
 """Options that do not go with it."""
 
 
 def run_comparison(given: dict[str, Any], every_s: float | None) -> int:
     """Compare until a signal arrives; the exit code. given: the options of the command."""
-    for name in _WITHOUT:
-        if given.get(name):
-            raise click.UsageError(f"--{name.replace('_', '-')} cannot be used with --compare")
+    refuse_options(given, _WITHOUT, "--compare")
     with reported(logs.LogError):
         logs.configure_logging(given["log_format"], given["log_level"], given["verbosity"])
     deciders = read_command_deciders(

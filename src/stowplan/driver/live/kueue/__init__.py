@@ -1,0 +1,1 @@
+"""Kueue's controllers on a live cluster: `stowplan run --act`."""
