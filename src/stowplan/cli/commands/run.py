@@ -106,6 +106,8 @@ def command(**given: Any) -> None:
         from stowplan.cli.runs.queue_models.compare_queues import run_comparison
 
         sys.exit(run_comparison(given, every_s))
+    with uncollected_imports():
+        import_module("stowplan.driver.process")
     _run(record=record_options.RecordRequest.take(given), **given)
 
 
@@ -129,9 +131,6 @@ def _run(
     **serving: str,
 ) -> None:
     from msgspec.structs import replace
-
-    with uncollected_imports():
-        import_module("stowplan.driver.process")
 
     from stowplan.cli.runs.pages.serve_page import maybe_serving_page, print_address
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
