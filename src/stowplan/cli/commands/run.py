@@ -93,6 +93,8 @@ def command(**given: Any) -> None:
         from stowplan.cli.runs.kueue.kueue_run import run_acting
 
         sys.exit(run_acting(given))
+    with uncollected_imports():
+        import_module("stowplan.driver.process")
     _run(record=record_options.RecordRequest.take(given), **given)
 
 
@@ -116,9 +118,6 @@ def _run(
     **serving: str,
 ) -> None:
     from msgspec.structs import replace
-
-    with uncollected_imports():
-        import_module("stowplan.driver.process")
 
     from stowplan.cli.runs.pages.serve_page import maybe_serving_page, print_address
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
