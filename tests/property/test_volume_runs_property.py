@@ -223,6 +223,11 @@ def zones_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     _kind_without(monkeypatch, zones=())
 
 
+def kinds_are_found_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Volumes that differ in the labels of their zones are taken for the same."""
+    monkeypatch.setattr(bound_claims, "TOPOLOGY_LABELS", ())
+
+
 def drivers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """No driver attaches a volume."""
     _kind_without(monkeypatch, driver="")
@@ -244,6 +249,7 @@ def unbound_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         (limits_are_not_read, 1),
         (reach_is_not_compared, 6),
         (zones_are_not_compared, 28),
+        (kinds_are_found_without_labels, 28),
         (drivers_are_not_compared, 1),
         (once_is_often, 0),
         (unbound_is_bound, 0),

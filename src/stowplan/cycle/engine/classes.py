@@ -222,7 +222,7 @@ class PodClassIndex:
         spec = pod.spec
         if spec.resource_claims:
             return self._of_devices(pod, framework) if with_devices else None
-        if spec.volumes and _names_claims(spec):
+        if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
             claims = framework.claims_signature(pod)
             if claims is not None and (with_devices or not isinstance(claims, OwnClaims)):
                 return self._of_claims(pod, framework, claims)
@@ -371,13 +371,6 @@ def _without_resources(container: Container) -> Container:
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
     """True if a class has terms of affinity, which plans of other classes count as well."""
     return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
-
-
-def _names_claims(spec: PodSpec) -> bool:
-    for volume in spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            return True
-    return False
 
 
 def _unnamed(volume: Volume) -> Volume:

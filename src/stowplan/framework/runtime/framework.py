@@ -361,11 +361,10 @@ class Framework:
         return Scores(rows, raw, final, total)
 
     def claims_signature(self, pod: Pod) -> Hashable | None:
-        """Equal for pods of one template whose claims are alike; None where claims are looked at
-        pod by pod."""
-        store = self.shared.object_store
+        """Equal for pods of one template whose claims are alike; None: looked at pod by pod."""
         for ask in self._claims_signatures:
-            if (found := ask(pod, store)) is not None:
+            found: Hashable | None = ask(pod, self.shared.object_store)
+            if found is not None:
                 return found
         return None
 

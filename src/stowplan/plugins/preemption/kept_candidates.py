@@ -305,6 +305,7 @@ class KeptCandidates:
         """Put the rows that have changed where they are at best."""
         assert self._snapshot is not None
         nodes, candidates, found = self._snapshot.nodes, self._candidates, self._found
+        is_shared = self._by_row.is_shared
         if not self._is_filled or REFILL_SHARE * len(self._changed) > nodes.n_nodes:
             self._fill()
             return
@@ -314,12 +315,12 @@ class KeptCandidates:
             if not self._rows.is_preemptible(row):
                 continue
             evictable = self._evictable(row)
-            if not evictable.at_best or self._before.item(row) or self._after.item(row):
+            if not evictable or self._before.item(row) or self._after.item(row):
                 continue
-            known = evictable.known(self._names, self._amounts)
-            rank = nodes.rank.item(row)
+            at_best, rank = evictable.at_best, nodes.rank.item(row)
+            known = evictable.known(self._names, self._amounts) if is_shared else None
             if known is None:
-                candidates.put(row, evictable.at_best, rank, are_known=False)
+                candidates.put(row, at_best, rank, are_known=False)
             elif known.candidate is not None:
                 found[row] = known.candidate
                 candidates.put(row, known.costs, rank, are_known=True)
@@ -394,6 +395,8 @@ class KeptCandidates:
 
     def _shared_room(self, row: int) -> RowRoom:
         """What is free on a row, as for other classes of the priority."""
+        if not self._by_row.is_shared:
+            return self._room(row)
         return self._by_row.room(row, self._priority, self._names, self._room)
 
     def _room(self, row: int, uid: str = "") -> RowRoom:
@@ -432,7 +435,7 @@ class KeptCandidates:
         if self._before.item(row) or self._after.item(row):
             return None
         evictable = self._evictable(row)
-        if not evictable.at_best:
+        if not evictable:
             return None
         name = self._snapshot.nodes.names[row]
         if not self._by_row.is_shared:

@@ -30,6 +30,9 @@ PRIORITY_MIN = -PRIORITY_OFFSET
 ANY_MOST = 2**62
 """No pod requests more."""
 
+NOTHING_KEPT: tuple[object, int] = None, -1
+"""The budgets and the shape for which dry runs are kept, where none are."""
+
 OUTCOMES_MAX = 64
 """Dry runs that are kept of a row for one priority, before they are forgotten."""
 
@@ -49,21 +52,27 @@ class RowRoom(NamedTuple):
 
 class EvictablePods:
     """The pods of a row that are below a priority. protected, free_to_go: those whose eviction
-    takes a disruption budget below zero, and the others, the most important first. at_best: see
-    `costs_at_best`, empty where there are none."""
+    takes a disruption budget below zero, and the others, the most important first."""
 
-    __slots__ = ("_outcomes", "at_best", "free_to_go", "protected")
+    __slots__ = ("_at_best", "_outcomes", "free_to_go", "protected")
 
     def __init__(self, protected: list[ImportantPod], free_to_go: list[ImportantPod]) -> None:
-        """Raises MustBeWalked for a priority below 32 bits."""
         self.protected, self.free_to_go = protected, free_to_go
-        self.at_best: tuple[float, ...] = ()
-        if protected or free_to_go:
-            lowest = (free_to_go or protected)[-1].priority
+        self._at_best: tuple[float, ...] = ()
+        self._outcomes: dict[Names, list[DryRunOutcome]] = {}
+
+    def __len__(self) -> int:
+        return len(self.protected) + len(self.free_to_go)
+
+    @property
+    def at_best(self) -> tuple[float, ...]:
+        """See `costs_at_best`. Raises MustBeWalked for a priority below 32 bits."""
+        if not self._at_best:
+            lowest = (self.free_to_go or self.protected)[-1].priority
             if lowest < PRIORITY_MIN:
                 raise MustBeWalked
-            self.at_best = costs_at_best(not free_to_go, lowest)
-        self._outcomes: dict[Names, list[DryRunOutcome]] = {}
+            self._at_best = costs_at_best(not self.free_to_go, lowest)
+        return self._at_best
 
     def known(self, names: Names, wanted: Amounts) -> DryRunOutcome | None:
         """The outcome for a preemptor that requests so much, if one is kept that holds for it."""
@@ -99,7 +108,7 @@ class RowDryRuns:
         self._budgets = budgets
         self._importance = importance
         self._touched = TouchedRows(of_pods=True)
-        self._made_for: tuple[object, int] = None, -1
+        self._made_for = NOTHING_KEPT
         self._rows: dict[int, dict[int, EvictablePods]] = {}
         self._rooms: dict[int, dict[tuple[int, Names], RowRoom]] = {}
         self._readers: WeakSet[object] = WeakSet()
@@ -113,7 +122,8 @@ class RowDryRuns:
         """Forget what was kept of rows that have changed."""
         self.is_shared = len(self._readers) > 1
         if not self.is_shared:
-            self._made_for, self._rows, self._rooms = (None, -1), {}, {}
+            if self._made_for is not NOTHING_KEPT:
+                self._made_for, self._rows, self._rooms = NOTHING_KEPT, {}, {}
             return
         touched = self._touched.take(snapshot)
         made_for = self._budgets.budgets, snapshot.nodes.shape
@@ -144,7 +154,7 @@ class RowDryRuns:
 
     def evictable(self, row: int, priority: int, pods: list[PodInfo]) -> EvictablePods:
         """The pods of a row that a preemptor of this priority may evict. pods: of the row, in the
-        node's order. Raises MustBeWalked."""
+        node's order."""
         if not self.is_shared:
             return self._evictable(row, priority, pods)
         by_priority = self._rows.get(row)
