@@ -273,8 +273,11 @@ def test_an_outcome_of_another_change_is_found(
         replaced({"x": "1"}), ("PATCH", f"{PODS}/o?dryRun=All", same, MERGE, "c/1"),
     ]  # fmt: skip
     # Entries of the same time are in the order of their managers.
-    asked = [("PATCH", maps, same, MERGE, "A/1"), asked[0], ("PATCH", maps, same, MERGE, "A/1"),
-             *asked, asked[2], ("PATCH", f"{MAPS}/o", same, MERGE, "a/1"), asked[2]]  # fmt: skip
+    # The second update of entries is kept.
+    first: Step = ("PATCH", maps, same, MERGE, "A/1")
+    last: Step = ("PATCH", f"{MAPS}/o", same, MERGE, "a/1")
+    again = asked[2]
+    asked = [asked[0], first, first, *asked, again, last, again, again]
     assert_caught(compare, STEPS, known=(asked,))
 
 

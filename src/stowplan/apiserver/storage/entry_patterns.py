@@ -24,9 +24,9 @@ SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[:,]')
-_KEY, _MARKED = b'"managedFields":', b"7" * 18
-MARK = int(_MARKED)
+MARK = 777_777_777_777_777_777
 """An integer has no other form, as a text with escapes has."""
+_KEY, _MARKED = b'"managedFields":', b"%d" % MARK
 
 
 class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -57,7 +57,7 @@ class KnownSet(NamedTuple):
 
 
 class Skeleton:
-    """The bytes of entries between their times. is_plain: each entry has one time. uses: updates of it."""
+    """The bytes of entries between times. is_plain: each entry has one. uses: its updates."""
 
     __slots__ = ("_spaced", "count", "is_plain", "pieces", "uses")
 
