@@ -18,13 +18,15 @@ from stowplan.apiserver.apply.field_set import FieldSet
 from stowplan.apiserver.apply.manager_entries import ManagerKey, manager_key
 
 SKELETONS_MAX, OUTCOMES_MAX = 1024, 4096
+SPACED_USES_MIN = 8
+"""Spaces are put into entries that come back; those of pods with addresses are of one pod each."""
 SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[:,]')
-_KEY, _MARKED = b'"managedFields":', b"7" * 18
-MARK = int(_MARKED)
+MARK = 777_777_777_777_777_777
 """An integer has no other form, as a text with escapes has."""
+_KEY, _MARKED = b'"managedFields":', b"%d" % MARK
 
 
 class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -55,13 +57,14 @@ class KnownSet(NamedTuple):
 
 
 class Skeleton:
-    """The bytes of entries between their times. is_plain: each entry has one time."""
+    """The bytes of entries between times. is_plain: each entry has one. uses: its updates."""
 
-    __slots__ = ("_spaced", "count", "is_plain", "pieces")
+    __slots__ = ("_spaced", "count", "is_plain", "pieces", "uses")
 
     def __init__(self, pieces: tuple[bytes, ...], count: int, is_plain: bool) -> None:
         self.pieces, self.count, self.is_plain = pieces, count, is_plain
         self._spaced: list[bytes] | None = None
+        self.uses = 0
 
     def spaced(self, times: Sequence[bytes]) -> bytes:
         """The entries as encoders write them that put a space after each colon and comma."""
@@ -124,7 +127,7 @@ class KnownEntries:
             known = self._read(text)
             if len(self._texts) >= SKELETONS_MAX:
                 self._texts.clear()
-            if len(text) <= SET_BYTES_MAX:
+            if known.skeleton.uses and len(text) <= SET_BYTES_MAX:
                 self._texts[text] = known
         return known
 
@@ -197,6 +200,8 @@ def without_known(raw: bytes, known: EntriesText) -> bytes | None:
     start += len(_KEY)
     text = known.text
     if raw.startswith(b" ", start):
+        if known.skeleton.uses < SPACED_USES_MIN:
+            return None
         start += 1
         text = known.skeleton.spaced(known.times)
     if not raw.startswith(text, start):

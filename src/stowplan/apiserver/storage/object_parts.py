@@ -118,7 +118,9 @@ class ObjectParts:
     def update(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """As `ManagedFields.updated`."""
         stored, parts = self._stored.entries, self._endpoint.parts
-        if parts is None or not stored.skeleton.is_plain:
+        stored.skeleton.uses += 1
+        # Addresses are in entries: those of many pods are of one pod each.
+        if parts is None or not stored.skeleton.is_plain or stored.skeleton.uses < 2:
             self._work_out(call, new, old)
             return
         times = [*stored.times, format_time(call.now).encode()]
