@@ -149,7 +149,12 @@ def test_the_victims_are_those_of_a_replay(tmp_path: Path) -> None:
         feature_gates=WHOLE,
         replay=ReplayOptions(until_s=600),
     )
-    assert replayed.summary["preemption"] == {"victims": len(victims(found)), "preemptors": 1}
+    n_victims = len(victims(found))
+    assert replayed.summary["preemption"] == {
+        "victims": n_victims,
+        "preemptors": 1,
+        "causes": {"preemption": n_victims},
+    }
     placed = {one.pod for one in replayed.placements if one.node}
     assert placed == {one.pod for one in found.pods if one.node}
 
