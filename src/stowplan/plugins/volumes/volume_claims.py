@@ -131,7 +131,7 @@ def claims_signature(pod: Pod) -> object:
 
 def find_claim(object_store: ObjectStore, pod: Pod, name: str) -> PersistentVolumeClaim | None:
     """A claim of the pod's namespace, None when there is none."""
-    return object_store.find(PersistentVolumeClaim, f"{pod.metadata.namespace}/{name}")
+    return object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")
 
 
 def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:

@@ -73,7 +73,7 @@ class VolumeUsage(TableWatcher):
             self.delicate[row] += 1
         counts = self.claims
         for name in uses.named_claims:
-            key = f"{info.pod.metadata.namespace}/{name}"
+            key = f"{info.pod.namespace}/{name}"
             counts[key] = counts.get(key, 0) + 1
         for disk in _keys(uses) if uses.disks else ():
             self.disks.setdefault(disk, Counter())[row] += 1

@@ -77,7 +77,7 @@ def bound_claims(pod: Pod, object_store: ObjectStore) -> BoundClaims | None:
     names = uses.named_claims
     if not names or uses.disks or len(names) != len(uses.attachable):
         return None
-    namespace, kinds = pod.metadata.namespace, []
+    namespace, kinds = pod.namespace, []
     for name in names:
         claim = object_store.find(PersistentVolumeClaim, f"{namespace}/{name}")
         kind = None if claim is None else kind_of_bound(claim, object_store)
