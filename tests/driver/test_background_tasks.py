@@ -217,6 +217,7 @@ def test_a_bug_where_connections_are_accepted_ends_the_cluster(
 AWAITED = {
     "http/extender_service.py": 2,
     "http/server_loop.py": 2,
+    "live/kueue/kueue_manager.py": 2,
     "live/leadership.py": 1,
     "live/scheduler_server.py": 1,
     "local_cluster.py": 1,

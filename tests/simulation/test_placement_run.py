@@ -161,7 +161,7 @@ def test_kernels_on_disk_are_known_by_version_and_source(
     folder.mkdir(parents=True)
     index = folder / kernel_cache._name(source).replace("*", "1")
     stamp = kernel_cache.hashlib.sha256(source.read_bytes()).digest()
-    version = kernel_cache.version("numba").encode()
+    version = kernel_cache._version("numba")
     for data, is_there in (
         (version + stamp, True),
         (version + bytes(32), False),
