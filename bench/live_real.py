@@ -284,7 +284,8 @@ class RealRun:
 
     async def _clear(self) -> None:
         query = (("gracePeriodSeconds", "0"),)
-        answer = await self._api.send(ApiRequest("DELETE", PODS, query))
+        request = ApiRequest("DELETE", PODS, query, timeout_s=PATIENCE_S)
+        answer = await self._api.send(request)
         assert answer.is_done, (answer.status, answer.fault)
         await self.bindings.wait_empty()
 
