@@ -38,6 +38,8 @@ from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSe
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""
+OPENED = "opened/"
+"""Begins the names of cards that a session opens; no label can have such a value."""
 AVAILABLE_SCORE = 1000.0
 SHARED_CARD_SCORE = 10_000.0
 KIND_SCORE = 10.0
@@ -484,7 +486,7 @@ class KaiSession:
             if card == NEW_CARD:
                 waits |= is_simulated or not node.fits_idle(task)
                 self.opened_cards += 1
-                chosen.append(f"card-{self.opened_cards}")
+                chosen.append(f"{OPENED}{self.opened_cards}")
             else:
                 waits |= not node.fits_group_now(task.cards, card) or not node.fits_idle(task)
                 chosen.append(card)
