@@ -45,9 +45,9 @@ class KaiBindRequestSpec(Value, frozen=True):
     pod_name: str = ""
     selected_node: str = ""
     received_resource_type: str = ""
-    received_gpu: KaiReceivedGpu | None = field(default=None, name="receivedGPU")
     selected_gpu_groups: tuple[str, ...] = field(default=(), name="selectedGPUGroups")
     backoff_limit: int | None = None
+    received_gpu: KaiReceivedGpu | None = field(default=None, name="receivedGPU")
 
 
 class KaiBindRequestStatus(Value, frozen=True):
