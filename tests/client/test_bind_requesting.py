@@ -167,7 +167,7 @@ def test_a_request_that_is_not_answered_is_taken_back() -> None:
     assert not client.cluster.list("pods", RESERVATION_NAME)
 
 
-def test_without_a_binder_the_reason_says_so() -> None:
+def test_without_a_binder_the_reason_names_it() -> None:
     refused = Client(kai=False).bind("a", "card-x")
     assert isinstance(refused, happened.BindFailed)
     assert refused.reason == NO_BINDER

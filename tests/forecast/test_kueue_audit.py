@@ -182,7 +182,7 @@ def test_each_finding(
     assert found(audited(tmp_path, *objects)) == wanted
 
 
-def test_quota_that_nobody_asks_for_can_be_lent(tmp_path: Path) -> None:
+def test_quota_that_no_workload_asks_for_is_idle(tmp_path: Path) -> None:
     queues = queue("one", "4", **COHORT), queue("two", "4", **COHORT)
     audit = audited(tmp_path, node(), flavor(), *queues, holding("w", "one", 3), job("a", "two", 4))
     (idle,) = audit.findings

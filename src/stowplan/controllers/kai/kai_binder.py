@@ -113,7 +113,7 @@ class KaiBinder(Controller):
         self.queue.add(("", card))
 
     def sync(self, key: Key) -> None:
-        """Carry out a request, or give up a card that nobody uses."""
+        """Carry out a request, or give up a card that no pod uses."""
         if not key[0]:
             for request in [*self._asked.get(key[1], ())]:
                 self.queue.add(request)
