@@ -20,11 +20,13 @@ from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cl
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 from tests.driver.embedded import Tree
 from tests.driver.test_kai_up import JOBS, PODS, QUEUES, alone, on_nodes, pod, queue
-from tests.driver.test_volcano_up import create, until
+from tests.driver.test_volcano_up import create, listed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests"
+RESERVED = "/api/v1/namespaces/kai-resource-reservation/pods"
 TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 
@@ -147,8 +149,20 @@ def share(name: str, key: str, value: str) -> Tree:
 async def sharing(api: ApiClient) -> None:
     await create(api, PODS, share("half", "gpu-fraction", "0.5"))
     await create(api, PODS, share("half-2", "gpu-fraction", "0.5"))
-    # Together they have the only card of the node.
-    await until(api, PODS, lambda pods: {*placed(pods)} == {"half", "half-2"})
+    # Together they have the only card of the node, which a pod of KAI's binder holds for them.
+    pods = await until(api, PODS, lambda pods: {*placed(pods)} == {"half", "half-2"})
+    (card,) = {one["metadata"]["labels"]["runai-gpu-group"] for one in pods}
+    (holder,) = await listed(api, RESERVED)
+    assert holder["metadata"]["labels"]["runai-gpu-group"] == card
+    asked = await until(api, REQUESTS, lambda found: len(found) == 2)
+    for one in asked:
+        assert one["spec"] == {
+            "podName": one["metadata"]["name"],
+            "selectedNode": "gpu",
+            "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": "0.50"},
+            "selectedGPUGroups": [card],
+        }
     await create(api, PODS, share("third", "gpu-fraction", "0.5"))
     await create(api, PODS, cards("whole", 1))
     waiting = {"third", "whole"}
@@ -167,12 +181,14 @@ async def sharing(api: ApiClient) -> None:
     for name in ("half", "half-2", *waiting):
         await api.send(ApiRequest("DELETE", f"{PODS}/{name}"))
     await until(api, PODS, lambda pods: not pods)
+    await until(api, RESERVED, lambda pods: not pods)
     # By memory: of a card of 8,000 MiB, four pods of 2,000.
     for number in range(5):
         await create(api, PODS, share(f"memory-{number}", "gpu-memory", "2000"))
     waiting = {"memory-4"}
-    pods = await until(api, PODS, are_refused)
-    assert {*placed(pods)} == {f"memory-{number}" for number in range(4)}
+    await until(api, PODS, are_refused)
+    four = {f"memory-{number}" for number in range(4)}
+    await until(api, PODS, lambda pods: {*placed(pods)} == four)
 
 
 def test_pods_share_a_card_by_parts_and_by_memory(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from stowplan.client import requests
+from stowplan.client.binding.bind_requesting import bind_by_request
 from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.client.binding.card_reserving import release_cards, reserve_cards
 from stowplan.client.binding.node_locking import release_lock, take_lock
@@ -41,7 +42,9 @@ from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 
 LOCKED = 423
 """Status of a binding that was not sent because another pod has the lock of the node, or its cards
-are not reserved yet."""
+are not reserved yet, or that KAI's binder has refused."""
+UNKNOWN = 504
+"""Status of a binding of which it is not known whether it was made."""
 RESERVATION_POLL_S = 0.5
 """Seconds between two looks at a reservation pod."""
 THROTTLED_RETRIES_MAX = 20
@@ -82,10 +85,14 @@ def send_unthrottled(
 
 
 class ApiCalls:
-    """Turns effects into requests. clock: returns the time at which a request is made."""
+    """Turns effects into requests. clock: returns the time at which a request is made.
+    has_kai_binder: what is asked of KAI's binder is asked of it; else pods are bound directly."""
 
-    def __init__(self, series: EventCorrelator, clock: RequestClock) -> None:
+    def __init__(
+        self, series: EventCorrelator, clock: RequestClock, *, has_kai_binder: bool = False
+    ) -> None:
         self.series = series
+        self._has_kai_binder = has_kai_binder
         self._clock = clock
         self._binding_times = BindingTimes()
         self._kinds: dict[type[Any], Callable[[Any], ApiCallSteps]] = {
@@ -112,6 +119,14 @@ class ApiCalls:
             return (yield from self._bind_locked(effect, effect.lock, notes))
         if effect.cards is not None:
             return (yield from self._bind_reserved(effect, effect.cards, notes))
+        if effect.request is not None and self._has_kai_binder:
+            found = yield from bind_by_request(
+                send_unthrottled, effect, effect.request, lambda: RetryPause(RESERVATION_POLL_S)
+            )
+            if not found.reason:
+                return happened.BindDone(effect.effect, effect.uid)
+            code = LOCKED if found.is_known else UNKNOWN
+            return happened.BindFailed(effect.effect, effect.uid, code, found.reason)
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)

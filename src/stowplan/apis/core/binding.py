@@ -42,9 +42,8 @@ def bind(call: ApiCall, body: Tree) -> SubresourceResult:
     pods = _pods(call)
 
     def change(pod: Tree) -> None:
-        _check_preconditions(call, pod, meta)
-        _check_unassigned(pod)
-        _assign(pod, target["name"], meta, call.now)
+        _check_preconditions(pod, meta)
+        assign(pod, target["name"], meta, call.now)
 
     if call.dry_run:
         found = call.objects.get(pods, call.namespace, name)
@@ -78,7 +77,7 @@ def _check_target(target: Tree) -> None:
         raise ApiError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
 
 
-def _check_preconditions(call: ApiCall, pod: Tree, meta: Tree) -> None:
+def _check_preconditions(pod: Tree, meta: Tree) -> None:
     """Raises ApiError 409 unless uid and version of the binding, if given, are those of the pod."""
     have = pod["metadata"]
     for what, name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
@@ -106,7 +105,10 @@ def _check_unassigned(pod: Tree) -> None:
     raise conflict("", "pods/binding", name, why)
 
 
-def _assign(pod: Tree, node: str, meta: Tree, now: float) -> None:
+def assign(pod: Tree, node: str, meta: Tree, now: float) -> None:
+    """Set the node of a pod, and add what the binding has for it. Raises ApiError 409 for one that
+    cannot be bound."""
+    _check_unassigned(pod)
     pod["spec"]["nodeName"] = node
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)

@@ -284,7 +284,11 @@ class SchedulerServer:
         self._extender_client = ExtenderClient(
             extenders, object_tree if whole is None else whole.full_tree
         )
-        api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
+        api_calls = ApiCalls(
+            EventCorrelator(platform.node(), self.informers.version),
+            request_time,
+            has_kai_binder=True,
+        )
         limiter = RateLimiter(options.qps, options.burst)
         self.api_dispatcher = ApiDispatcher(
             api, api_calls, self.add_event, self._may_perform, limiter
