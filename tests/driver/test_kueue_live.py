@@ -78,6 +78,8 @@ async def check_admission(api: ApiClient) -> None:
     await create(api, JOBS, sample_job("first"))
     started = await job(api, "first", lambda one: not is_suspended(one))
     assert selector(started) == {"pool": "batch"}
+    # Of two that were created in the same second either may come first.
+    await asyncio.sleep(1.1)
     # One that is not created suspended is suspended.
     waiting = sample_job("second")
     waiting["spec"]["suspend"] = False
