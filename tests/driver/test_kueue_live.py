@@ -129,7 +129,7 @@ def test_jobs_are_admitted_wait_and_are_preempted(tmp_path: Path) -> None:
                 # Kueue's manager has been started beside it.
                 assert await left.ended() == 1
 
-    asyncio.run(asyncio.wait_for(steps(), 300))
+    asyncio.run(asyncio.wait_for(steps(), 600))
 
 
 async def check_refusal(on: Cluster, *given: str) -> None:
