@@ -60,7 +60,7 @@ def follow(
             await create(api, QUEUES, queue("default-queue", "default-parent-queue", 0, -1))
             await guide(api)
 
-    asyncio.run(asyncio.wait_for(run(), 240))
+    asyncio.run(asyncio.wait_for(run(), 300))
 
 
 def cards(name: str, number: int, of_queue: str = "default-queue", **labels: str) -> Tree:

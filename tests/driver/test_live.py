@@ -272,7 +272,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
             api.node("n1")
             await asyncio.sleep(0.3)
             live.stop()
-            assert await asyncio.wait_for(task, 120) == 0
+            assert await asyncio.wait_for(task, 240) == 0
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", slow)
     run(steps())
@@ -289,7 +289,7 @@ def test_a_compile_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
                 deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
             )
             with pytest.raises(ValueError, match="no kernels"):
-                await asyncio.wait_for(live.run(), 120)
+                await asyncio.wait_for(live.run(), 240)
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", broken)
     run(steps())
