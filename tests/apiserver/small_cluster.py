@@ -20,6 +20,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.controllers.kai.kai_definitions import kai_definitions
+from stowplan.controllers.job_sets.job_set_kinds import job_set_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
@@ -51,11 +52,13 @@ class SmallCluster:
         kai: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
+        job_sets: bool = False,
         gates: FeatureGates | None = None,
         pages: Sequence[NonResourcePages] = (),
     ) -> None:
         """volcano: with Volcano's kinds and controllers. kai: with those of KAI-Scheduler. kueue:
-        with those of Kueue. gates: of the controllers. pages: discovery and the like."""
+        with those of Kueue. job_sets: with those of JobSets and Kubeflow. gates: of the
+        controllers. pages: discovery and the like."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -65,6 +68,7 @@ class SmallCluster:
             volcano=volcano,
             kai=kai,
             kueue=kueue,
+            job_sets=job_sets,
             gates=gates or FeatureGates(),
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
@@ -89,6 +93,7 @@ class SmallCluster:
         definitions = [*(volcano_definitions() if volcano else ())]
         definitions += kueue_definitions() if kueue is not None else ()
         definitions += kai_definitions() if kai else ()
+        definitions += job_set_definitions() if job_sets else ()
         for definition in definitions:
             is_kind = definition["kind"] == "CustomResourceDefinition"
             path = "apiextensions.k8s.io/customresourcedefinitions" if is_kind else "namespaces"

@@ -122,8 +122,8 @@ class ControllerManagerOptions:
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
     root_certificate: PEM of the API server, which is published in each namespace; "" for none.
     volcano: with Volcano's controllers. kai: with those of KAI-Scheduler. kueue: with those of
-    Kueue, by these options. gates: those that count are WorkloadWithJob and
-    DRAWorkloadResourceClaims.
+    Kueue, by these options. job_sets: with those of JobSets and jobs of Kubeflow. gates: those that
+    count are WorkloadWithJob and DRAWorkloadResourceClaims.
     """
 
     controllers: bool = True
@@ -135,6 +135,7 @@ class ControllerManagerOptions:
     volcano: bool = False
     kai: bool = False
     kueue: KueueOptions | None = None
+    job_sets: bool = False
     gates: FeatureGates = field(default_factory=FeatureGates)
 
 
@@ -304,6 +305,10 @@ class ControllerManager:
 
                 found = kueue_controllers(self.api, self.index, recorder, manager_options.kueue)
                 self.parts += found
+            if manager_options.job_sets:
+                from stowplan.controllers.job_sets.job_set_parts import job_set_controllers
+
+                self.parts += job_set_controllers(self.api, self.index, recorder)
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(

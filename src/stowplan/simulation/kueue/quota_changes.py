@@ -162,8 +162,9 @@ def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
         and not any((ref.kind, pod.namespace, ref.name) in gone for ref in _refs(pod))
     ]
     queued = [tree for tree in cluster.queued if owner_of_tree(tree) not in gone]
+    job_sets = [tree for tree in cluster.job_sets if owner_of_tree(tree) not in gone]
     trees = [tree for tree in cluster.kueue_objects if not {*_owners(tree)} & {*gone}]
-    return replace(cluster, pods=pods, queued=queued, kueue_objects=trees)
+    return replace(cluster, pods=pods, queued=queued, job_sets=job_sets, kueue_objects=trees)
 
 
 def are_of_queues(changes: Iterable[RequestedChange], cluster: Cluster) -> bool:
