@@ -1,13 +1,15 @@
 """Schedulers on a real API server: `python bench/live_real.py [PODS [NODES [ROUNDS [SECONDS]]]]`.
 
 KUBE_APISERVER and ETCD name the programs of the server, KUBE_SCHEDULER the original beside ours.
-Without the first two nothing is measured, without the third only ours and a client that posts the
-same bindings and events and decides nothing.
+Without the first two nothing is measured, without the third only ours and two clients that decide
+nothing: one posts the same bindings and events, one the bindings alone.
 
 In each round, in turn on one server: the pods are created, the contender is started with all of
-them waiting (a cold start), and they are deleted again. Then pods arrive at constant rates. Times
-are those of the watch. Processor time is that of the contender and of the API server per thousand
-pods. kube-scheduler may send 5,000 requests a second, as in its own benchmark.
+them waiting (a cold start), and they are deleted again when the last event has arrived. Then pods
+arrive at constant rates. Times of bindings are those of the watch; events are counted, ten times a
+second after the last binding. Processor time is that of the contender and of the API server per
+thousand pods, up to the last event. kube-scheduler may send 5,000 requests a second, as in its own
+benchmark.
 """
 
 import asyncio
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, node, pod, post_all
+from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, n_events, node, pod, post_all
 
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import JSON, ApiRequest, bind
@@ -43,9 +45,13 @@ TOKEN, SCHEDULER_TOKEN = "token-of-the-admin", "token-of-the-scheduler"
 ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
 READY_S = 120.0
 PATIENCE_S = 600.0
+EVENTS_POLL_S = 0.1
+EVENTS_END_S = 5.0
+"""Without a new event for this long, the missing ones were dropped."""
 RATES = (100, 300, 500)
-CLIENT, OURS, ORIGINAL = "client", "stowplan", "kube-scheduler"
-SCHEDULER_NAMES = {CLIENT: "none", OURS: "stowplan", ORIGINAL: "default-scheduler"}
+BINDER, CLIENT = "client of bindings alone", "client of bindings and events"
+OURS, ORIGINAL = "stowplan", "kube-scheduler"
+SCHEDULER_NAMES = {BINDER: "none", CLIENT: "none", OURS: "stowplan", ORIGINAL: "default-scheduler"}
 AIMS = {CLIENT: 0.9, ORIGINAL: 4.0}
 """Aimed ratios of our rate to theirs; the second for 5,000 nodes, 3 for 1,000."""
 
@@ -67,19 +73,36 @@ contexts: [{{name: real, context: {{cluster: real, user: admin}}}}]
 
 
 class Contender(NamedTuple):
-    """A contender's run. first_s: from its start to the first binding. per_s: pods per second from
-    the first binding on. cpu_s, server_cpu_s: per 1,000 pods."""
+    """A contender's run. first_s: from its start to the first binding. per_s: pods bound per second
+    from the first binding to the last. complete_per_s: the same to the last event. n_events: that
+    arrived; events_s: from the last binding to the last event. cpu_s, server_cpu_s: per 1,000
+    pods."""
 
     first_s: float
     per_s: float
+    complete_per_s: float
+    n_events: int
+    events_s: float
     cpu_s: float
     server_cpu_s: float
 
     def __str__(self) -> str:
         return (
-            f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s, processor time per 1,000 "
-            f"pods {self.cpu_s:.2f} s and {self.server_cpu_s:.2f} s of the server"
+            f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s; {self.n_events} events, "
+            f"the last {self.events_s:.2f} s after the last binding ({self.complete_per_s:.0f} "
+            f"pods/s with them); processor time per 1,000 pods {self.cpu_s:.2f} s and "
+            f"{self.server_cpu_s:.2f} s of the server"
         )
+
+
+class Began(NamedTuple):
+    """When a run began. n_events: that there were. used_s, served_s: processor time of contender
+    and server until then."""
+
+    at: float
+    n_events: int
+    used_s: float
+    served_s: float
 
 
 class Bindings:
@@ -211,18 +234,20 @@ class RealRun:
         """A contender starts with all pods waiting."""
         await post_all(self._api, PODS, [waiting(f"p{i}", name) for i in range(n_pods)])
         await asyncio.sleep(2)
-        if name == CLIENT:
-            found = await self._post(n_pods)
+        before = await n_events(self._api)
+        began = Began(time.perf_counter(), before, 0.0, cpu_s(self._server))
+        if name in (BINDER, CLIENT):
+            began = began._replace(used_s=cpu_s(os.getpid()))
+            await self._post(has_events=name == CLIENT)
+            found = await self._figures(n_pods, os.getpid(), began, has_events=name == CLIENT)
         else:
-            began, served = time.perf_counter(), cpu_s(self._server)
             command = command_of(name, self._directory, self._file)
             async with program(self._directory, name, *command) as pid:
-                await self.bindings.wait(n_pods)
-                found = self._figures(n_pods, began, cpu_s(pid), served)
+                found = await self._figures(n_pods, pid, began)
         await self._clear()
         return found
 
-    async def _post(self, n_pods: int) -> Contender:
+    async def _post(self, *, has_events: bool) -> None:
         """Bindings and events of a client that decides nothing."""
         items = json.loads((await self._api.send(ApiRequest("GET", NODES))).body)["items"]
         names = [item["metadata"]["name"] for item in items]
@@ -231,30 +256,45 @@ class RealRun:
 
         async def one(i: int, meta: dict) -> None:
             uid, name, chosen = meta["uid"], meta["name"], names[i % len(names)]
-            note = f"Successfully assigned default/{name} to {chosen}"
-            words = ("Normal", "Scheduled", "Binding", note)
-            now = request_time()
-            event = RecordEvent(i, 1, uid, "default", name, "bench", *words)
-            request = correlator.record(event, now.now, now.wall_ns, now.micros)
+            requests = [bind(Bind(i, 1, uid, "default", name, chosen), {})]
+            if has_events:
+                note = f"Successfully assigned default/{name} to {chosen}"
+                words = ("Normal", "Scheduled", "Binding", note)
+                now = request_time()
+                event = RecordEvent(i, 1, uid, "default", name, "bench", *words)
+                request = correlator.record(event, now.now, now.wall_ns, now.micros)
+                assert request is not None
+                requests.append(request)
             async with limit:
-                for sent in (bind(Bind(i, 1, uid, "default", name, chosen), {}), request):
-                    assert sent is not None
+                for sent in requests:
                     answer = await self._api.send(sent)
                     assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
 
-        began, used, served = time.perf_counter(), time.process_time(), cpu_s(self._server)
         await asyncio.gather(*(one(i, item["metadata"]) for i, item in enumerate(pods)))
-        await self.bindings.wait(n_pods)
-        return self._figures(n_pods, began, time.process_time() - used, served)
 
-    def _figures(self, n_pods: int, began: float, used: float, served: float) -> Contender:
+    async def _figures(
+        self, n_pods: int, pid: int, began: Began, *, has_events: bool = True
+    ) -> Contender:
+        """Figures of a run of the process, when all pods are bound and the events have arrived."""
+        await self.bindings.wait(n_pods)
         first, last = (pick(self.bindings.bound_at.values()) for pick in (min, max))
+        n_found, last_event = 0, last
+        now = time.perf_counter()
+        while has_events and n_found < n_pods and now - last_event < EVENTS_END_S:
+            found = await n_events(self._api) - began.n_events
+            now = time.perf_counter()
+            if found != n_found:
+                n_found, last_event = found, now
+            await asyncio.sleep(EVENTS_POLL_S)
         per_thousand = 1000 / n_pods
         return Contender(
-            first - began,
+            first - began.at,
             n_pods / max(last - first, 1e-9),
-            used * per_thousand,
-            (cpu_s(self._server) - served) * per_thousand,
+            n_pods / max(last_event - first, 1e-9),
+            n_found,
+            last_event - last,
+            (cpu_s(pid) - began.used_s) * per_thousand,
+            (cpu_s(self._server) - began.served_s) * per_thousand,
         )
 
     async def latencies_ms(self, name: str, per_s: int, seconds: float) -> list[float]:
@@ -295,7 +335,9 @@ async def main(n_pods: int, n_nodes: int, rounds: int, seconds: float) -> None:
     if not (shutil.which(apiserver) and shutil.which(etcd)):
         print("No real API server: KUBE_APISERVER and ETCD name no programs.")
         return
-    names = [CLIENT, OURS] + [ORIGINAL] * bool(shutil.which(os.environ.get("KUBE_SCHEDULER", "")))
+    names = [BINDER, CLIENT, OURS] + [ORIGINAL] * bool(
+        shutil.which(os.environ.get("KUBE_SCHEDULER", ""))
+    )
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
@@ -323,16 +365,23 @@ async def report(
         for name in names:
             found[name].append(await run.backlog(name, n_pods))
             print(f"{name}: {found[name][-1]}", flush=True)
-    middle = {name: statistics.median(one.per_s for one in runs) for name, runs in found.items()}
+
+    def ratio(name: str, figure: str) -> float:
+        ours, theirs = (
+            statistics.median(getattr(run, figure) for run in found[one]) for one in (OURS, name)
+        )
+        return ours / theirs
+
     for name in names:
         if name != OURS:
+            aim = f"; aim {AIMS[name]:.1f}" if name in AIMS else ""
             print(
-                f"{n_pods} pods on {n_nodes} nodes: {middle[OURS] / middle[name]:.2f} of the rate "
-                f"of {name}; aim {AIMS[name]:.1f}"
+                f"{n_pods} pods on {n_nodes} nodes: {ratio(name, 'per_s'):.2f} of the rate of "
+                f"{name}, {ratio(name, 'complete_per_s'):.2f} to the last event{aim}"
             )
     for per_s in RATES if seconds else ():
         for name in names:
-            if name != CLIENT:
+            if name in (OURS, ORIGINAL):
                 p50, p99 = np.percentile(await run.latencies_ms(name, per_s, seconds), (50, 99))
                 print(f"{name} at {per_s} pods/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms", flush=True)
 
