@@ -12,6 +12,8 @@ thousand pods, up to the last event. kube-scheduler may send 5,000 requests a se
 benchmark.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
@@ -43,6 +45,7 @@ from stowplan.messages.events import Event, PodAdded, PodDeleted, PodUpdated
 
 TOKEN, SCHEDULER_TOKEN = "token-of-the-admin", "token-of-the-scheduler"
 ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
+HTTP_GATEWAY_TIMEOUT = 504
 READY_S = 120.0
 PATIENCE_S = 600.0
 EVENTS_POLL_S = 0.1
@@ -72,37 +75,62 @@ contexts: [{{name: real, context: {{cluster: real, user: admin}}}}]
 """
 
 
+class CpuTimes(NamedTuple):
+    """Processor time in seconds of the contender, the API server and its store."""
+
+    contender: float
+    server: float
+    store: float
+
+    def since(self, before: CpuTimes, n_thousands: float) -> CpuTimes:
+        """What was used for each thousand since an earlier time."""
+        return CpuTimes(*((b - a) / n_thousands for a, b in zip(before, self, strict=True)))
+
+    def __str__(self) -> str:
+        return f"{self.contender:.2f} s + {self.server:.2f} s server + {self.store:.2f} s etcd"
+
+
+class RealServer(NamedTuple):
+    """kubeconfig: file for its administrator. pid, store_pid: of kube-apiserver and etcd."""
+
+    kubeconfig: str
+    pid: int
+    store_pid: int
+
+    def used(self, contender: int = 0) -> CpuTimes:
+        """Processor time until now. contender: pid, 0 for one that has not started."""
+        return CpuTimes(cpu_s(contender) if contender else 0.0, *map(cpu_s, self[1:]))
+
+
 class Contender(NamedTuple):
     """A contender's run. first_s: from its start to the first binding. per_s: pods bound per second
     from the first binding to the last. complete_per_s: the same to the last event. n_events: that
-    arrived; events_s: from the last binding to the last event. cpu_s, server_cpu_s: per 1,000
-    pods."""
+    arrived; events_s: from the last binding to the last event. bound_cpu_s, cpu_s: per 1,000 pods,
+    from the first binding to the last, and from the start to the last event."""
 
     first_s: float
     per_s: float
     complete_per_s: float
     n_events: int
     events_s: float
-    cpu_s: float
-    server_cpu_s: float
+    bound_cpu_s: CpuTimes
+    cpu_s: CpuTimes
 
     def __str__(self) -> str:
         return (
             f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s; {self.n_events} events, "
             f"the last {self.events_s:.2f} s after the last binding ({self.complete_per_s:.0f} "
-            f"pods/s with them); processor time per 1,000 pods {self.cpu_s:.2f} s and "
-            f"{self.server_cpu_s:.2f} s of the server"
+            f"pods/s with them); processor time per 1,000 pods {self.cpu_s}, of it from the first "
+            f"binding to the last {self.bound_cpu_s}"
         )
 
 
 class Began(NamedTuple):
-    """When a run began. n_events: that there were. used_s, served_s: processor time of contender
-    and server until then."""
+    """When a run began. n_events: that there were. used: processor time until then."""
 
     at: float
     n_events: int
-    used_s: float
-    served_s: float
+    used: CpuTimes
 
 
 class Bindings:
@@ -155,8 +183,8 @@ async def program(directory: Path, name: str, *command: str) -> AsyncIterator[in
 @asynccontextmanager
 async def real_server(
     directory: Path, apiserver: str, etcd: str, *flags: str
-) -> AsyncIterator[tuple[str, int]]:
-    """Kubeconfig and pid of a new API server with its store. flags: further ones of the server."""
+) -> AsyncIterator[RealServer]:
+    """A new API server with its store. flags: further ones of the server."""
     store, peer, port = free_port(), free_port(), free_port()
     key, tokens, file = directory / "key", directory / "tokens", directory / "kubeconfig"
     key.write_text(self_signed_certificate(["localhost"], time.time()).key)
@@ -187,7 +215,7 @@ async def real_server(
         *flags,
     )
     async with (
-        program(directory, "etcd", etcd, *data),
+        program(directory, "etcd", etcd, *data) as store_pid,
         program(directory, "kube-apiserver", apiserver, *serving) as pid,
         ApiClient(load_client_config(str(file))) as api,
     ):
@@ -197,7 +225,7 @@ async def real_server(
             # Made by the server itself, a moment after it is ready.
             while not (await api.send(ApiRequest("GET", "/api/v1/namespaces/default"))).is_done:
                 await asyncio.sleep(0.3)
-        yield str(file), pid
+        yield RealServer(str(file), pid, store_pid)
 
 
 def free_port() -> int:
@@ -226,22 +254,23 @@ def waiting(name: str, scheduler: str) -> dict:
 class RealRun:
     """Measurements on one server."""
 
-    def __init__(self, directory: Path, file: str, server: int, api: ApiClient) -> None:
-        self._directory, self._file, self._server, self._api = directory, file, server, api
+    def __init__(self, directory: Path, server: RealServer, api: ApiClient) -> None:
+        self._directory, self._server, self._api = directory, server, api
         self.bindings = Bindings()
 
     async def backlog(self, name: str, n_pods: int) -> Contender:
         """A contender starts with all pods waiting."""
         await post_all(self._api, PODS, [waiting(f"p{i}", name) for i in range(n_pods)])
         await asyncio.sleep(2)
-        before = await n_events(self._api)
-        began = Began(time.perf_counter(), before, 0.0, cpu_s(self._server))
-        if name in (BINDER, CLIENT):
-            began = began._replace(used_s=cpu_s(os.getpid()))
-            await self._post(has_events=name == CLIENT)
-            found = await self._figures(n_pods, os.getpid(), began, has_events=name == CLIENT)
+        is_client = name in (BINDER, CLIENT)
+        before, pid = await n_events(self._api), os.getpid() if is_client else 0
+        began = Began(time.perf_counter(), before, self._server.used(pid))
+        if is_client:
+            has_events = name == CLIENT
+            figures = self._figures(n_pods, pid, began, has_events=has_events)
+            found, _ = await asyncio.gather(figures, self._post(has_events=has_events))
         else:
-            command = command_of(name, self._directory, self._file)
+            command = command_of(name, self._directory, self._server.kubeconfig)
             async with program(self._directory, name, *command) as pid:
                 found = await self._figures(n_pods, pid, began)
         await self._clear()
@@ -276,7 +305,10 @@ class RealRun:
         self, n_pods: int, pid: int, began: Began, *, has_events: bool = True
     ) -> Contender:
         """Figures of a run of the process, when all pods are bound and the events have arrived."""
+        await self.bindings.wait(1)
+        beginning = self._server.used(pid)
         await self.bindings.wait(n_pods)
+        bound = self._server.used(pid).since(beginning, n_pods / 1000)
         first, last = (pick(self.bindings.bound_at.values()) for pick in (min, max))
         n_found, last_event = 0, last
         now = time.perf_counter()
@@ -286,15 +318,14 @@ class RealRun:
             if found != n_found:
                 n_found, last_event = found, now
             await asyncio.sleep(EVENTS_POLL_S)
-        per_thousand = 1000 / n_pods
         return Contender(
             first - began.at,
             n_pods / max(last - first, 1e-9),
             n_pods / max(last_event - first, 1e-9),
             n_found,
             last_event - last,
-            (cpu_s(pid) - began.used_s) * per_thousand,
-            (cpu_s(self._server) - began.served_s) * per_thousand,
+            bound,
+            self._server.used(pid).since(began.used, n_pods / 1000),
         )
 
     async def latencies_ms(self, name: str, per_s: int, seconds: float) -> list[float]:
@@ -307,7 +338,7 @@ class RealRun:
             answer = await self._api.send(ApiRequest("POST", PODS, (), body, JSON))
             assert answer.is_done, (answer.status, answer.fault)
 
-        command = command_of(name, self._directory, self._file)
+        command = command_of(name, self._directory, self._server.kubeconfig)
         async with program(self._directory, name, *command):
             await come("first")
             await self.bindings.wait(1)
@@ -325,8 +356,9 @@ class RealRun:
     async def _clear(self) -> None:
         query = (("gracePeriodSeconds", "0"),)
         request = ApiRequest("DELETE", PODS, query, timeout_s=PATIENCE_S)
-        answer = await self._api.send(request)
-        assert answer.is_done, (answer.status, answer.fault)
+        # The server ends the request after a minute, with pods left.
+        while not (answer := await self._api.send(request)).is_done:
+            assert answer.status == HTTP_GATEWAY_TIMEOUT, (answer.status, answer.fault)
         await self.bindings.wait_empty()
 
 
@@ -342,12 +374,12 @@ async def main(n_pods: int, n_nodes: int, rounds: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         async with (
-            real_server(directory, apiserver, etcd) as (file, server),
-            ApiClient(load_client_config(file)) as api,
+            real_server(directory, apiserver, etcd) as server,
+            ApiClient(load_client_config(server.kubeconfig)) as api,
             background_tasks() as tasks,
         ):
             await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
-            run = RealRun(directory, file, server, api)
+            run = RealRun(directory, server, api)
             rng = np.random.default_rng()
             following = Informers(api, [POD_RESOURCE], run.bindings.seen, rng)
             following.start(tasks)

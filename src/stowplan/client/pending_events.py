@@ -25,7 +25,7 @@ PENDING_EVENTS_MAX = 50_000
 """Events that wait at most; further ones are dropped. An event takes about 1 KB."""
 EVENTS_HELD_MAX = 10_000
 """Events that are held back for bindings: what is posted within the time that a shutdown has."""
-EVENT_AGE_MAX = 10 * SECOND
+EVENT_AGE_MAX = 20 * SECOND
 """How long an event is held back for bindings, in nanoseconds."""
 EVENTS_AT_ONCE_MAX = 32
 """Requests at once when nothing is held back."""
