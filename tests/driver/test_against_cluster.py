@@ -22,6 +22,8 @@ from tests.driver.proxy import KINDS, proxy
 from tests.driver.real_server import assets
 from tests.driver.test_live import GANGS
 
+PLACED = "spec.nodeName!="
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 
@@ -217,6 +219,26 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
             # Nothing was asked for that the rights do not cover.
             texts = [line["msg"] for line in one.lines if "forbidden" in line["msg"]]
             assert texts == []
+
+    run(steps())
+
+
+def test_every_event_is_there_when_the_scheduler_has_been_terminated(
+    tmp_path: Path, server: str
+) -> None:
+    async def steps() -> None:
+        async with cluster(tmp_path, 20, server) as made:
+            await made.create_all(pod(f"p{i}") for i in range(400))
+            async with replica(*arguments(tmp_path, made)) as one:
+                while not (await made.get("/api/v1/pods", limit="1", fieldSelector=PLACED))[
+                    "items"
+                ]:
+                    await asyncio.sleep(0.05)
+                one.signal(signal.SIGTERM)
+                assert await one.ended() == 0
+            placed = names_placed(await made.pods())
+            assert placed
+            assert await events(made) == {("Scheduled", name): 1 for name in placed}
 
     run(steps())
 
