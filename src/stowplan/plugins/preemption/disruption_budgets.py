@@ -87,6 +87,9 @@ class DisruptionBudgetIndex:
         self.cover = object()
         self._selected: dict[Hashable, tuple[int, ...]] = {}
         self._groups: dict[tuple[int, ...], int] = {(): NO_PDB}
+        self._disrupted = frozenset(
+            name for budget in self.budgets for name in budget.status.disrupted_pods
+        )
 
     @property
     def grouping(self) -> Callable[[Pod], int] | None:
@@ -121,10 +124,10 @@ class DisruptionBudgetIndex:
             if len(self._selected) >= CACHED_LABEL_SETS_MAX:
                 self._selected.clear()
             self._selected[key] = selected
-        if not selected:
-            return ()
-        # It is one of those selected that may be disrupted already.
         name = pod.name
+        if not selected or name not in self._disrupted:
+            return selected
+        # It is one of those selected that may be disrupted already.
         return tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
 
     def groups_under(self, budgets: Ints) -> Bools:

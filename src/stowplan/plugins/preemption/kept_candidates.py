@@ -17,7 +17,6 @@ from stowplan.framework import Code, CycleState, Framework, NodeTable, Snapshot,
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import as_refusal
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
-from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
@@ -61,14 +60,16 @@ class RowNumbers:
         return number
 
     def set_all(self, rows: Ints, numbers: Ints) -> None:
-        """These rows have these verdicts."""
-        for place in np.flatnonzero(self.numbers[rows] != numbers).tolist():
-            row, number = rows.item(place), numbers.item(place)
-            before = self.numbers.item(row)
-            if before != number:
-                self.counts[before] -= 1
-                self.counts[number] += 1
-                self.numbers[row] = number
+        """These rows, each once, have these verdicts."""
+        before = self.numbers[rows]
+        places = np.flatnonzero(before != numbers)
+        if not places.shape[0]:
+            return
+        self.numbers[rows] = numbers
+        counts = self.counts
+        for old, new in zip(before[places].tolist(), numbers[places].tolist(), strict=True):
+            counts[old] -= 1
+            counts[new] += 1
 
     def set_numbers(self, numbers: Ints) -> None:
         """All rows have these verdicts."""
@@ -111,8 +112,8 @@ class KeptCandidates:
         self._shared = pods.rows_for(pod.priority, tuple(name for name, _ in self._wanted))
         self._shared.join(self, self._amounts)
         self._pod = pod
-        self._touched = TouchedRows(of_pods=True)
         self._epoch = self._version = -1
+        self._generation = 0
         self._has_gangs = False
         self._snapshot: Snapshot | None = None
         self._changed: set[int] = set()
@@ -123,8 +124,7 @@ class KeptCandidates:
 
     def follow(self, pod: Pod, snapshot: Snapshot) -> bool:
         """See `PreemptorSearch.follow`."""
-        touched, shared = self._touched.take(snapshot), self._shared
-        nodes, self._snapshot = snapshot.nodes, snapshot
+        shared, self._snapshot = self._shared, snapshot
         if snapshot.object_store.version != self._version:
             self._version = snapshot.object_store.version
             self._has_gangs = any(True for _ in snapshot.object_store.all(PodGroup))
@@ -134,12 +134,11 @@ class KeptCandidates:
         self._budgets.follow(snapshot.object_store)
         try:
             shared.follow(snapshot)
-            if shared.epoch != self._epoch:
+            touched = shared.changes.since(self._generation)
+            self._generation = shared.changes.generation
+            if touched is None or shared.epoch != self._epoch:
                 self._begin(pod, snapshot)
-                self._epoch, touched = shared.epoch, None
-            if touched is None:
-                self._rows.set_numbers(self._numbers(np.arange(nodes.n_nodes)))
-                self._is_filled = False
+                self._epoch = shared.epoch
             elif touched:
                 self._changed.update(touched)
                 rows = np.array(touched, dtype=np.int64)
@@ -202,7 +201,7 @@ class KeptCandidates:
     # Evaluation.
 
     def _begin(self, pod: Pod, snapshot: Snapshot) -> None:
-        """Other nodes or budgets: everything is evaluated again."""
+        """Other nodes or budgets, or many changes: everything is evaluated again."""
         nodes = snapshot.nodes
         self._rows = RowNumbers(nodes.n_nodes)
         # By code of `_codes`; -1 where it has none yet.
@@ -217,6 +216,7 @@ class KeptCandidates:
         self._before = self._static_numbers(members[:place], pod, nodes)
         self._after = self._static_numbers(members[place + 1 :], pod, nodes)
         self._is_static = bool(self._before.any() or self._after.any())
+        self._rows.set_numbers(self._numbers(np.arange(nodes.n_nodes)))
 
     def _static_numbers(
         self, members: Sequence[RegisteredPlugin], pod: Pod, nodes: NodeTable

@@ -12,6 +12,7 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 from stowplan.columns.array_types import Ints
+from stowplan.columns.journal import Journal
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.nominated_pods import NominatedPodsByRow
@@ -66,7 +67,8 @@ class PodsOfTable:
 class PriorityRows:
     """Rows as preemptors of one priority find them, nominated pods counted.
 
-    epoch: changes when all rows are found anew. n_slots: int64 (n_rows,), free pod slots. free,
+    epoch: changes when all rows are found anew. changes: of rows. n_slots: int64 (n_rows,), free
+    pod slots. free,
     offered: int64 (n_resources, n_rows), of each requested resource what is free and what the node
     has, base units. keys: int64 (n_rows,), see `key_at_best`, valid after `find_keys`. lowest: no
     pod that may go has had a lower priority.
@@ -86,6 +88,7 @@ class PriorityRows:
         self._rows_without_key: set[int] = set()
         self._has_keys = False
         self.epoch = 0
+        self.changes = Journal()
         self.lowest = PRIORITY_MAX
         self.n_slots: Ints = np.zeros(0, dtype=np.int64)
         self.free: Ints = np.zeros((len(names), 0), dtype=np.int64)
@@ -119,7 +122,9 @@ class PriorityRows:
         self._made_for = NOT_BEGUN
         if touched is None or not is_begun:
             self._begin(snapshot)
-        else:
+        elif touched:
+            self.changes.touch_all(touched)
+            self.changes.trim(nodes.n_nodes)
             self._rows_without_key.update(touched)
             for row in touched:
                 self._evictable.pop(row, None)
