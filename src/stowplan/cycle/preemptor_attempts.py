@@ -60,10 +60,11 @@ class ClassSearch:
         self._scores = scores
         self._text: tuple[object, Decision] | None = None
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """True where no pod of the class passes on any row, nominated pods counted, unless it is
-        nominated there itself."""
-        return self._follow(pod, snapshot) and not self._search.n_passing
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
+        if not self._follow(pod, snapshot):
+            return False
+        return not self._search.n_passing or bool(snapshot.nominations.node_of(pod.uid))
 
     def _follow(self, pod: Pod, snapshot: Snapshot) -> bool:
         return self._is_planned(snapshot) and self._search.follow(pod, snapshot)

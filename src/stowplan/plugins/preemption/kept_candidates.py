@@ -36,7 +36,7 @@ DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
 ONE_BY_ONE_MAX = 16
 """With more rows than this, dry runs are made together."""
 
-RESOURCES_MAX = 8
+RESOURCES_MAX = 6
 """A class that requests more resources is not kept: there is a number for each set of them."""
 
 
@@ -106,9 +106,10 @@ class KeptCandidates:
         self._rule = rule
         self._wanted = rule.wanted(pod)
         self._amounts = tuple(amount for _, amount in self._wanted)
-        self._column: Ints = np.array(self._amounts, dtype=np.int64)[:, np.newaxis]
-        self._bits: Ints = 2 << np.arange(len(self._amounts), dtype=np.int64)[:, np.newaxis]
-        self._hopeless = 2 << len(self._amounts)
+        # As `PriorityRows.amounts`, and the bit of each of them.
+        wanted = np.array((1, *self._amounts, *self._amounts), dtype=np.int64)
+        self._column: Ints = wanted[:, np.newaxis]
+        self._bits: Ints = 1 << np.arange(wanted.shape[0], dtype=np.int64)
         self._shared = pods.rows_for(pod.priority, tuple(name for name, _ in self._wanted))
         self._shared.join(self, self._amounts)
         self._pod = pod
@@ -205,7 +206,7 @@ class KeptCandidates:
         nodes = snapshot.nodes
         self._rows = RowNumbers(nodes.n_nodes)
         # By code of `_codes`; -1 where it has none yet.
-        self._by_code = np.full(2 * self._hopeless, -1, dtype=np.int32)
+        self._by_code = np.full(1 << self._bits.shape[0], -1, dtype=np.int32)
         self._by_code[0] = 0
         self._found = {}
         self._changed = set()
@@ -247,23 +248,20 @@ class KeptCandidates:
         return numbers
 
     def _codes(self, rows: Ints) -> Ints:
-        """int64 (n_rows,): what is short on rows. Bit 0: pod slots; one for each resource; and one
-        where a resource is requested that the node has not as much of at all."""
-        shared = self._shared
-        codes: Ints = ((self._column > shared.free[:, rows]) * self._bits).sum(axis=0)
-        codes += shared.n_slots[rows] <= 0
-        codes += (self._column > shared.offered[:, rows]).any(axis=0) * self._hopeless
+        """int64 (n_rows,): what is short on rows, a bit for each of `PriorityRows.amounts`."""
+        codes: Ints = self._bits @ (self._column > self._shared.amounts[:, rows])
         return codes
 
     def _number_of(self, code: int) -> int:
         """The number of the verdict for a code of `_codes`."""
         assert self._snapshot is not None
-        lacks = int(bool(code & self._hopeless))
+        n_slots = 1 - (code & 1)
+        free, offered = code >> 1, code >> 1 + len(self._amounts)
         amounts = [
-            (amount - lacks, amount - 1) if code & 2 << place else (amount, amount)
+            (amount - (offered >> place & 1), amount - (free >> place & 1))
             for place, amount in enumerate(self._amounts)
         ]
-        fit_code = self._rule.code_of_row(self._wanted, 1 - (code & 1), amounts)
+        fit_code = self._rule.code_of_row(self._wanted, n_slots, amounts)
         nodes = self._snapshot.nodes
         status = self._fit.call("filter_status", fit_code, self._pod, nodes, self._state)
         return self._rows.number(as_refusal(status.by(self._fit.name)))

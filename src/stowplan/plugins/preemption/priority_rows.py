@@ -67,11 +67,10 @@ class PodsOfTable:
 class PriorityRows:
     """Rows as preemptors of one priority find them, nominated pods counted.
 
-    epoch: changes when all rows are found anew. changes: of rows. n_slots: int64 (n_rows,), free
-    pod slots. free,
-    offered: int64 (n_resources, n_rows), of each requested resource what is free and what the node
-    has, base units. keys: int64 (n_rows,), see `key_at_best`, valid after `find_keys`. lowest: no
-    pod that may go has had a lower priority.
+    epoch: changes when all rows are found anew. changes: of rows. amounts: int64
+    (2 n_resources + 1, n_rows), free pod slots, then of each requested resource what is free, then
+    of each what the node has, base units. keys: int64 (n_rows,), see `key_at_best`, valid after
+    `find_keys`. lowest: no pod that may go has had a lower priority.
     """
 
     def __init__(self, pods: PodsOfTable, priority: int, names: Names) -> None:
@@ -90,10 +89,8 @@ class PriorityRows:
         self.epoch = 0
         self.changes = Journal()
         self.lowest = PRIORITY_MAX
-        self.n_slots: Ints = np.zeros(0, dtype=np.int64)
-        self.free: Ints = np.zeros((len(names), 0), dtype=np.int64)
-        self.offered: Ints = self.free
-        self.keys: Ints = self.n_slots
+        self.keys: Ints = np.zeros(0, dtype=np.int64)
+        self._make_room(0)
 
     def join(self, one: object, amounts: Amounts) -> None:
         """A class reads the rows from now on, until it is collected. amounts: what it requests."""
@@ -141,34 +138,36 @@ class PriorityRows:
         self._items = [nodes.item(name) for name in self._names]
         self._slots_item = nodes.item("pods")
         self._evictable, self._has_keys, self.lowest = {}, False, PRIORITY_MAX
-        self.n_slots = np.zeros(n_nodes, dtype=np.int64)
-        self.free = np.zeros((len(self._names), n_nodes), dtype=np.int64)
-        self.offered = np.zeros_like(self.free)
+        self._make_room(n_nodes)
         self.keys = np.full(n_nodes, NOT_OPEN, dtype=np.int64)
         self._read_rows(np.arange(n_nodes))
 
     # What is free.
+
+    def _make_room(self, n_rows: int) -> None:
+        n_names = len(self._names)
+        self.amounts: Ints = np.zeros((2 * n_names + 1, n_rows), dtype=np.int64)
+        self._n_slots: Ints = self.amounts[0]
+        self._free: Ints = self.amounts[1 : n_names + 1]
+        self._offered: Ints = self.amounts[n_names + 1 :]
 
     def _read_rows(self, rows: Ints) -> None:
         assert self._snapshot is not None
         allocatable, requested, _, pod_count = self._snapshot.nodes.amounts
         nominated = NominatedPodsByRow.of(self._snapshot, self._priority)
         slots = allocatable[self._slots_item, rows]
-        self.n_slots[rows] = slots - pod_count[rows] - nominated.pod_count[rows]
+        self._n_slots[rows] = slots - pod_count[rows] - nominated.pod_count[rows]
         for place, (name, item) in enumerate(zip(self._names, self._items, strict=True)):
             offered, held = allocatable[item, rows], requested[item, rows]
             reserved = nominated.requested(name)[rows]
             for amounts in (offered, held, reserved):
                 check_amounts(int(amounts.min(initial=0)), int(amounts.max(initial=0)))
-            self.offered[place, rows] = offered
-            self.free[place, rows] = offered - held - reserved
+            self._offered[place, rows] = offered
+            self._free[place, rows] = offered - held - reserved
 
     def _read_row(self, row: int) -> None:
         room = self.room_without(row, "")
-        self.n_slots[row] = room.n_slots
-        for place, (free, offered) in enumerate(zip(room.free, room.offered, strict=True)):
-            self.free[place, row] = free
-            self.offered[place, row] = offered
+        self.amounts[:, row] = (room.n_slots, *room.free, *room.offered)
 
     def room_without(self, row: int, uid: str) -> RowRoom:
         """What is free on a row where the nominated pod with this uid does not count. Raises
@@ -197,8 +196,9 @@ class PriorityRows:
         return RowRoom(n_slots, tuple(left), tuple(has))
 
     def _room(self, row: int) -> RowRoom:
-        free, offered = self.free[:, row].tolist(), self.offered[:, row].tolist()
-        return RowRoom(self.n_slots.item(row), tuple(free), tuple(offered))
+        n_slots, *amounts = self.amounts[:, row].tolist()
+        n_names = len(self._names)
+        return RowRoom(n_slots, tuple(amounts[:n_names]), tuple(amounts[n_names:]))
 
     # What evictions cost at best.
 
@@ -226,9 +226,9 @@ class PriorityRows:
         if not n_pods:
             return NOT_OPEN
         every = evictable.every
-        n_victims = max(1, 1 - self.n_slots.item(row))
+        n_victims = max(1, 1 - self._n_slots.item(row))
         for place, (name, least) in enumerate(zip(self._names, self._least, strict=True)):
-            lacks = least - self.free.item(place, row)
+            lacks = least - self._free.item(place, row)
             if lacks > 0:
                 largest = max([one.requested.get(name, 0) for one in every])
                 n_victims = max(n_victims, -(-lacks // largest) if largest else n_pods + 1)
@@ -256,11 +256,11 @@ class PriorityRows:
         if not rows.shape[0]:
             return
         victims = PotentialVictims(ranked, rows, n_below, pods.budgets)
-        n_victims = np.maximum(1, 1 - self.n_slots[rows])
+        n_victims = np.maximum(1, 1 - self._n_slots[rows])
         for place, (name, least) in enumerate(zip(self._names, self._least, strict=True)):
             if ranked.may_overflow(name):
                 continue
-            lacks = least - self.free[place, rows]
+            lacks = least - self._free[place, rows]
             largest = np.maximum.reduceat(ranked.amounts(name)[victims.slots], victims.first)
             needed = np.where(largest > 0, -(-lacks // np.maximum(largest, 1)), n_below + 1)
             n_victims = np.maximum(n_victims, np.where(lacks > 0, needed, 0))
