@@ -50,8 +50,8 @@ class CachedRefusal(Protocol):
 class KeptSearch(Protocol):
     """What is kept of a class whose pods preempt; see `cycle.preemptor_attempts`."""
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """True where no pod of the class passes on any row, unless it is nominated there."""
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
 
     def decide(
         self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
@@ -130,9 +130,9 @@ class EnginePodClass:
         """The refusal that the next attempt would repeat; None if an attempt is needed."""
         return None if self.refused is None else self.refused.in_force(snapshot)
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """See `PodClass.fits_nowhere`."""
-        return self.search is not None and self.search.fits_nowhere(pod, snapshot)
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
+        return self.search is not None and self.search.is_decided_alone(pod, snapshot)
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `PodClass.lacks_resources_by`."""

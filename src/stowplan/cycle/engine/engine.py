@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -28,7 +29,13 @@ from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
-from stowplan.cycle.engine.row_subsets import NO_CARDS, SubsetPods, SubsetRuns, SubsetTable
+from stowplan.cycle.engine.row_subsets import (
+    NO_CARDS,
+    RowTotals,
+    SubsetPods,
+    SubsetRuns,
+    SubsetTable,
+)
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -85,6 +92,7 @@ class Engine:
         self._class_arrays: ClassArrays | None = None
         self._planner: Planner | None = None
         self._subsets: SubsetTable | None = None
+        self._totals: RowTotals | None = None
         self._made_for: tuple[int, ...] = ()
         self._reads: tuple[type[Object], ...] = ()
         self._reads_any = False
@@ -179,6 +187,19 @@ class Engine:
             return int(self.kernels.run(*given))
 
         return SubsetRuns(self._subsets, SubsetPods(run.pods, one, run.draws, run.scores), kernel)
+
+    def row_totals(self, one: EnginePodClass, rows: Ints) -> Ints | None:
+        """int64 (n_rows,): the total scores of these rows for a pod of a class, see `is_planned`,
+        that passes on no other row; None where the walk has to score them."""
+        if self._class_arrays is None or self._planner is None:
+            return None
+        if one.terms or one.card_filter or one.run_limits or one.claims is not None:
+            return None
+        if self._planner.card_groups.first(np.array([one.number]))[0] is not None:
+            return None
+        if self._totals is None or self._totals.class_arrays is not self._class_arrays:
+            self._totals = RowTotals(self._class_arrays)
+        return self._totals.of(one, rows)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot

@@ -291,7 +291,8 @@ class Planner:
         """Result of node-only rules for a class; classes with equal results share it."""
         pod = one.pod
         signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
-        key = id(one.framework), *signatures
+        # Pods that name the same claim read more of it once its volume or a CSINode has changed.
+        key = id(one.framework), one.claims, *signatures
         found = self._statics.get(key)
         if found is None:
             found = self._statics[key] = self._evaluated(one, uses)
