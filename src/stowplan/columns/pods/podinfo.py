@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.objects.pod_requests import nonzero_requested, requested
+from stowplan.objects.pod_requests import counted_requests
 from stowplan.objects.pod_templates import template_of
 
 WILDCARD_IP = "0.0.0.0"
@@ -95,10 +95,14 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
     An absent IP is 0.0.0.0 and an absent protocol TCP. Source: kube-scheduler v1.36,
     plugins/nodeports and framework/types HostPortInfo.
     """
-    running = [*spec.containers]
+    running = spec.containers
     if spec.init_containers:
-        running = [*(c for c in spec.init_containers if c.is_sidecar), *running]
-    if not any(c.ports for c in running):
+        running = (*(c for c in spec.init_containers if c.is_sidecar), *running)
+    # A loop, because this is called for every template.
+    for container in running:
+        if container.ports:
+            break
+    else:
         return ()
     return tuple(
         (p.host_ip or WILDCARD_IP, p.protocol or "TCP", p.host_port)
@@ -109,11 +113,13 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
 
 
 def _footprint(pod: Pod) -> Footprint:
-    affinity = pod.spec.affinity
+    spec = pod.spec
+    affinity = spec.affinity
+    requested, nonzero = counted_requests(pod)
     return Footprint(
-        requested=requested(pod),
-        nonzero=nonzero_requested(pod),
-        ports=host_ports(pod.spec),
+        requested=requested,
+        nonzero=nonzero,
+        ports=host_ports(spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
-        priority=pod.priority,
+        priority=spec.priority or 0,
     )

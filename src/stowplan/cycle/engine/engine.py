@@ -185,14 +185,19 @@ class Engine:
     ) -> tuple[int, NDArray[np.int64]]:
         """Plan the classes for the current state. Returns the epoch and int64 (n_pods,), the class
         numbers; -1 for classes without a plan."""
-        for one in dict.fromkeys(classes):
-            # Classes of a run stay valid when all others have been forgotten.
-            self._index.learn(terms_of(one.pod).all)
+        known = dict.fromkeys(classes)
+        for one in known:
+            if one.footprint.has_affinity:
+                # Classes of a run stay valid when all others have been forgotten.
+                self._index.learn(terms_of(one.pod).all)
         self._follow(snapshot)
-        for one in dict.fromkeys(classes):
-            if one.made_for != self._epoch:
-                one.made_for = self._epoch
-                one.is_fast = self._plan(one)
+        fresh = [one for one in known if one.made_for != self._epoch]
+        for one in fresh:
+            one.made_for = self._epoch
+            one.is_fast = self._plan(one)
+        if fresh:
+            assert self._planner is not None
+            self._planner.write()
         return self._epoch, np.array([one.number for one in classes], dtype=np.int64)
 
     def place(

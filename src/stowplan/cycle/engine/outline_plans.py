@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
+import numpy as np
 
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podinfo import Footprint
-from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.classes import EnginePodClass, PodOutline
 from stowplan.cycle.engine.plugin_points import PluginPoints
 from stowplan.framework import CycleState
 from stowplan.framework.deciders.kernel_terms import (
@@ -25,6 +27,7 @@ from stowplan.framework.deciders.kernel_terms import (
     ResourceScore,
 )
 from stowplan.objects.pod_requests import is_tracked, plain_requests
+from stowplan.objects.quantity import INT64_MAX
 
 AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
 """Kernel terms of amounts alone."""
@@ -41,21 +44,23 @@ class FormPlan(msgspec.Struct, frozen=True):
     params: int64 (N_COLUMNS,), that of one class. items: (column, place) of indices of resources;
     place: in the order in which the pod names them. amounts: (column, place, what is added to the
     request). wanted: places of resources that must be free and that not every node offers.
+    request_max: the highest request with which all amounts are in range.
     """
 
     params: at.Ints
     items: tuple[tuple[int, int], ...]
     amounts: tuple[tuple[int, int, int], ...]
     wanted: tuple[int, ...]
+    request_max: int
 
-    def write(self, params: at.Ints, items: Sequence[int], requests: Sequence[int]) -> None:
-        """Write the plan of a class of the form. items, requests: by place."""
+    def write(self, params: at.Ints, items: at.Ints, requests: at.Ints) -> None:
+        """Write the plans of classes of the form. params: int64 (n_classes, N_COLUMNS), output.
+        items, requests: int64 (n_classes, n_places)."""
         params[:] = self.params
-        cells = memoryview(params.data)
         for column, place in self.items:
-            cells[column] = items[place]
+            params[:, column] = items[:, place]
         for column, place, more in self.amounts:
-            cells[column] = requests[place] + more
+            params[:, column] = requests[:, place] + more
 
 
 class OutlinePlan:
@@ -70,13 +75,28 @@ class OutlinePlan:
         self.params, self.state = params, state
         self.forms: dict[object, FormPlan] = {}
         self.counted = [use for use in own if use.is_counted]
-        self._asked = [use for use in own if not use.is_counted]
-        self._kinds: dict[str, object] = {}
+        asked = [use for use in own if not use.is_counted]
+        # Of these the latter answer alike where nothing but requests differs.
+        self._asked = [use for use in asked if not use.reads_no_requests]
+        self._asked_once = [use for use in asked if use.reads_no_requests]
+        self._applies: set[PodOutline] = set()
+        # Resources that are treated alike have a number in common.
+        self._kinds: dict[str, int] = {}
+        self._numbers: dict[object, int] = {}
 
     def applies_to(self, one: EnginePodClass, ask: Ask) -> bool:
         """True where the plan of a class of the outline differs in amounts at most."""
+        if one.outline not in self._applies:
+            if not self._have_no_terms(self._asked_once, one, ask):
+                return False
+            self._applies.add(one.outline)
+        return self._have_no_terms(self._asked, one, ask)
+
+    def _have_no_terms(self, asked: list[PluginPoints], one: EnginePodClass, ask: Ask) -> bool:
+        """True where these plugins add nothing to the plan of a class, and skip what they skipped
+        for the first one."""
         skipped = self.state.skip_filter
-        for use in self._asked:
+        for use in asked:
             applies = use.applies_to is None or use.applies_to(one.pod)
             if applies == (use.member.name in skipped) or (applies and ask(use, one) != ()):
                 return False
@@ -85,17 +105,71 @@ class OutlinePlan:
     def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
         """Equal for classes of the outline whose plans differ in names and numbers only."""
         kinds = self._kinds
-        for name in requests:
-            if name not in kinds:
-                own = [use.resource_kind(name) for use in self.counted if use.resource_kind]
-                kinds[name] = is_tracked(name), name if name in NATIVE else "", *own
-        form = tuple([kinds[name] for name in requests])
+        form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
         containers = one.pod.spec.containers
         if len(containers) == 1:
             return form
         # A container without a request for cpu or memory counts a default.
         asked = [one.resources.requests for one in containers]
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
+
+    def _kind(self, name: str) -> int:
+        own = [use.resource_kind(name) for use in self.counted if use.resource_kind]
+        kind = is_tracked(name), name if name in NATIVE else "", *own
+        number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
+        return number
+
+
+class OutlineRows:
+    """Plans of classes that are planned together, each like others of its outline: written as rows
+    of arrays, when all are known."""
+
+    def __init__(self, class_arrays: ClassArrays) -> None:
+        self._class_arrays = class_arrays
+        # By form: numbers of classes, indices of resources, and requests.
+        self._rows: dict[int, tuple[FormPlan, list[int], list[list[int]], list[list[int]]]] = {}
+        # Numbers of classes that few rows fit, and these rows.
+        self._few: list[tuple[int, list[int]]] = []
+
+    def add(self, plan: FormPlan, number: int, items: list[int], requests: list[int]) -> None:
+        """Add the plan of a class. items, requests: by place."""
+        rows = self._rows.get(id(plan))
+        if rows is None:
+            rows = self._rows[id(plan)] = plan, [], [], []
+        rows[1].append(number)
+        rows[2].append(items)
+        rows[3].append(requests)
+
+    def add_few(self, number: int, rows: list[int]) -> None:
+        """Note the only rows that a class may fit."""
+        self._few.append((number, rows))
+
+    def write(self) -> None:
+        """Write what was added."""
+        classes = self._class_arrays.classes
+        for plan, numbers, items, requests in self._rows.values():
+            first, end = numbers[0], numbers[-1] + 1
+            if end - first == len(numbers):
+                # Mostly classes of one form follow each other.
+                plan.write(classes[first:end], _table(items), _table(requests))
+            else:
+                rows = classes[numbers]
+                plan.write(rows, _table(items), _table(requests))
+                classes[numbers] = rows
+        if self._few:
+            numbers = [number for number, rows in self._few for _ in rows]
+            places = [at.FEW + i for _, rows in self._few for i in range(len(rows))]
+            classes[numbers, places] = [row for _, rows in self._few for row in rows]
+            counts = [len(rows) for _, rows in self._few]
+            classes[[number for number, _ in self._few], at.N_FEW] = counts
+        self._rows.clear()
+        self._few.clear()
+
+
+def _table(rows: list[list[int]]) -> at.Ints:
+    """int64 (n_rows, width), of rows of one width."""
+    cells = np.array([cell for row in rows for cell in row], dtype=np.int64)
+    return cells.reshape(len(rows), -1)
 
 
 def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
@@ -140,8 +214,10 @@ def form_plan(
             items.append((column, place))
         amounts.append((column + width - 1, place, amount - requests[name]))
     wanted = [name for part in parts if isinstance(part, ResourceFit) for name, _ in part.wanted]
-    rare = tuple(places[name] for name in wanted if name not in NATIVE)
-    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare)
+    is_alone = not params[at.N_TERMS] + params[at.N_NORMALISED]
+    rare = tuple(places[name] for name in wanted if name not in NATIVE and is_alone)
+    request_max = INT64_MAX - max((more for _, _, more in amounts), default=0)
+    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare, request_max)
 
 
 def _written(

@@ -19,6 +19,7 @@ from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.outline_plans import (
     NATIVE,
     OutlinePlan,
+    OutlineRows,
     form_plan,
     own_points,
     shared_requests,
@@ -79,6 +80,7 @@ class Planner:
         # How many of the planned classes are in it.
         self._n_labelled = 0
         self._outlines: dict[tuple[int, bytes], OutlinePlan] = {}
+        self._rows = OutlineRows(class_arrays)
 
     @property
     def device_rows(self) -> list[DeviceRows]:
@@ -86,8 +88,9 @@ class Planner:
         return [rows for rows in self._device_rows.values() if rows]
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
-        """Assign a class its number and write its arrays. Raises NoPlan."""
-        shared = self._outlines.get((id(one.framework), one.outline))
+        """Assign a class its number and write its arrays, those of an outline with the next
+        `write`. Raises NoPlan."""
+        shared = self._outlines.get((id(one.framework), one.outline.content))
         if shared is not None and self._plan_by(shared, one):
             return
         terms: list[tuple[PluginPoints, KernelTerm]] = []
@@ -152,36 +155,58 @@ class Planner:
             return False
         form = shared.form(one, requests)
         plan = shared.forms.get(form)
-        if plan is None and len(one.footprint.requested) > at.AMOUNTS_MAX:
-            raise NoPlan
+        amounts = [*requests.values()]
+        if plan is None:
+            if len(one.footprint.requested) > at.AMOUNTS_MAX:
+                raise NoPlan
+            self._begin_form(shared, form, one, requests)
+            return True
+        if amounts and max(amounts) > plan.request_max:
+            return False
+        one.state, one.run_limits, one.card_filter = shared.state, (), ""
+        one.number, one.terms = self._class_arrays.add_class(), ()
+        known = self._items
+        items = [known[name] if name in known else self._item(name) for name in requests]
+        self._rows.add(plan, one.number, items, amounts)
+        rows = self._few_rows([items[place] for place in plan.wanted])
+        if rows:
+            self._rows.add_few(one.number, rows)
+        self._count_labels(one)
+        return True
+
+    def _begin_form(
+        self, shared: OutlinePlan, form: object, one: EnginePodClass, requests: dict[str, int]
+    ) -> None:
+        """Plan the first class of a form."""
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
         one.number, one.terms = self._class_arrays.add_class(), ()
         params = self._class_arrays.classes[one.number]
+        params[:] = shared.params
+        parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
+        self._write_amounts(params, one, ClassTerms(parts))
+        terms = [term for _, term in parts]
+        plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
         items = [self._item(name) for name in requests]
-        if plan is not None:
-            plan.write(params, items, [*requests.values()])
-        else:
-            params[:] = shared.params
-            parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
-            self._write_amounts(params, one, ClassTerms(parts))
-            terms = [term for _, term in parts]
-            plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
         self._write_few(params, [items[place] for place in plan.wanted])
         self._count_labels(one)
-        return True
+
+    def write(self) -> None:
+        """Write the plans that were made since the last call."""
+        self._rows.write()
 
     def _share(
         self, one: EnginePodClass, uses: Sequence[PluginPoints], class_terms: ClassTerms
     ) -> None:
         """Keep what a plan without amounts has for other classes of its outline."""
-        if not one.outline or one.run_limits:
+        if not one.outline.content or one.run_limits:
             return
         if class_terms.terms or class_terms.cards or class_terms.devices:
             return
         own = own_points(one, uses, self.kernel_terms)
         if own is not None:
             params = self._class_arrays.classes[one.number].copy()
-            self._outlines[id(one.framework), one.outline] = OutlinePlan(params, one.state, own)
+            shared = OutlinePlan(params, one.state, own)
+            self._outlines[id(one.framework), one.outline.content] = shared
 
     def kernel_terms(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
         """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
@@ -271,13 +296,18 @@ class Planner:
     def _write_few(self, params: at.Ints, items: Sequence[int]) -> None:
         """Write the rows that offer what a class requests, where they are few and nothing but the
         row counts. items: indices of resources."""
-        offered = self._snapshot.nodes.offered
-        if not items or not offered.is_needed:
-            return
-        rows = min((offered.rows(item) for item in items), key=len)
-        if 0 < len(rows) <= at.FEW_MAX and not params[at.N_TERMS] + params[at.N_NORMALISED]:
+        rows = self._few_rows(items)
+        if rows and not params[at.N_TERMS] + params[at.N_NORMALISED]:
             params[at.N_FEW] = len(rows)
             params[at.FEW : at.FEW + len(rows)] = rows
+
+    def _few_rows(self, items: Sequence[int]) -> list[int]:
+        """The rows that offer each of these resources, where they are few; else none."""
+        offered = self._snapshot.nodes.offered
+        if not items or not offered.is_needed:
+            return []
+        rows = min([offered.rows(item) for item in items], key=len)
+        return rows if len(rows) <= at.FEW_MAX else []
 
     def _item(self, resource: str) -> int:
         place = self._items.get(resource)
