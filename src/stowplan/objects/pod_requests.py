@@ -108,12 +108,16 @@ def nonzero_requested(pod: Pod) -> tuple[int, int]:
     return _nonzero(pod, plain_requests(pod))
 
 
-def counted_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int]]:
-    """`requested` and `nonzero_requested`, in one pass where only containers count."""
+def counted_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int], bool]:
+    """`requested`, `nonzero_requested`, and whether the former are `plain_requests`."""
     plain = plain_requests(pod)
-    if plain is None or not all(map(is_tracked, plain)):
-        return requested(pod), _nonzero(pod, plain)
-    return plain, _nonzero(pod, plain)
+    if plain is None:
+        return requested(pod), _nonzero(pod, plain), False
+    # A loop, because this is called for every template.
+    for name in plain:
+        if not is_tracked(name):
+            return requested(pod), _nonzero(pod, plain), False
+    return plain, _nonzero(pod, plain), True
 
 
 def _nonzero(pod: Pod, plain: Mapping[str, int] | None) -> tuple[int, int]:

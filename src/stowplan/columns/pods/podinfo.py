@@ -20,6 +20,7 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
     defaults for containers that request none. ports: (ip, protocol, host port) in use. priority:
     `spec.priority`, 0 where absent: read here for many pods at once, since templates are few.
+    is_plain: requested is the sum of the regular containers, with no amount of 0 and none left out.
     """
 
     requested: dict[str, int]
@@ -27,6 +28,7 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     ports: tuple[Port, ...]
     has_affinity: bool
     priority: int
+    is_plain: bool = False
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False):
@@ -115,11 +117,12 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
 def _footprint(pod: Pod) -> Footprint:
     spec = pod.spec
     affinity = spec.affinity
-    requested, nonzero = counted_requests(pod)
+    requested, nonzero, is_plain = counted_requests(pod)
     return Footprint(
         requested=requested,
         nonzero=nonzero,
         ports=host_ports(spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
         priority=spec.priority or 0,
+        is_plain=is_plain and 0 not in requested.values(),
     )

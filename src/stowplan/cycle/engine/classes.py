@@ -20,13 +20,8 @@ from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
-from stowplan.objects.pod import (
-    Container,
-    Pod,
-    PodSchedulingGroup,
-    PodSpec,
-    ResourceRequirements,
-)
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import OutlineReader
 from stowplan.objects.volume import Volume
 
 CLASSES_MAX = 4096
@@ -342,7 +337,7 @@ class PodClassIndex:
         """The class of a pod whose spec has none of its labels and profile yet. classes: those
         that it has."""
         spec = pod.spec
-        content, resources = self._reader.read(spec)
+        content, resources = self._reader.outline_of(spec)
         outline = self._latest_outline
         if (
             outline is None
@@ -377,47 +372,6 @@ class PodClassIndex:
         return self._outlines.setdefault(key, fresh)
 
 
-class OutlineReader:
-    """Reads what a spec says beside the resources of its containers; one object for specs of which
-    it is the same and that come one after the other."""
-
-    def __init__(self) -> None:
-        self._latest: tuple[PodSpec | None, bytes] = None, b""
-
-    def read(self, spec: PodSpec) -> tuple[bytes, bytes]:
-        """What a spec says beside the resources of its containers, and these; together equal for
-        equal specs. Which group it names does not count."""
-        if spec.init_containers or spec.scheduling_group is not None or spec.overhead:
-            return outline_of(spec)
-        containers, latest = spec.containers, self._latest
-        if spec.resources is not None:
-            return outline_of(spec)
-        bare = replace(spec, containers=tuple(map(_without_resources, containers)))
-        if bare != latest[0]:
-            latest = self._latest = bare, _encoder.encode(bare)
-        if len(containers) == 1:
-            return latest[1], _encoder.encode(containers[0].resources)
-        return latest[1], _encoder.encode([one.resources for one in containers])
-
-
-def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:
-    """What a spec says beside the resources of its containers, and these; together equal for
-    equal specs. Which group it names does not count."""
-    parts: dict[str, Any] = {"containers": tuple(map(_without_resources, spec.containers))}
-    resources = [one.resources for one in spec.containers]
-    if spec.init_containers:
-        parts["init_containers"] = tuple(map(_without_resources, spec.init_containers))
-        resources += [one.resources for one in spec.init_containers]
-    if spec.scheduling_group is not None:
-        # Which group it is does not matter on any node; gangs of one template are of one class.
-        parts["scheduling_group"] = _ANY_GROUP
-    return _encoder.encode(replace(spec, **parts)), _encoder.encode(resources)
-
-
-def _without_resources(container: Container) -> Container:
-    return replace(container, resources=_NO_RESOURCES)
-
-
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
     """True if a class has terms of affinity, which plans of other classes count as well."""
     return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
@@ -436,6 +390,4 @@ def has_own_claims(spec: PodSpec) -> bool:
     return bool(spec.resource_claims) or any(v.ephemeral is not None for v in spec.volumes)
 
 
-_ANY_GROUP = PodSchedulingGroup("")
-_NO_RESOURCES = ResourceRequirements()
 _encoder: Any = msgspec.msgpack.Encoder(order="deterministic")

@@ -26,7 +26,6 @@ from stowplan.framework.deciders.kernel_terms import (
     ResourceFit,
     ResourceScore,
 )
-from stowplan.objects.pod_requests import is_tracked, plain_requests
 from stowplan.objects.quantity import INT64_MAX
 
 AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
@@ -80,6 +79,7 @@ class OutlinePlan:
         self._asked = [use for use in asked if not use.reads_no_requests]
         self._asked_once = [use for use in asked if use.reads_no_requests]
         self._applies: set[PodOutline] = set()
+        self._kind_of = [use.resource_kind for use in self.counted if use.resource_kind]
         # Resources that are treated alike have a number in common.
         self._kinds: dict[str, int] = {}
         self._numbers: dict[object, int] = {}
@@ -114,8 +114,7 @@ class OutlinePlan:
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
 
     def _kind(self, name: str) -> int:
-        own = [use.resource_kind(name) for use in self.counted if use.resource_kind]
-        kind = is_tracked(name), name if name in NATIVE else "", *own
+        kind = name if name in NATIVE else "", *[kind_of(name) for kind_of in self._kind_of]
         number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
         return number
 
@@ -175,8 +174,8 @@ def _table(rows: list[list[int]]) -> at.Ints:
 def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
     """What a class requests, by resource; None where its amounts are counted in other ways than by
     adding up its containers, or where one of them is 0, which some rules leave out."""
-    requests = plain_requests(one.pod)
-    return None if requests is None or 0 in requests.values() else requests
+    footprint = one.footprint
+    return footprint.requested if footprint.is_plain else None
 
 
 def own_points(

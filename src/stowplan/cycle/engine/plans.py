@@ -88,11 +88,7 @@ class Planner:
         return [rows for rows in self._device_rows.values() if rows]
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
-        """Assign a class its number and write its arrays, those of an outline with the next
-        `write`. Raises NoPlan."""
-        shared = self._outlines.get((id(one.framework), one.outline.content))
-        if shared is not None and self._plan_by(shared, one):
-            return
+        """Assign a class its number and write its arrays. Raises NoPlan."""
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
@@ -147,30 +143,34 @@ class Planner:
         wanted = () if class_terms.fit is None else class_terms.fit.wanted
         self._write_few(params, [self._item(name) for name, _ in wanted if name not in NATIVE])
 
-    def _plan_by(self, shared: OutlinePlan, one: EnginePodClass) -> bool:
-        """Plan a class as others of its outline; False where it has to be planned on its own.
-        Raises NoPlan."""
+    def plan_alike(self, one: EnginePodClass) -> bool:
+        """Plan a class as others of its outline; its arrays are written by the next `write`. False
+        where it has to be planned on its own. Raises NoPlan."""
+        shared = self._outlines.get((id(one.framework), one.outline.content))
         requests = shared_requests(one)
-        if requests is None or not shared.applies_to(one, self.kernel_terms):
+        if shared is None or requests is None:
+            return False
+        if not shared.applies_to(one, self.kernel_terms):
             return False
         form = shared.form(one, requests)
         plan = shared.forms.get(form)
-        amounts = [*requests.values()]
         if plan is None:
-            if len(one.footprint.requested) > at.AMOUNTS_MAX:
+            if len(requests) > at.AMOUNTS_MAX:
                 raise NoPlan
             self._begin_form(shared, form, one, requests)
             return True
+        amounts = [*requests.values()]
         if amounts and max(amounts) > plan.request_max:
             return False
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
-        one.number, one.terms = self._class_arrays.add_class(), ()
+        one.number = number = self._class_arrays.add_class()
         known = self._items
         items = [known[name] if name in known else self._item(name) for name in requests]
-        self._rows.add(plan, one.number, items, amounts)
-        rows = self._few_rows([items[place] for place in plan.wanted])
-        if rows:
-            self._rows.add_few(one.number, rows)
+        self._rows.add(plan, number, items, amounts)
+        if plan.wanted:
+            rows = self._few_rows([items[place] for place in plan.wanted])
+            if rows:
+                self._rows.add_few(number, rows)
         self._count_labels(one)
         return True
 
@@ -179,7 +179,7 @@ class Planner:
     ) -> None:
         """Plan the first class of a form."""
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
-        one.number, one.terms = self._class_arrays.add_class(), ()
+        one.number = self._class_arrays.add_class()
         params = self._class_arrays.classes[one.number]
         params[:] = shared.params
         parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
@@ -306,13 +306,19 @@ class Planner:
         offered = self._snapshot.nodes.offered
         if not items or not offered.is_needed:
             return []
-        rows = min([offered.rows(item) for item in items], key=len)
+        rows = offered.rows(items[0])
+        for item in items[1:]:
+            rows = min(rows, offered.rows(item), key=len)
         return rows if len(rows) <= at.FEW_MAX else []
 
     def _item(self, resource: str) -> int:
         place = self._items.get(resource)
         if place is None:
-            place = self._items[resource] = self._snapshot.nodes.item(resource)
+            nodes = self._snapshot.nodes
+            place = nodes.resources.find(resource)
+            if place < 0:
+                place = nodes.item(resource)
+            self._items[resource] = place
         return place
 
     # Node-only rules.
