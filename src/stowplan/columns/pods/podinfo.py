@@ -11,6 +11,9 @@ from stowplan.objects.pod_templates import template_of
 
 WILDCARD_IP = "0.0.0.0"
 
+AMOUNT_MAX = 1 << 62
+"""What containers without a request count may be added to it without exceeding int64."""
+
 Port = tuple[str, str, int]
 
 
@@ -20,7 +23,8 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
     defaults for containers that request none. ports: (ip, protocol, host port) in use. priority:
     `spec.priority`, 0 where absent: read here for many pods at once, since templates are few.
-    is_plain: requested is the sum of the regular containers, with no amount of 0 and none left out.
+    is_plain: requested is the sum of the regular containers, none left out, and each above 0 and at
+    most AMOUNT_MAX.
     """
 
     requested: dict[str, int]
@@ -118,11 +122,14 @@ def _footprint(pod: Pod) -> Footprint:
     spec = pod.spec
     affinity = spec.affinity
     requested, nonzero, is_plain = counted_requests(pod)
+    if is_plain:
+        for amount in requested.values():
+            is_plain &= 0 < amount <= AMOUNT_MAX
     return Footprint(
         requested=requested,
         nonzero=nonzero,
         ports=host_ports(spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
         priority=spec.priority or 0,
-        is_plain=is_plain and 0 not in requested.values(),
+        is_plain=is_plain,
     )

@@ -10,10 +10,12 @@ numbers only, which are written without asking. The others are asked for each cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 import numpy as np
 
+from stowplan.columns import NodeTable
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podinfo import Footprint
 from stowplan.cycle.engine.class_arrays import ClassArrays
@@ -26,7 +28,6 @@ from stowplan.framework.deciders.kernel_terms import (
     ResourceFit,
     ResourceScore,
 )
-from stowplan.objects.quantity import INT64_MAX
 
 AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
 """Kernel terms of amounts alone."""
@@ -50,7 +51,6 @@ class FormPlan(msgspec.Struct, frozen=True):
     items: tuple[tuple[int, int], ...]
     amounts: tuple[tuple[int, int, int], ...]
     wanted: tuple[int, ...]
-    request_max: int
 
     def write(self, params: at.Ints, items: at.Ints, requests: at.Ints) -> None:
         """Write the plans of classes of the form. params: int64 (n_classes, N_COLUMNS), output.
@@ -123,57 +123,75 @@ class OutlineRows:
     """Plans of classes that are planned together, each like others of its outline: written as rows
     of arrays, when all are known."""
 
-    def __init__(self, class_arrays: ClassArrays) -> None:
-        self._class_arrays = class_arrays
-        # By form: numbers of classes, indices of resources, and requests.
-        self._rows: dict[int, tuple[FormPlan, list[int], list[list[int]], list[list[int]]]] = {}
-        # Numbers of classes that few rows fit, and these rows.
-        self._few: list[tuple[int, list[int]]] = []
+    def __init__(self, class_arrays: ClassArrays, nodes: NodeTable) -> None:
+        self._class_arrays, self._nodes = class_arrays, nodes
+        # A resource keeps its index as long as the table's shape is the same.
+        self._items: dict[str, int] = {}
+        # By plan of a form: numbers of classes, and what they request.
+        self._rows: dict[int, tuple[FormPlan, list[int], list[dict[str, int]]]] = {}
 
-    def add(self, plan: FormPlan, number: int, items: list[int], requests: list[int]) -> None:
-        """Add the plan of a class. items, requests: by place."""
+    def item(self, resource: str) -> int:
+        """Index of a resource in the node table."""
+        place = self._items.get(resource)
+        if place is None:
+            place = self._nodes.resources.find(resource)
+            if place < 0:
+                place = self._nodes.item(resource)
+            self._items[resource] = place
+        return place
+
+    def add(self, plan: FormPlan, number: int, requests: dict[str, int]) -> None:
+        """Add the plan of a class."""
         rows = self._rows.get(id(plan))
         if rows is None:
-            rows = self._rows[id(plan)] = plan, [], [], []
+            rows = self._rows[id(plan)] = plan, [], []
         rows[1].append(number)
-        rows[2].append(items)
-        rows[3].append(requests)
-
-    def add_few(self, number: int, rows: list[int]) -> None:
-        """Note the only rows that a class may fit."""
-        self._few.append((number, rows))
+        rows[2].append(requests)
 
     def write(self) -> None:
         """Write what was added."""
         classes = self._class_arrays.classes
-        for plan, numbers, items, requests in self._rows.values():
+        for plan, numbers, requests in self._rows.values():
+            # Each is one call for all classes of a form, which are many where each has one pod.
+            names = [*chain.from_iterable(requests)]
+            found = [*map(self._items.get, names)]
+            if None in found:
+                found = [*map(self.item, names)]
+            shape = len(numbers), -1 if names else 0
+            items = np.array(found, dtype=np.int64).reshape(shape)
+            amounts = [*chain.from_iterable(map(dict.values, requests))]
             first, end = numbers[0], numbers[-1] + 1
-            if end - first == len(numbers):
-                # Mostly classes of one form follow each other.
-                plan.write(classes[first:end], _table(items), _table(requests))
-            else:
-                rows = classes[numbers]
-                plan.write(rows, _table(items), _table(requests))
+            # Mostly they follow each other.
+            is_span = end - first == len(numbers)
+            rows = classes[first:end] if is_span else classes[numbers]
+            plan.write(rows, items, np.array(amounts, dtype=np.int64).reshape(shape))
+            self.write_few(rows, items[:, plan.wanted])
+            if not is_span:
                 classes[numbers] = rows
-        if self._few:
-            numbers = [number for number, rows in self._few for _ in rows]
-            places = [at.FEW + i for _, rows in self._few for i in range(len(rows))]
-            classes[numbers, places] = [row for _, rows in self._few for row in rows]
-            counts = [len(rows) for _, rows in self._few]
-            classes[[number for number, _ in self._few], at.N_FEW] = counts
         self._rows.clear()
-        self._few.clear()
 
-
-def _table(rows: list[list[int]]) -> at.Ints:
-    """int64 (n_rows, width), of rows of one width."""
-    cells = np.array([cell for row in rows for cell in row], dtype=np.int64)
-    return cells.reshape(len(rows), -1)
+    def write_few(self, params: at.Ints, items: at.Ints) -> None:
+        """Write the rows that offer what classes request, where they are few. params: int64
+        (n_classes, N_COLUMNS), output. items: int64 (n_classes, n_resources), by index."""
+        offered = self._nodes.offered
+        if not items.size or not offered.is_needed:
+            return
+        few = [*map(offered.rows, items[:, 0].tolist())]
+        for more in items.T[1:]:
+            others = map(offered.rows, more.tolist())
+            few = [min(pair, key=len) for pair in zip(few, others, strict=True)]
+        counts = np.array([*map(len, few)], dtype=np.int64)
+        counts[counts > at.FEW_MAX] = 0
+        params[:, at.N_FEW] = counts
+        for place in range(counts.max()):
+            having = np.flatnonzero(counts > place)
+            params[having, at.FEW + place] = [few[i][place] for i in having.tolist()]
 
 
 def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
     """What a class requests, by resource; None where its amounts are counted in other ways than by
-    adding up its containers, or where one of them is 0, which some rules leave out."""
+    adding up its containers, where one of them is 0, which some rules leave out, or where what
+    containers count beside it may not be in range."""
     footprint = one.footprint
     return footprint.requested if footprint.is_plain else None
 
@@ -215,8 +233,7 @@ def form_plan(
     wanted = [name for part in parts if isinstance(part, ResourceFit) for name, _ in part.wanted]
     is_alone = not params[at.N_TERMS] + params[at.N_NORMALISED]
     rare = tuple(places[name] for name in wanted if name not in NATIVE and is_alone)
-    request_max = INT64_MAX - max((more for _, _, more in amounts), default=0)
-    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare, request_max)
+    return FormPlan(params.copy(), tuple(items), tuple(amounts), rare)
 
 
 def _written(

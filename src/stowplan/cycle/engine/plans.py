@@ -69,8 +69,6 @@ class Planner:
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
-        # A resource keeps its index as long as the table's shape is the same.
-        self._items: dict[str, int] = {}
         # By number: the term and its class.
         self._terms: dict[int, TopologyTerm] = {}
         self._planned: list[EnginePodClass] = []
@@ -80,7 +78,7 @@ class Planner:
         # How many of the planned classes are in it.
         self._n_labelled = 0
         self._outlines: dict[tuple[int, bytes], OutlinePlan] = {}
-        self._rows = OutlineRows(class_arrays)
+        self._rows = OutlineRows(class_arrays, snapshot.nodes)
 
     @property
     def device_rows(self) -> list[DeviceRows]:
@@ -141,7 +139,7 @@ class Planner:
         self._write_amounts(params, one, class_terms)
         self._write_terms(params, one, class_terms, placed)
         wanted = () if class_terms.fit is None else class_terms.fit.wanted
-        self._write_few(params, [self._item(name) for name, _ in wanted if name not in NATIVE])
+        self._write_few(params, [self._rows.item(name) for name, _ in wanted if name not in NATIVE])
 
     def plan_alike(self, one: EnginePodClass) -> bool:
         """Plan a class as others of its outline; its arrays are written by the next `write`. False
@@ -159,18 +157,9 @@ class Planner:
                 raise NoPlan
             self._begin_form(shared, form, one, requests)
             return True
-        amounts = [*requests.values()]
-        if amounts and max(amounts) > plan.request_max:
-            return False
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
-        one.number = number = self._class_arrays.add_class()
-        known = self._items
-        items = [known[name] if name in known else self._item(name) for name in requests]
-        self._rows.add(plan, number, items, amounts)
-        if plan.wanted:
-            rows = self._few_rows([items[place] for place in plan.wanted])
-            if rows:
-                self._rows.add_few(number, rows)
+        one.number = self._class_arrays.add_class()
+        self._rows.add(plan, one.number, requests)
         self._count_labels(one)
         return True
 
@@ -186,7 +175,7 @@ class Planner:
         self._write_amounts(params, one, ClassTerms(parts))
         terms = [term for _, term in parts]
         plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
-        items = [self._item(name) for name in requests]
+        items = [self._rows.item(name) for name in requests]
         self._write_few(params, [items[place] for place in plan.wanted])
         self._count_labels(one)
 
@@ -263,7 +252,7 @@ class Planner:
     # Amounts.
 
     def _write_amounts(self, params: at.Ints, one: EnginePodClass, class_terms: ClassTerms) -> None:
-        item, footprint = self._item, one.footprint
+        item, footprint = self._rows.item, one.footprint
         # A memoryview: writing single numbers through it costs half as much as through the array.
         cells = memoryview(params.data)
         if class_terms.fit is not None:
@@ -296,30 +285,8 @@ class Planner:
     def _write_few(self, params: at.Ints, items: Sequence[int]) -> None:
         """Write the rows that offer what a class requests, where they are few and nothing but the
         row counts. items: indices of resources."""
-        rows = self._few_rows(items)
-        if rows and not params[at.N_TERMS] + params[at.N_NORMALISED]:
-            params[at.N_FEW] = len(rows)
-            params[at.FEW : at.FEW + len(rows)] = rows
-
-    def _few_rows(self, items: Sequence[int]) -> list[int]:
-        """The rows that offer each of these resources, where they are few; else none."""
-        offered = self._snapshot.nodes.offered
-        if not items or not offered.is_needed:
-            return []
-        rows = offered.rows(items[0])
-        for item in items[1:]:
-            rows = min(rows, offered.rows(item), key=len)
-        return rows if len(rows) <= at.FEW_MAX else []
-
-    def _item(self, resource: str) -> int:
-        place = self._items.get(resource)
-        if place is None:
-            nodes = self._snapshot.nodes
-            place = nodes.resources.find(resource)
-            if place < 0:
-                place = nodes.item(resource)
-            self._items[resource] = place
-        return place
+        if not params[at.N_TERMS] + params[at.N_NORMALISED]:
+            self._rows.write_few(params[np.newaxis], np.array([items], dtype=np.int64))
 
     # Node-only rules.
 
