@@ -485,8 +485,8 @@ class SchedulingQueue:
     def _move(
         self, entries: Sequence[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
-        opened = set(self.hints.listeners(event))
         self._set_arrival_cause(event)
+        opened = set(self.hints.listeners(event)) if entries else ()
         if self.gates.of_groups and len(entries) > 1:
             common = common_strategy(entries, self.hints, self.gates, event, (old, new))
             if common:

@@ -258,13 +258,15 @@ class UnschedulablePods:
         """The entries that any of `plugins` rejected and that an event may move, each once."""
         found: dict[str, PodRecord] = {}
         for plugin in plugins:
-            entries = self._by_plugin.get(plugin, {})
+            entries = self._by_plugin.get(plugin)
+            if not entries:
+                continue
             if plugin in self._mixed:
                 self._mixed.discard(plugin)
                 by_arrival = sorted(entries, key=self._arrivals.__getitem__)
                 entries = self._by_plugin[plugin] = {key: entries[key] for key in by_arrival}
             found |= entries
-        return list(found.values())
+        return list(found.values()) if found else []
 
     def concerned(
         self, plugins: Iterable[str], keys: Mapping[str, EventKeys], old: Any, new: Any
