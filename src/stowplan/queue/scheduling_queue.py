@@ -349,7 +349,7 @@ class SchedulingQueue:
         old, new: object before and after the event, None where it did not or does not exist. only:
         restricts the unschedulable pods to look at; pods in flight are not restricted.
         """
-        if self._uses_hints and not self.hints.concern(event):
+        if self._uses_hints and not (self.hints.listeners(event) or event.is_wildcard):
             return
         if self.unschedulable_index is not None:
             if only is not None:

@@ -258,22 +258,20 @@ class UnschedulablePods:
         """The entries that any of `plugins` rejected and that an event may move, each once."""
         found: dict[str, PodRecord] = {}
         for plugin in plugins:
-            entries = self._by_plugin.get(plugin)
-            if not entries:
-                continue
+            entries = self._by_plugin.get(plugin, {})
             if plugin in self._mixed:
                 self._mixed.discard(plugin)
                 by_arrival = sorted(entries, key=self._arrivals.__getitem__)
                 entries = self._by_plugin[plugin] = {key: entries[key] for key in by_arrival}
             found |= entries
-        return list(found.values()) if found else []
+        return list(found.values())
 
     def concerned(
         self, plugins: Iterable[str], keys: Mapping[str, EventKeys], old: Any, new: Any
     ) -> list[PodRecord]:
         """As `refused_by`, without the entries that a change of an object does not concern, by the
         keys of plugins."""
-        if not self.entries:
+        if not self.entries or self._by_plugin.keys().isdisjoint(plugins):
             return []
         if not keys:
             return self.refused_by(plugins)
