@@ -13,6 +13,7 @@ reads a volume without a source that schedulers know, so such volumes lose their
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -43,9 +44,13 @@ _encoded = msgspec.msgpack.Encoder(order="deterministic").encode
 class PodTemplates:
     """Known templates, by spec without nodeName and labels."""
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        """kept_max: number of cached templates."""
+    def __init__(
+        self, kept_max: int = KEPT_MAX, prepare: Callable[[Pod], object] = plain_requests
+    ) -> None:
+        """kept_max: number of cached templates. prepare: called with the first pod of a template
+        that is pending, while it is in the processor's cache; keeps what it finds on the spec."""
         self._kept_max = kept_max
+        self._prepare = prepare
         self._kept: OrderedDict[bytes, tuple[PodSpec, dict[str, str]]] = OrderedDict()
         self._last_status = PodStatus()
         self._outlines = OutlineReader()
@@ -77,7 +82,7 @@ class PodTemplates:
         if kept is None:
             self._keep(key, spec, labels)
             if not node_name:
-                self._outlines.keep(pod if spec is pod.spec else replace(pod, spec=spec))
+                self._read(pod if spec is pod.spec else replace(pod, spec=spec))
         else:
             self._kept.move_to_end(key)
             spec, labels = kept
@@ -86,6 +91,15 @@ class PodTemplates:
         if pod.status != self._last_status:
             self._last_status = pod.status
         return Pod(replace(pod.metadata, labels=labels), spec, self._last_status)
+
+    def _read(self, pod: Pod) -> None:
+        """Keep what is asked of a new template on its spec."""
+        self._outlines.keep(pod.spec)
+        try:
+            self._prepare(pod)
+        except QuantityError:
+            # Raised again where requests are needed.
+            return
 
     def _keep(self, key: bytes, spec: PodSpec, labels: dict[str, str]) -> None:
         self._kept[key] = spec, labels
@@ -139,16 +153,9 @@ class OutlineReader:
             latest = self._latest = bare, _encoded(bare)
         return latest[1], _encoded([one.resources for one in containers])
 
-    def keep(self, pod: Pod) -> None:
-        """Read the outline and the requests of a pod while they are in the processor's cache, for
-        those who ask for them later."""
-        spec = pod.spec
+    def keep(self, spec: PodSpec) -> None:
+        """Read the outline of a spec for those who ask for it later."""
         spec.__dict__[_OUTLINE] = self.outline_of(spec)
-        try:
-            plain_requests(pod)
-        except QuantityError:
-            # Raised again where requests are needed.
-            return
 
 
 def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:

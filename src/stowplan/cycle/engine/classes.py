@@ -61,14 +61,16 @@ class PodOutline:
     """What pods of a profile have in common that differ in the resources of their containers at
     most, and in what no rule reads.
 
-    content: of their specs without these, equal for equal ones; empty for a class alone.
+    content: of their specs without these, equal for equal ones; empty for a class alone. prefix: of
+    the keys of its classes.
     """
 
-    __slots__ = ("annotations", "content", "framework", "labels", "namespace", "owners")
+    __slots__ = ("annotations", "content", "framework", "labels", "namespace", "owners", "prefix")
 
     def __init__(self, pod: Pod, framework: Framework, content: bytes = b"") -> None:
         meta = pod.metadata
         self.content = content
+        self.prefix = b""
         self.framework = framework
         self.labels = meta.labels
         self.namespace = meta.namespace
@@ -186,8 +188,10 @@ class PodClassIndex:
         # holds those not used since the last call of `forget_idle`, or longer.
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
-        # By outline, and what its containers request.
-        self._by_content: dict[tuple[PodOutline, bytes], EnginePodClass] = {}
+        # By the prefix of the outline and the resources of the containers. Not by a tuple of them:
+        # of many classes, these are much for the garbage collector.
+        self._by_content: dict[bytes, EnginePodClass] = {}
+        self._n_outlines = 0
         self._outlines: dict[Hashable, PodOutline] = {}
         self._latest_outline: PodOutline | None = None
         self._reader = OutlineReader()
@@ -315,7 +319,7 @@ class PodClassIndex:
         left = dict.fromkeys(one for classes in lists.values() for one in classes)
         self._by_claims = {c: one for c, one in self._by_claims.items() if id(one) in lists}
         self._by_content = {c: one for c, one in self._by_content.items() if one in left}
-        outlines = {outline for outline, _ in self._by_content}
+        outlines = {one.outline for one in left}
         self._outlines = {k: one for k, one in self._outlines.items() if one in outlines}
         self._latest, self._latest_outline = (PodSpec(), None, []), None
         self.all = list(left)
@@ -346,9 +350,10 @@ class PodClassIndex:
             or not outline.holds(pod)
         ):
             outline = self._latest_outline = self._outline(PodOutline(pod, framework, content))
-        one = self._by_content.get((outline, resources))
+        key = outline.prefix + resources
+        one = self._by_content.get(key)
         if one is None:
-            one = self._by_content[outline, resources] = EnginePodClass.of(pod, outline)
+            one = self._by_content[key] = EnginePodClass.of(pod, outline)
             if one.footprint.has_affinity:
                 # New terms may concern pods of classes that already have a plan.
                 self.learn(terms_of(pod).all)
@@ -369,7 +374,11 @@ class PodClassIndex:
             fresh.owners,
             fresh.annotations,
         )
-        return self._outlines.setdefault(key, fresh)
+        known = self._outlines.setdefault(key, fresh)
+        if known is fresh:
+            self._n_outlines += 1
+            fresh.prefix = self._n_outlines.to_bytes(8, "big")
+        return known
 
 
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
