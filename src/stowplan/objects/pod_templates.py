@@ -141,9 +141,6 @@ class OutlineReader:
     def outline_of(self, spec: PodSpec) -> tuple[bytes, bytes]:
         """What a spec says beside the resources of its containers, its outline, and these; together
         equal for equal specs. Which group it names does not count."""
-        kept: tuple[bytes, bytes] | None = spec.__dict__.get(_OUTLINE)
-        if kept is not None:
-            return kept
         # In these, equal amounts may be written in ways that count.
         if spec.init_containers or spec.scheduling_group or spec.overhead or spec.resources:
             return outline_of(spec)
@@ -152,6 +149,11 @@ class OutlineReader:
         if bare != latest[0]:
             latest = self._latest = bare, _encoded(bare)
         return latest[1], _encoded([one.resources for one in containers])
+
+    def take_outline(self, spec: PodSpec) -> tuple[bytes, bytes]:
+        """The outline that `keep` has kept, once; else the outline."""
+        kept: tuple[bytes, bytes] | None = spec.__dict__.pop(_OUTLINE, None)
+        return self.outline_of(spec) if kept is None else kept
 
     def keep(self, spec: PodSpec) -> None:
         """Read the outline of a spec for those who ask for it later."""

@@ -71,11 +71,14 @@ class ClassArrays:
 
     def add_class(self) -> int:
         """Add a class; returns its number."""
+        return self.add_classes(1)
+
+    def add_classes(self, n: int) -> int:
+        """Add classes; returns the number of the first."""
         number = self.n_classes
-        self.n_classes += 1
-        if number == self.classes.shape[0]:
-            self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
-        self.classes[number, at.SEEN] = -1
+        self.n_classes += n
+        self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
+        self.classes[number : self.n_classes, at.SEEN] = -1
         self._kernel_arrays = None
         return number
 

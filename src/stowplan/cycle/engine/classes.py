@@ -341,7 +341,7 @@ class PodClassIndex:
         """The class of a pod whose spec has none of its labels and profile yet. classes: those
         that it has."""
         spec = pod.spec
-        content, resources = self._reader.outline_of(spec)
+        content, resources = self._reader.take_outline(spec)
         outline = self._latest_outline
         if (
             outline is None

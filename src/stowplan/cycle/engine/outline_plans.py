@@ -114,7 +114,8 @@ class OutlinePlan:
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
 
     def _kind(self, name: str) -> int:
-        kind = name if name in NATIVE else "", *[kind_of(name) for kind_of in self._kind_of]
+        own = tuple([kind_of(name) for kind_of in self._kind_of])
+        kind = name if name in NATIVE else "", own
         number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
         return number
 
@@ -127,8 +128,8 @@ class OutlineRows:
         self._class_arrays, self._nodes = class_arrays, nodes
         # A resource keeps its index as long as the table's shape is the same.
         self._items: dict[str, int] = {}
-        # By plan of a form: numbers of classes, and what they request.
-        self._rows: dict[int, tuple[FormPlan, list[int], list[dict[str, int]]]] = {}
+        # By plan of a form: classes, and what they request.
+        self._rows: dict[int, tuple[FormPlan, list[EnginePodClass], list[dict[str, int]]]] = {}
 
     def item(self, resource: str) -> int:
         """Index of a resource in the node table."""
@@ -140,35 +141,36 @@ class OutlineRows:
             self._items[resource] = place
         return place
 
-    def add(self, plan: FormPlan, number: int, requests: dict[str, int]) -> None:
-        """Add the plan of a class."""
+    def add(self, plan: FormPlan, one: EnginePodClass, requests: dict[str, int]) -> None:
+        """Add the plan of a class, which gets its number with `write`."""
         rows = self._rows.get(id(plan))
         if rows is None:
             rows = self._rows[id(plan)] = plan, [], []
-        rows[1].append(number)
+        rows[1].append(one)
         rows[2].append(requests)
 
-    def write(self) -> None:
-        """Write what was added."""
-        classes = self._class_arrays.classes
-        for plan, numbers, requests in self._rows.values():
+    def write(self) -> list[EnginePodClass]:
+        """Write what was added; returns the classes."""
+        written: list[EnginePodClass] = []
+        for plan, classes, requests in self._rows.values():
+            n_classes = len(classes)
+            first = self._class_arrays.add_classes(n_classes)
+            for number, one in enumerate(classes, first):
+                one.number = number
             # Each is one call for all classes of a form, which are many where each has one pod.
             names = [*chain.from_iterable(requests)]
             found = [*map(self._items.get, names)]
             if None in found:
                 found = [*map(self.item, names)]
-            shape = len(numbers), -1 if names else 0
+            shape = n_classes, len(names) // n_classes
             items = np.array(found, dtype=np.int64).reshape(shape)
             amounts = [*chain.from_iterable(map(dict.values, requests))]
-            first, end = numbers[0], numbers[-1] + 1
-            # Mostly they follow each other.
-            is_span = end - first == len(numbers)
-            rows = classes[first:end] if is_span else classes[numbers]
+            rows = self._class_arrays.classes[first : first + n_classes]
             plan.write(rows, items, np.array(amounts, dtype=np.int64).reshape(shape))
             self.write_few(rows, items[:, plan.wanted])
-            if not is_span:
-                classes[numbers] = rows
+            written += classes
         self._rows.clear()
+        return written
 
     def write_few(self, params: at.Ints, items: at.Ints) -> None:
         """Write the rows that offer what classes request, where they are few. params: int64

@@ -13,7 +13,7 @@ from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.class_terms import ClassTerms, NoPlan
-from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.classes import EnginePodClass, PodOutline
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.outline_plans import (
@@ -78,6 +78,8 @@ class Planner:
         # How many of the planned classes are in it.
         self._n_labelled = 0
         self._outlines: dict[tuple[int, bytes], OutlinePlan] = {}
+        # The outline of the latest class that was looked up, and its plan.
+        self._latest: tuple[PodOutline | None, OutlinePlan | None] = None, None
         self._rows = OutlineRows(class_arrays, snapshot.nodes)
 
     @property
@@ -87,6 +89,8 @@ class Planner:
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
+        # Its terms may count pods of classes that were planned before.
+        self.write()
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
@@ -144,7 +148,10 @@ class Planner:
     def plan_alike(self, one: EnginePodClass) -> bool:
         """Plan a class as others of its outline; its arrays are written by the next `write`. False
         where it has to be planned on its own. Raises NoPlan."""
-        shared = self._outlines.get((id(one.framework), one.outline.content))
+        outline, shared = self._latest
+        if one.outline is not outline:
+            shared = self._outlines.get((id(one.framework), one.outline.content))
+            self._latest = one.outline, shared
         requests = shared_requests(one)
         if shared is None or requests is None:
             return False
@@ -158,9 +165,7 @@ class Planner:
             self._begin_form(shared, form, one, requests)
             return True
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
-        one.number = self._class_arrays.add_class()
-        self._rows.add(plan, one.number, requests)
-        self._count_labels(one)
+        self._rows.add(plan, one, requests)
         return True
 
     def _begin_form(
@@ -180,8 +185,10 @@ class Planner:
         self._count_labels(one)
 
     def write(self) -> None:
-        """Write the plans that were made since the last call."""
-        self._rows.write()
+        """Number the classes that `plan_alike` has planned since the last call, and write their
+        arrays."""
+        for one in self._rows.write():
+            self._count_labels(one)
 
     def _share(
         self, one: EnginePodClass, uses: Sequence[PluginPoints], class_terms: ClassTerms
@@ -196,6 +203,7 @@ class Planner:
             params = self._class_arrays.classes[one.number].copy()
             shared = OutlinePlan(params, one.state, own)
             self._outlines[id(one.framework), one.outline.content] = shared
+            self._latest = one.outline, shared
 
     def kernel_terms(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
         """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
