@@ -76,6 +76,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     read nodes and never the pods on them.
     by_outline: `applies_to`, and what a node_only plugin answers, read of a pod the spec only, and
     not the resources of its containers: it is asked once for pods that differ in other things.
+    reads_no_requests: `applies_to` and `kernel_terms` read nothing of the resources of containers:
+    they are called once for pods that differ in these alone.
     by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
     scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
     stable_codes: codes of `filter_column` mean the same in every attempt, whatever has changed.
@@ -108,6 +110,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     row_local: bool = False
     node_only: bool = False
     by_outline: bool = False
+    reads_no_requests: bool = False
     by_amounts: bool = False
     scores_by_amounts: bool = False
     stable_codes: bool = False

@@ -206,14 +206,19 @@ class Engine:
     ) -> tuple[int, NDArray[np.int64]]:
         """Plan the classes for the current state. Returns the epoch and int64 (n_pods,), the class
         numbers; -1 for classes without a plan."""
-        for one in dict.fromkeys(classes):
-            # Classes of a run stay valid when all others have been forgotten.
-            self._index.learn(terms_of(one.pod).all)
+        known = dict.fromkeys(classes)
+        for one in known:
+            if one.footprint.has_affinity:
+                # Classes of a run stay valid when all others have been forgotten.
+                self._index.learn(terms_of(one.pod).all)
         self._follow(snapshot)
-        for one in dict.fromkeys(classes):
-            if one.made_for != self._epoch:
-                one.made_for = self._epoch
-                one.is_fast = self._plan(one)
+        fresh = [one for one in known if one.made_for != self._epoch]
+        for one in fresh:
+            one.made_for = self._epoch
+            one.is_fast = self._plan(one)
+        if fresh:
+            assert self._planner is not None
+            self._planner.write()
         return self._epoch, np.array([one.number for one in classes], dtype=np.int64)
 
     def place(
@@ -420,7 +425,24 @@ class Engine:
         return nodes.shape, version, id(nodes)
 
     def _plan(self, one: EnginePodClass) -> bool:
-        framework = one.framework
+        assert self._planner is not None
+        one.number, one.terms, one.counted_at = -1, (), -1
+        try:
+            if self._planner.plan_alike(one):
+                return True
+            uses = self._points_of(one.framework)
+            if uses is None:
+                return False
+            if one.pod.spec.resource_claims and ResourceSlice not in self._reads:
+                self._reads = (*self._reads, ResourceSlice)
+            self._planner.plan(one, uses)
+        except (NoPlan, ContractError):
+            # The walk reports the error for each pod concerned.
+            return False
+        return True
+
+    def _points_of(self, framework: Framework) -> list[PluginPoints] | None:
+        """The plugins of a profile, whose reads count from now on."""
         if framework not in self._uses:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
@@ -431,19 +453,7 @@ class Engine:
                     reads = use.plan_reads
                     self._reads_any |= reads is None
                     self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))
-        uses = self._uses[framework]
-        one.number, one.terms, one.counted_at = -1, (), -1
-        if uses is None:
-            return False
-        assert self._planner is not None
-        if one.pod.spec.resource_claims and ResourceSlice not in self._reads:
-            self._reads = (*self._reads, ResourceSlice)
-        try:
-            self._planner.plan(one, uses)
-        except (NoPlan, ContractError):
-            # The walk reports the error for each pod concerned.
-            return False
-        return True
+        return self._uses[framework]
 
     def _catch_up(
         self, classes: Sequence[EnginePodClass], nodes: NodeTable, *, has_trees: bool
