@@ -68,7 +68,7 @@ def controller_texts() -> dict[str, str]:
         faults = Faults()
 
         def metric_lines(self) -> list[str]:
-            return list(RequestCounters().lines({}, {}, {}))
+            return list(RequestCounters().lines((), lambda path: 0, (), {}))
 
     request = HttpRequest("GET", "/metrics")
     page = OperationPages().answer(request, User("u"), Server(), 0.0)  # type: ignore[arg-type]

@@ -561,6 +561,9 @@ class RequestPipeline:
         registry = self.server.registry
         if sub is None:
             return decode_object(raw, media, resource, registry, mode)
+        plain = sub.plain(raw) if sub.plain is not None and media == JSON else None
+        if plain is not None:
+            return plain, []
         schema, kind, version = sub.body_schema(resource)
         return decode_kind(raw, media, resource, schema, registry, mode, kind, version)
 

@@ -143,7 +143,7 @@ class ResourceClaimController(Controller):
         and the claims of a pod that has ended."""
         path, key = change.path, split_key(change)
         if path == PODS:
-            if any(mark in change.value for mark in _MARKS):
+            if _MARKS[0] in change.value or _MARKS[1] in change.value:
                 self._observe_pod(change, key, before)
         elif path == RESOURCE_CLAIMS:
             if change.type == "DELETED":

@@ -6,10 +6,11 @@ Source: apiserver v1.36, pkg/endpoints/metrics/metrics.go, pkg/registry/generic/
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
+from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.auth.request_info import RequestInfo
 
 LabelledValues = Iterable[tuple[Mapping[str, str], int]]
@@ -88,12 +89,17 @@ class RequestCounters:
 
     def lines(
         self,
-        objects: Mapping[tuple[str, str], int],
-        watches: Mapping[tuple[str, str, str], int],
+        kinds: Iterable[Resource],
+        count_of: Callable[[str], int],
+        open_watches: Iterable[Resource],
         watch_events: Mapping[tuple[str, str, str], int],
     ) -> Iterator[str]:
-        """The exposition. objects: how many there are by group and resource. watches: how many
-        are open by group, version and resource; watch_events: sent to them and earlier ones."""
+        """The exposition. count_of: the number of objects of a resource path. open_watches: the
+        kind of each. watch_events: sent to them and earlier ones, by group, version and
+        resource."""
+        paths = {(one.group, one.plural): one.path for one in kinds}
+        objects = {key: n for key, path in sorted(paths.items()) if (n := count_of(path)) > 0}
+        watches = Counter((one.group, one.version, one.plural) for one in open_watches)
         yield from metric_family(
             "apiserver_request_total",
             "counter",
