@@ -86,7 +86,7 @@ def test_every_metric_has_a_help_text() -> None:
 
 def test_help_texts_are_unique_and_name_what_is_counted() -> None:
     texts = HELP | controller_texts()
-    assert len(texts) == len(HELP) + 8
+    assert len(texts) == len(HELP) + 9
     assert not faults_of(texts)
 
 

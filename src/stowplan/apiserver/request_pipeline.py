@@ -113,6 +113,7 @@ class RequestPipeline:
         self.server = server
         self.request = request
         self.now = self.received = now
+        self.begun = 0.0
         self.query = QueryParameters(request.query)
         self.form: ResponseForm = PLAIN_JSON
         self._has_messages = True
