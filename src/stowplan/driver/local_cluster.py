@@ -335,6 +335,7 @@ def _api_server_options(
         webhook_caller=call_webhooks,
         audit=None if audit is None else audit.write,
         audit_level=settings.audit_level,
+        clock=time.perf_counter,
     )
 
 
