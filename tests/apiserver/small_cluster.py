@@ -19,8 +19,8 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
-from stowplan.controllers.kai.kai_definitions import kai_definitions
 from stowplan.controllers.job_sets.job_set_kinds import job_set_definitions
+from stowplan.controllers.kai.kai_definitions import kai_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions

@@ -171,7 +171,7 @@ def _bound_status(end: bytes, second: int) -> bytes | None:
     if pod.keys() != {"status"}:
         return None
     pod |= {"metadata": {}, "spec": {}}
-    _assign(pod, "", {}, second)
+    assign(pod, "", {}, second)
     return b'},"status":%b}' % encode(pod["status"])
 
 
