@@ -1,11 +1,13 @@
 """`stowplan up` with KAI's configuration: further guides of KAI, restated with their outcome.
 
-Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing and docs/topology.
+Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing, docs/preemption-delay and
+docs/topology.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.driver.test_volcano_up import create, listed, until
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests"
 RESERVED = "/api/v1/namespaces/kai-resource-reservation/pods"
 TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
@@ -168,13 +171,7 @@ async def sharing(api: ApiClient) -> None:
     waiting = {"third", "whole"}
 
     def are_refused(pods: list[Any]) -> bool:
-        refused = {
-            one["metadata"]["name"]
-            for one in pods
-            for condition in (one.get("status") or {}).get("conditions") or ()
-            if condition["type"] == "PodScheduled" and condition["status"] == "False"
-        }
-        return waiting <= refused
+        return waiting <= refused(pods)
 
     pods = await until(api, PODS, are_refused)
     assert {*placed(pods)} == {"half", "half-2"}
@@ -193,6 +190,47 @@ async def sharing(api: ApiClient) -> None:
 
 def test_pods_share_a_card_by_parts_and_by_memory(tmp_path: Path) -> None:
     follow(tmp_path, [node("gpu", 1, **{"nvidia.com/gpu.memory": "8000"})], sharing)
+
+
+# A delay before a job may evict.
+
+DELAY_S = 4
+
+
+async def delay(api: ApiClient) -> None:
+    await create(api, PODS, cards("running", 1))
+    await until(api, PODS, on_nodes("running"))
+    urgent = cards("urgent", 1, priorityClassName="build-preemptible")
+    urgent["metadata"]["annotations"]["kai.scheduler/preemption-delay"] = f"{DELAY_S}s"
+    await create(api, PODS, urgent)
+    # It waits out its window, with a condition, while the other one runs,
+    await until(api, PODS, lambda pods: "urgent" in refused(pods))
+    # and then preempts it.
+    pods = await until(api, PODS, lambda pods: {*placed(pods)} == {"urgent"})
+    (made,) = (one for one in pods if one["metadata"]["name"] == "urgent")
+    events = await until(
+        api, EVENTS, lambda found: any(one.get("reason") == "Evict" for one in found)
+    )
+    (evicted,) = (one for one in events if one.get("reason") == "Evict")
+    since = moment(evicted["eventTime"]) - moment(made["metadata"]["creationTimestamp"])
+    assert since >= DELAY_S
+
+
+def moment(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def refused(pods: Sequence[Any]) -> set[str]:
+    return {
+        one["metadata"]["name"]
+        for one in pods
+        for condition in (one.get("status") or {}).get("conditions") or ()
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    }
+
+
+def test_a_job_with_a_delay_evicts_after_it(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 1)], delay)
 
 
 # Topology.
