@@ -91,6 +91,10 @@ OTHERS: tuple[Step, ...] = (
     pod({}, annotations={"a": ODD}, finalizers=["a.b/c"]),
     pod({"schedulingGates": [{"name": "g"}]}, labels={"a": "b"}),
     pod({"nodeName": "n"}),
+    pod({}, labels={"a": "b", **dict.fromkeys(ZONE, "x")}),
+    pod({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable":
+         "DoNotSchedule", "labelSelector": {"matchLabels": {"labels": "x"}}}]}, labels={"a": "b"}),
+    pod({}, annotations={"labels": "{}"}),
     pod({"nodeSelector": {"nodeName": "n"}}),
     status(phase="Pending", message=ODD),
     status(nominatedNodeName="m"),
@@ -134,9 +138,10 @@ def test_pods_bound_as_bytes_are_as_decoded_ones(asked: list[Step]) -> None:
     compare(asked)
 
 
-@pytest.mark.parametrize("before", range(9))
-def test_a_binding(before: int) -> None:
-    compare([pod({}), OTHERS[before], *BINDINGS[:1]] if before > 4 else [OTHERS[before], *BINDINGS])
+@pytest.mark.parametrize("before", OTHERS[:10])
+@pytest.mark.parametrize("bound", BINDINGS)
+def test_a_binding(before: Step, bound: Step) -> None:
+    compare([*([] if before[0] == "POST" else [pod({})]), before, bound, BINDINGS[0]])
 
 
 @pytest.mark.parametrize("at", range(3))
@@ -145,19 +150,22 @@ def test_keys_of_pods_that_cannot_be_bound_count(at: int, monkeypatch: pytest.Mo
     kept = binding._SPECIAL
     monkeypatch.setattr(binding, "_SPECIAL", (*kept[:at], *kept[at + 1 :]))
     known = [[pod({}), *BINDINGS[:2]], [OTHERS[2], BINDINGS[0]],
-             [OTHERS[1], OTHERS[10], BINDINGS[0]]]  # fmt: skip
+             [OTHERS[1], OTHERS[-2], BINDINGS[0]]]  # fmt: skip
     assert_caught(compare, STEPS, known=(known[at],))
 
 
-def test_pods_are_bound_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("before", "bound"), [(OTHERS[1], BINDINGS[4]), (OTHERS[5], BINDINGS[10])])
+def test_pods_are_bound_as_bytes(
+    before: Step, bound: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = Server(decodes=False)
-    one.ask(*OTHERS[1])
+    one.ask(*before)
 
     def decoded(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr(one.server.writes, "rewrite", decoded)
-    assert one.ask(*BINDINGS[4])[0] == 201
+    assert one.ask(*bound)[0] == 201
 
 
 PODS = built_in_registry().by_path("pods")

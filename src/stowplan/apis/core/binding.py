@@ -27,7 +27,7 @@ from stowplan.apis.machinery.stored_form import decode, encode
 from stowplan.apis.schema import kind_schema
 from stowplan.objects.encoding.tree import Tree
 
-_STATUS, _UID = b'},"status":{', b'"uid":"'
+_META, _LABELS, _STATUS, _UID = b'"metadata":{', b',"labels":', b'},"status":{', b'"uid":"'
 _SPECIAL = b'"nodeName":', b'"schedulingGates":', b'"deletionTimestamp":'
 """Keys of pods that cannot be bound; quotes within texts are escaped."""
 _STATUS_BYTES_MAX = 4096
@@ -135,14 +135,15 @@ def assign(pod: Tree, node: str, meta: Tree, now: float) -> None:
 
 def _bind_stored(call: ApiCall, pods: Resource, name: str, node: str, meta: Tree) -> bool:
     """Bind a pod without decoding it; False, and nothing done, for what is not usual."""
-    if meta.get("resourceVersion") or meta.get("labels") or meta.get("annotations"):
+    if meta.get("resourceVersion") or meta.get("annotations"):
         return False
-    change = partial(bound_bytes, node=node, uid=meta.get("uid") or "", now=call.now)
+    labels, uid = meta.get("labels"), meta.get("uid") or ""
+    change = partial(bound_bytes, node=node, uid=uid, labels=labels, now=call.now)
     return call.objects.rewrite(pods, call.namespace, name, change, call.now)
 
 
-def bound_bytes(value: bytes, node: str, uid: str, now: float) -> bytes | None:
-    """The stored bytes of a pod on a node, at the old version.
+def bound_bytes(value: bytes, node: str, uid: str, labels: Tree | None, now: float) -> bytes | None:
+    """The stored bytes of a pod on a node, at the old version. labels: that it gets.
 
     None for a pod that cannot be bound, has another uid, or is stored in another form.
     """
@@ -155,9 +156,24 @@ def bound_bytes(value: bytes, node: str, uid: str, now: float) -> bytes | None:
     if len(value) - at > _STATUS_BYTES_MAX:
         return None
     status = _bound_status(value[at:], math.floor(now))
-    if status is None:
+    head = _with_labels(value[:at], labels) if labels else value[:at]
+    if status is None or head is None:
         return None
-    return b'%b,"nodeName":%b%b' % (value[:at], encode(node), status)
+    return b'%b,"nodeName":%b%b' % (head, encode(node), status)
+
+
+def _with_labels(head: bytes, labels: Tree) -> bytes | None:
+    """Bytes of a pod with more labels; None for a pod without any."""
+    start = head.find(b"{", head.index(_META) + len(_META))
+    # Labels are the first of the metadata that is no scalar.
+    if not head.endswith(_LABELS, 0, start):
+        return None
+    end = head.find(b"}", start) + 1
+    try:
+        had = decode(head[start:end])
+    except msgspec.DecodeError:
+        return None
+    return b"%b%b%b" % (head[:start], encode({**had, **labels}), head[end:])
 
 
 @lru_cache(maxsize=256)

@@ -50,7 +50,7 @@ def audit_event(
     request, made, route = asked.request, asked.made, asked.route
     query = "&".join(f"{name}={value}" for name, value in request.query)
     watches = isinstance(made, WatchResponse)
-    # Nobody reads the body of a request without a user, and no later stage is reported.
+    # The original does not read the body of a request without a user, nor reports a later stage.
     is_unknown = asked.user is None and made.status == _UNAUTHORIZED
     event: Tree = {
         "kind": "Event",
@@ -72,8 +72,8 @@ def audit_event(
     if route is not None:
         event["objectRef"] = _reference(route, request.method, body)
     answer = _readable(made.body) if isinstance(made, HttpResponse) and made.body else None
-    said = {"message": _tried(request)} if is_unknown else _status_fields(answer)
-    event["responseStatus"] = {"metadata": {}, **said, "code": made.status}
+    status = {"message": _tried(request)} if is_unknown else _status_fields(answer)
+    event["responseStatus"] = {"metadata": {}, **status, "code": made.status}
     if level in ("Request", "RequestResponse") and body is not None:
         event["requestObject"] = _with_kind(asked, body)
     if level == "RequestResponse" and route is not None and answer and not is_unknown:
