@@ -82,14 +82,6 @@ def test_control_a_changed_row_that_is_added_at_the_end_is_noticed(
         check_offered(changed_table())
 
 
-def test_many_columns_have_their_memory_before_pods_are_placed() -> None:
-    """Whatever is written there, it is what was requested before."""
-    table = changed_table()
-    before = table.amounts[1].copy()
-    table.offered.touch(table.amounts[1], range(table.n_nodes))
-    assert np.array_equal(table.amounts[1], before)
-
-
 def test_another_set_of_resources_is_another_shape_of_the_table() -> None:
     """Plans name the rows that offer a resource."""
     table = table_of([node("n1"), node("n2", resources={own(1): "1"})])
