@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import COLUMNS_MANY, Bools, Ints, grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.vocabulary import Vocabulary
 
 V = TypeVar("V", bound=Hashable)
@@ -125,14 +125,3 @@ class OfferedResources:
     def rows(self, item: int) -> list[int]:
         """The rows that offer a resource, in order; read-only."""
         return self._rows.get(item, [])
-
-    def touch(self, requested: Ints, rows: Iterable[int]) -> None:
-        """Have the memory that pods on these rows are counted in before they are, where many
-        columns are kept by pages. requested: int64 (n_resources, n_rows_max); see
-        `grow_columns`."""
-        if requested.shape[0] <= COLUMNS_MANY:
-            return
-        cells = [(item, row) for row in rows for item in self.items[row]]
-        if cells:
-            items, those = np.array(cells, dtype=np.int64).T
-            requested[items, those] += 0

@@ -480,10 +480,7 @@ class NodeTable:
     def _grow(self, n_rows: int) -> None:
         n_resources = len(self.resources)
         self._allocatable = grow_columns(self._allocatable, n_resources, n_rows)
-        requested = grow_columns(self._requested, n_resources, n_rows)
-        if requested is not self._requested:
-            self._requested = requested
-            self.offered.touch(requested, range(self.n_nodes))
+        self._requested = grow_columns(self._requested, n_resources, n_rows)
         self._nonzero = grow(self._nonzero, (2, n_rows))
         self._pod_count = grow(self._pod_count, (n_rows,))
         self._unschedulable = grow(self._unschedulable, (n_rows,))
@@ -501,7 +498,6 @@ class NodeTable:
             self._allocatable[item, row] = items.get(item, 0)
         if self.offered.write(row, tuple(items)):
             self.shape += 1
-            self.offered.touch(self._requested, [row])
         self._unschedulable[row] = node.spec.unschedulable
         self.taints.write(row, node.taints)
         self.features.write(row, node.status.declared_features)

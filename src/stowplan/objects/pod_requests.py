@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -227,11 +227,9 @@ def _is_plain(pod: Pod, use_status: bool) -> bool:
 
 def _plain_amounts(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     """Amounts of a plain pod; computed once per spec and defaults."""
-    kept: dict[object, dict[str, int]]
+    kept: dict[Any, dict[str, int]] = pod.spec.__dict__
     key: object = _KEPT
-    if not defaults:
-        kept = pod.spec.__dict__
-    else:
+    if defaults:
         kept = pod.spec.__dict__.setdefault(_KEPT_WITH_DEFAULTS, {})
         key = tuple(defaults.items())
     amounts = kept.get(key)

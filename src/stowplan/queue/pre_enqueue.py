@@ -91,8 +91,8 @@ class PreEnqueueGates:
         spec = pod.spec
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
-            gates = self._asked.get(spec.scheduler_name, ())
-            names = tuple([name for name, applies in gates if applies is None or applies(pod)])
+            asked = self._asked.get(spec.scheduler_name, ())
+            names = tuple([name for name, applies in asked if applies is None or applies(pod)])
             # One object for all pods with the same gates.
             known = self._known.get(names)
             if known is None:

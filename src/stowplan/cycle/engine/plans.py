@@ -89,8 +89,6 @@ class Planner:
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
-        # Its terms may count pods of classes that were planned before.
-        self.write()
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
