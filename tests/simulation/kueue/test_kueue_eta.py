@@ -13,7 +13,7 @@ from stowplan.simulation.simulate import simulate
 from tests.apiserver.small_cluster import JOBS
 from tests.cli.run import Ran, check_one_line, run
 from tests.controllers.test_job_sets import replicated
-from tests.controllers.test_kueue_job_sets import QueuedJobSets
+from tests.controllers.test_kueue_job_sets import QueuedJobSets, TorchJobs, torch
 from tests.simulation.kueue.test_job_admission import (
     QUEUE,
     Tree,
@@ -151,11 +151,14 @@ def test_a_train_job_of_files_has_its_own_name_and_start(tmp_path: Path) -> None
     assert one["startedS"] is not None
 
 
+TORCH_JOBS = "kubeflow.org/pytorchjobs"
+
+
 def dump(cluster: QueuedJobSets, directory: Path) -> Path:
     """The objects of a cluster as its API server has stored them."""
     runtimes = "trainer.kubeflow.org/clustertrainingruntimes"
     queues = WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS
-    for path in ("nodes", "pods", JOBS, JOB_SETS, TRAIN_JOBS, runtimes, *queues):
+    for path in ("nodes", "pods", JOBS, JOB_SETS, TRAIN_JOBS, TORCH_JOBS, runtimes, *queues):
         resource = cluster.server.registry.by_path(path)
         assert resource is not None
         for one in cluster.list(path):
@@ -166,8 +169,9 @@ def dump(cluster: QueuedJobSets, directory: Path) -> Path:
 
 
 def test_job_sets_of_a_dump_run_on(tmp_path: Path) -> None:
-    cluster = QueuedJobSets("3")
+    cluster = TorchJobs("5")
     cluster.runtime("torch", nodes=2, run=300)
+    cluster.torch_job("torch", torch(1, 9000))
     cluster.queued("first", replicated("workers", 3, run=600))
     cluster.train("then", "torch")
     cluster.queued("last", replicated("workers", 3, run=60))
@@ -185,6 +189,9 @@ def test_job_sets_of_a_dump_run_on(tmp_path: Path) -> None:
     assert first["finishedS"] <= then["admittedS"] < then["startedS"] < first["finishedS"] + 10
     assert 290 < then["finishedS"] - then["startedS"] < 310
     assert then["finishedS"] <= last["admittedS"] < then["finishedS"] + 5
+    running = times["pytorchjob/torch"]
+    assert running["startedS"] == 0
+    assert 8850 < running["finishedS"] < 9010
 
 
 def test_explain_finds_a_workload_by_its_name_and_by_its_pods(tmp_path: Path) -> None:
