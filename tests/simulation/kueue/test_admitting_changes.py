@@ -125,15 +125,23 @@ def test_pods_of_an_admitted_group_are_placed_whatever_kept_them(tmp_path: Path)
     assert placed == {f"default/g-{i}" for i in range(3)}
 
 
-def test_a_workload_of_several_pods_is_that_of_their_group(tmp_path: Path) -> None:
-    """As on a live cluster, where Workloads are listed and pods are known."""
-    owners = [
-        {"apiVersion": "v1", "kind": "Pod", "name": f"g-{i}", "uid": f"u{i}"} for i in range(3)
-    ]
-    template = members("g", "one", 1)[0]
-    pod_sets = [{"name": "main", "count": 3, "template": {"spec": template["spec"]}}]
-    made = kueue("Workload", "g", queueName="one", podSets=pod_sets)
+def workload_of_group(name: str, in_queue: str, n: int) -> Tree:
+    """The Workload of a group as Kueue makes it."""
+    ref = {"apiVersion": "v1", "kind": "Pod"}
+    owners = [{**ref, "name": f"{name}-{i}", "uid": f"u{i}"} for i in range(n)]
+    template = {"spec": members(name, in_queue, 1)[0]["spec"]}
+    pod_sets = [{"name": "main", "count": n, "template": template}]
+    made = kueue("Workload", name, queueName=in_queue, podSets=pod_sets)
     made["metadata"] |= {"namespace": "default", "uid": "w", "ownerReferences": owners}
     made["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
-    found = answers(tmp_path, "b", queue("one", "4"), made, job("b", "one", 2))
-    assert found == [f"nominalQuota 5 {QUOTA} one (it is 4)", "the end of podgroup/g"]
+    return made
+
+
+@pytest.mark.parametrize("has_pods", [True, False])
+def test_a_workload_of_several_pods_is_that_of_their_group(tmp_path: Path, has_pods: bool) -> None:
+    """As of a live cluster: its Workload counts, and once, whether its pods are there or not."""
+    made = workload_of_group("g", "one", 3)
+    pods = members("g", "one", 3) if has_pods else []
+    found = answers(tmp_path, "b", queue("one", "6"), made, pods, job("b", "one", 4))
+    assert found == [f"nominalQuota 7 {QUOTA} one (it is 6)", "the end of podgroup/g"]
+    assert answers(tmp_path, "b", queue("one", "6"), made, pods, job("b", "one", 3)) == []

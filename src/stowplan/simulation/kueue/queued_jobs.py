@@ -64,6 +64,11 @@ def queued_jobs(cluster: Cluster, manifests: KueueManifests) -> list[QueuedJob]:
         for one in manifests.all(Workload)
         for ref in one.metadata.owner_references
     }
+    for one in manifests.all(Workload):
+        owners = one.metadata.owner_references
+        if owners and all(ref.kind == "Pod" for ref in owners):
+            # That of a group, which has its name.
+            written[POD_GROUP, one.metadata.namespace, one.name] = one
     pods: dict[OwnerKey, list[Pod]] = {}
     for pod in cluster.pods:
         owner = owner_of_pod(pod, trees)
