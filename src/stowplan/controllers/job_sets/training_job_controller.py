@@ -117,9 +117,9 @@ class TrainingJobController(Controller):
         status["replicaStatuses"] = {
             name: {key: n for key, n in found.items() if n} for name, found in counts.items()
         }
-        self._judge(job, counts)
+        self._note_outcome(job, counts)
 
-    def _judge(self, job: Tree, counts: Tree) -> None:
+    def _note_outcome(self, job: Tree, counts: Tree) -> None:
         """The condition that follows from the numbers of pods."""
         title = f"{self.kind} {job['metadata']['name']}"
         if any(found["failed"] for found in counts.values()):
