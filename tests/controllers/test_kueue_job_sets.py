@@ -150,3 +150,112 @@ def test_a_train_job_runs_as_its_runtime_declares() -> None:
     cluster.run(120)
     conditions = cluster.the(TRAIN_JOBS, "first")["status"]["conditions"]
     assert {one["type"] for one in conditions} == {"Suspended", "Complete"}
+
+
+def torch(workers: int, run: int, **policy: Any) -> Tree:
+    """`spec` of a PyTorchJob of a master and workers with one CPU each, which run for a time."""
+    template = replicated("x", run=run)["template"]["spec"]["template"]
+    replicas = {
+        "Master": {"template": template},
+        "Worker": {"replicas": workers, "template": template},
+    }
+    return {"pytorchReplicaSpecs": replicas, "runPolicy": policy}
+
+
+class TorchJobs(QueuedJobSets):
+    """The same with PyTorchJobs."""
+
+    path = "kubeflow.org/pytorchjobs"
+
+    def torch_job(self, name: str, spec: Tree) -> None:
+        """Create a PyTorchJob in the queue, and let a second pass."""
+        self.create(self.path, {"metadata": {"name": name, "labels": {QUEUE: "q"}}, "spec": spec})
+        self.run(1)
+
+    def conditions(self, name: str) -> dict[str, str]:
+        """Type -> status."""
+        conditions = self.the(self.path, name)["status"]["conditions"]
+        return {one["type"]: one["status"] for one in conditions}
+
+    def placed(self) -> dict[str, str]:
+        """Pod that has not ended -> its node."""
+        return {
+            one["metadata"]["name"]: one["spec"].get("nodeName", "")
+            for one in self.pods()
+            if one["status"].get("phase") not in ("Succeeded", "Failed")
+        }
+
+
+def test_a_job_of_kubeflow_runs_and_ends_with_its_master() -> None:
+    cluster = TorchJobs("3")
+    cluster.torch_job("first", torch(2, 60, cleanPodPolicy="Running"))
+    cluster.torch_job("next", torch(1, 30))
+    cluster.run(10)
+    names = "first-master-0", "first-worker-0", "first-worker-1"
+    assert cluster.placed() == dict.fromkeys(names, "node-1")
+    assert cluster.conditions("first") == {
+        "Created": "True",
+        "Suspended": "False",
+        "Running": "True",
+    }
+    assert cluster.conditions("next") == {"Created": "True", "Suspended": "True"}
+    master = cluster.the("pods", "first-master-0")["metadata"]["labels"]
+    assert master["training.kubeflow.org/job-role"] == "master"
+    # A pod that is deleted is created again.
+    cluster.delete("pods", "first-worker-0")
+    cluster.run(20)
+    assert cluster.placed() == dict.fromkeys(names, "node-1")
+    cluster.run(50)
+    assert cluster.conditions("first")["Succeeded"] == "True"
+    assert cluster.conditions("first")["Running"] == "False"
+    assert set(cluster.placed()) == {"next-master-0", "next-worker-0"}
+    cluster.run(60)
+    assert cluster.conditions("next")["Succeeded"] == "True"
+    assert cluster.the(CLUSTER_QUEUES, "q")["status"]["admittedWorkloads"] == 0
+
+
+def test_a_job_of_kubeflow_that_is_evicted_has_no_pods_until_it_starts_again() -> None:
+    cluster = TorchJobs("3")
+    cluster.torch_job("a", torch(2, 900))
+    cluster.run(10)
+    name = cluster.workload("a")["metadata"]["name"]
+    cluster.change(WORKLOADS, name, active=False)
+
+    def check(now: QueuedJobSets) -> None:
+        assert not now.pods() or "admission" in now.workload("a")["status"]
+
+    cluster.run(60, check)
+    assert cluster.pods() == []
+    assert "admission" not in cluster.workload("a")["status"]
+    template = cluster.the(cluster.path, "a")["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    assert "nodeSelector" not in template["spec"]
+    cluster.change(WORKLOADS, name, active=True)
+    cluster.run(20)
+    assert set(cluster.placed().values()) == {"node-1"}
+    assert len(cluster.placed()) == 3
+
+
+def test_a_replica_that_fails_ends_a_job_of_kubeflow_or_is_created_again() -> None:
+    cluster = TorchJobs("6")
+    cluster.torch_job("a", torch(1, 900))
+    spec = torch(1, 900, ttlSecondsAfterFinished=100)
+    spec["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "ExitCode"
+    cluster.torch_job("b", spec)
+    cluster.run(10)
+    uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in cluster.pods()}
+    for name, code in (("a-worker-0", 1), ("b-worker-0", 137)):
+        pod = cluster.the("pods", name)
+        ended = {"name": "c", "state": {"terminated": {"exitCode": code}}}
+        pod["status"] |= {"phase": "Failed", "containerStatuses": [ended]}
+        cluster.api.update_status("pods", pod)
+    cluster.run(30)
+    assert cluster.conditions("a")["Failed"] == "True"
+    assert cluster.conditions("b")["Running"] == "True"
+    assert cluster.the("pods", "b-worker-0")["metadata"]["uid"] != uids["b-worker-0"]
+    pod = cluster.the("pods", "b-master-0")
+    pod["status"]["phase"] = "Failed"
+    cluster.api.update_status("pods", pod)
+    cluster.run(200)
+    # With its pods it goes after its time to live.
+    assert [one["metadata"]["name"] for one in cluster.list(cluster.path)] == ["a"]
+    assert not any(name.startswith("b-") for name in cluster.placed())

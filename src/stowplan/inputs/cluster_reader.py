@@ -69,8 +69,8 @@ class Cluster(msgspec.Struct):
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
     them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
-    label, the same. volcano_jobs: Jobs of Volcano, job_sets: JobSets, TrainJobs and their runtimes,
-    the same; pods and groups of them are here too.
+    label, the same. volcano_jobs: Jobs of Volcano, job_sets: JobSets, jobs of Kubeflow and their
+    runtimes, the same; pods and groups of them are here too.
     """
 
     nodes: list[Node]
@@ -337,7 +337,7 @@ class _ClusterReader:
             if self.imports.takes(item, path):
                 if IMPORTERS.get((group_of(item, path), item["kind"])) == "volcano_job":
                     self.volcano_jobs.append(item)
-                if group_of(item, path) in JOB_SET_GROUPS:
+                if group_of(item, path) in JOB_SET_GROUPS and item["kind"] != "Notebook":
                     self.job_sets.append(item)
                 self.imports.add(item, path, place, len(self.inventory.entries))
             elif not self.next_run.takes(item, path, place):

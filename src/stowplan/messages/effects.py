@@ -185,7 +185,7 @@ class Cancel(Numbered, frozen=True):
 class Report(Numbered, frozen=True):
     """Report to the operator. No outcome.
 
-    subject: "configuration" or "session". is_fault: an error.
+    subject: "configuration", "session" or "pod". is_fault: an error.
     """
 
     subject: str

@@ -123,7 +123,7 @@ def _slice(start: int | None, end: int | None, stride: int | None) -> PathStep:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text else None
+    return parse_int(text) if text else None
 
 
 def _all_items(value: Any) -> Iterator[Any]:

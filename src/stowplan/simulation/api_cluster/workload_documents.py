@@ -216,7 +216,8 @@ def _task_templates(spec: Tree) -> Iterator[Tree]:
 
 
 def _replicated_templates(tree: Tree) -> Iterator[Tree]:
-    """The pod templates of a JobSet, or of a runtime of TrainJobs, which has that of a JobSet."""
+    """The pod templates of a JobSet, of a runtime of TrainJobs, which has that of a JobSet, or of a
+    job of Kubeflow."""
     spec = tree.get("spec") or {}
     if str(tree.get("kind")).endswith("TrainingRuntime"):
         spec = (spec.get("template") or {}).get("spec") or {}
@@ -224,6 +225,9 @@ def _replicated_templates(tree: Tree) -> Iterator[Tree]:
         if isinstance(one.get("template"), dict):
             inner = one["template"].setdefault("spec", {})
             yield inner.setdefault("template", {})
+    for field in spec if str(tree.get("apiVersion")).startswith("kubeflow.org/") else ():
+        for one in spec[field].values() if field.endswith("ReplicaSpecs") else ():
+            yield one.setdefault("template", {})
 
 
 def _annotations(tree: Tree) -> dict[str, str]:

@@ -112,9 +112,9 @@ def replay_notes(workloads: list[ReplayedWorkload]) -> list[str]:
 def queued_documents(documents: Iterable[Tree], cluster: Cluster) -> Iterator[Tree]:
     """Documents of a replay with what reading expanded for a cluster without Kueue.
 
-    Jobs with a queue, JobSets, and TrainJobs whose runtime is known stand in place of their pods.
-    Other jobs with a queue have no controller here: their pods are pod groups of Kueue. Groups that
-    reading made of jobs are left out.
+    Jobs with a queue, JobSets and jobs of Kubeflow stand in place of their pods. Other jobs with a
+    queue, and TrainJobs without a runtime, have no controller here: their pods are pod groups of
+    Kueue. Groups that reading made of jobs are left out.
     """
     read = {_identity(tree) for tree in cluster.manifests}
     job_sets = {owner_of_tree(tree): tree for tree in _runnable(cluster.job_sets)}
