@@ -27,7 +27,7 @@ EVENTS_HELD_MAX = 10_000
 """Events that are held back for bindings: what is posted within the time that a shutdown has."""
 EVENT_AGE_MAX = 20 * SECOND
 """How long an event is held back for bindings, in nanoseconds."""
-EVENTS_AT_ONCE_MAX = 32
+EVENTS_AT_ONCE_MAX = 64
 """Requests at once when nothing is held back."""
 
 

@@ -156,16 +156,19 @@ class ApiDispatcher:
                 await self._perform(event.effect, steps)
             finally:
                 events.done(event)
-                # More may be posted at once by now, or one that waited for this one.
-                self._wake_recorders()
+                # More may be posted at once by now, or one that waited for this one. This worker
+                # takes the first.
+                self._wake_recorders(but=1)
 
     @property
     def _is_writing(self) -> bool:
         return bool(self._n_writing or self._ready)
 
-    def _wake_recorders(self) -> None:
-        if self.events:
-            for _ in range(self.events.n_allowed(monotonic_ns(), is_busy=self._is_writing)):
+    def _wake_recorders(self, but: int = 0) -> None:
+        """Wake a worker for each event that may be posted now, but for so many."""
+        if self.events and self._idle_recorders:
+            n_allowed = self.events.n_allowed(monotonic_ns(), is_busy=self._is_writing)
+            for _ in range(n_allowed - but):
                 _wake(self._idle_recorders)
 
     def _start_next_for(self, uid: str) -> None:
