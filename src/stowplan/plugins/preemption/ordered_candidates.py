@@ -15,18 +15,18 @@ NOT_OPEN = 2**63 - 1
 """The key of a row that is no candidate, or whose costs are known."""
 
 RANK_BITS, COUNT_BITS, PRIORITY_BITS = 20, 5, 32
-RANKS_MAX = 2**RANK_BITS
+RANKS_MAX = 1 << RANK_BITS
 """With more rows than this, their ranks do not fit into a key."""
 
-COUNT_MAX = 2**COUNT_BITS - 1
+COUNT_MAX = (1 << COUNT_BITS) - 1
 """Victims, or violations of disruption budgets, that a key tells from fewer."""
 
-PRIORITY_MASK = 2**PRIORITY_BITS - 1
+PRIORITY_MASK = (1 << PRIORITY_BITS) - 1
 COUNT_AT, PRIORITY_AT = RANK_BITS, RANK_BITS + COUNT_BITS
 VIOLATIONS_AT = PRIORITY_AT + PRIORITY_BITS
 
 BLOCK_BITS = 8
-BLOCK = 2**BLOCK_BITS
+BLOCK = 1 << BLOCK_BITS
 """Rows of which the least key is kept."""
 
 FEW = 2
