@@ -19,8 +19,8 @@ def key_of(value: Object) -> str:
 
 
 ANNOTATIONS_COUNT = CSINode, PersistentVolume, PersistentVolumeClaim
-"""Kinds of which plugins read annotations: which plugins are migrated, whether a claim is bound, and
-the node that was selected for it."""
+"""Kinds of which plugins read annotations: which in-tree plugins are migrated, whether a claim is
+bound, and the node that was selected for it."""
 
 NOT_OBSERVED = Object()
 """Stands for an object that the watch has not shown yet."""
