@@ -70,8 +70,9 @@ class Preemptors:
 
     def _node(self, name: str) -> Any:
         labels = {"disk": pick(self.rng, ("ssd", "ssd", "ssd", "hdd"))}
+        taints = pick(self.rng, ((), (), ("a=b:PreferNoSchedule",)))
         cpu, pods = pick(self.rng, ("2", "4", "4")), pick(self.rng, (110, 110, 6, 4))
-        return builders.node(name, cpu=cpu, pods=pods, labels=labels)
+        return builders.node(name, cpu=cpu, pods=pods, labels=labels, taints=taints)
 
     def _low(self, on: str) -> Event:
         priority = pick(self.rng, (-10, 0, 0, 5, 20))
@@ -141,7 +142,11 @@ def test_kept_searches_decide_as_the_walk(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("module", "limit"),
-    [(priority_rows, "ROWS_ONE_BY_ONE_MAX"), (kept_candidates, "ONE_BY_ONE_MAX")],
+    [
+        (priority_rows, "ROWS_ONE_BY_ONE_MAX"),
+        (kept_candidates, "ROWS_ONE_BY_ONE_MAX"),
+        (kept_candidates, "ONE_BY_ONE_MAX"),
+    ],
 )
 def test_the_same_where_rows_are_evaluated_together(
     module: Any, limit: str, monkeypatch: pytest.MonkeyPatch

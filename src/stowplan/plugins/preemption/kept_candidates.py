@@ -33,6 +33,9 @@ from stowplan.plugins.resources.fit import NodeResourcesFit
 DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
 """Dry runs on rows, ascending, which count budgets and nominated pods."""
 
+ROWS_ONE_BY_ONE_MAX = 4
+"""With more changed rows than this, they are filtered together."""
+
 ONE_BY_ONE_MAX = 16
 """With more rows than this, dry runs are made together."""
 
@@ -49,6 +52,7 @@ class RowNumbers:
         self.statuses: list[Status] = [OK]
         self.counts = [n_rows]
         self._known: dict[Status, int] = {OK: 0}
+        self._may_change = [False]
 
     def number(self, status: Status) -> int:
         """The number of a status."""
@@ -56,8 +60,17 @@ class RowNumbers:
         if number is None:
             number = self._known[status] = len(self.statuses)
             self.statuses.append(status)
+            self._may_change.append(status.code == Code.UNSCHEDULABLE)
             self.counts.append(0)
         return number
+
+    def set(self, row: int, number: int) -> None:
+        """A row has another verdict."""
+        before = self.numbers.item(row)
+        if before != number:
+            self.counts[before] -= 1
+            self.counts[number] += 1
+            self.numbers[row] = number
 
     def set_all(self, rows: Ints, numbers: Ints) -> None:
         """These rows, each once, have these verdicts."""
@@ -76,10 +89,13 @@ class RowNumbers:
         self.numbers[:] = numbers
         self.counts = np.bincount(self.numbers, minlength=len(self.statuses)).tolist()
 
+    def is_preemptible(self, row: int) -> bool:
+        """True where evictions may change the refusal of a row."""
+        return self._may_change[self.numbers.item(row)]
+
     def are_preemptible(self, rows: Ints) -> Bools:
-        """bool (n_rows,): True where evictions may change the refusal of a row."""
-        may_change = np.array([status.code == Code.UNSCHEDULABLE for status in self.statuses])
-        found: Bools = may_change[self.numbers[rows]]
+        """bool (n_rows,): `is_preemptible` of each row."""
+        found: Bools = np.array(self._may_change)[self.numbers[rows]]
         return found
 
 
@@ -107,9 +123,9 @@ class KeptCandidates:
         self._wanted = rule.wanted(pod)
         self._amounts = tuple(amount for _, amount in self._wanted)
         # As `PriorityRows.amounts`, and the bit of each of them.
-        wanted = np.array((1, *self._amounts, *self._amounts), dtype=np.int64)
-        self._column: Ints = wanted[:, np.newaxis]
-        self._bits: Ints = 1 << np.arange(wanted.shape[0], dtype=np.int64)
+        self._levels = 1, *self._amounts, *self._amounts
+        self._column: Ints = np.array(self._levels, dtype=np.int64)[:, np.newaxis]
+        self._bits: Ints = 1 << np.arange(len(self._levels), dtype=np.int64)
         self._shared = pods.rows_for(pod.priority, tuple(name for name, _ in self._wanted))
         self._shared.join(self, self._amounts)
         self._pod = pod
@@ -142,8 +158,12 @@ class KeptCandidates:
                 self._epoch = shared.epoch
             elif touched:
                 self._changed.update(touched)
-                rows = np.array(touched, dtype=np.int64)
-                self._rows.set_all(rows, self._numbers(rows))
+                if len(touched) <= ROWS_ONE_BY_ONE_MAX:
+                    for row in touched:
+                        self._rows.set(row, self._number_at(row))
+                else:
+                    rows = np.array(touched, dtype=np.int64)
+                    self._rows.set_all(rows, self._numbers(rows))
         except MustBeWalked:
             self._epoch = -1
             return False
@@ -160,7 +180,7 @@ class KeptCandidates:
 
     def passes_without(self, row: int, uid: str) -> bool | None:
         """See `PreemptorSearch.passes_without`."""
-        if self._before.item(row) or self._after.item(row):
+        if self._is_closed(row):
             return False
         try:
             room = self._shared.room_without(row, uid)
@@ -247,6 +267,20 @@ class KeptCandidates:
             numbers = np.where(before > 0, before, np.where(numbers > 0, numbers, after))
         return numbers
 
+    def _number_at(self, row: int) -> int:
+        """`_numbers` of one row."""
+        if self._is_static and self._before.item(row):
+            return int(self._before.item(row))
+        code, bit = 0, 1
+        for wanted, has in zip(self._levels, self._shared.amounts[:, row].tolist(), strict=True):
+            if wanted > has:
+                code |= bit
+            bit <<= 1
+        number: int = self._by_code.item(code)
+        if number < 0:
+            number = self._by_code[code] = self._number_of(code)
+        return number or (int(self._after.item(row)) if self._is_static else 0)
+
     def _codes(self, rows: Ints) -> Ints:
         """int64 (n_rows,): what is short on rows, a bit for each of `PriorityRows.amounts`."""
         codes: Ints = self._bits @ (self._column > self._shared.amounts[:, rows])
@@ -273,12 +307,21 @@ class KeptCandidates:
             rows = np.arange(keys.shape[0])
             self._candidates.fill(self._open_keys(rows))
             self._is_filled, self._found = True, {}
-        elif self._changed:
+        elif len(self._changed) <= ROWS_ONE_BY_ONE_MAX:
+            for row in self._changed:
+                is_open = self._rows.is_preemptible(row) and not self._is_closed(row)
+                self._candidates.open_one(row, keys.item(row) if is_open else NOT_OPEN)
+                self._found.pop(row, None)
+        else:
             rows = np.array(list(self._changed), dtype=np.int64)
             self._candidates.open(rows, self._open_keys(rows))
             for row in self._found.keys() & self._changed:
                 del self._found[row]
         self._changed.clear()
+
+    def _is_closed(self, row: int) -> bool:
+        """True where a filter of the node only rejects the class."""
+        return self._is_static and bool(self._before.item(row) or self._after.item(row))
 
     def _open_keys(self, rows: Ints) -> Ints:
         """int64 (n_rows,): the keys of rows, NOT_OPEN where evictions do not help."""

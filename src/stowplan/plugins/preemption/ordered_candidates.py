@@ -15,19 +15,22 @@ NOT_OPEN = 2**63 - 1
 """The key of a row that is no candidate, or whose costs are known."""
 
 RANK_BITS, COUNT_BITS, PRIORITY_BITS = 20, 5, 32
-RANKS_MAX = 2**RANK_BITS
+RANKS_MAX = 1 << RANK_BITS
 """With more rows than this, their ranks do not fit into a key."""
 
-COUNT_MAX = 2**COUNT_BITS - 1
+COUNT_MAX = (1 << COUNT_BITS) - 1
 """Victims, or violations of disruption budgets, that a key tells from fewer."""
 
-PRIORITY_MASK = 2**PRIORITY_BITS - 1
+PRIORITY_MASK = (1 << PRIORITY_BITS) - 1
 COUNT_AT, PRIORITY_AT = RANK_BITS, RANK_BITS + COUNT_BITS
 VIOLATIONS_AT = PRIORITY_AT + PRIORITY_BITS
 
 BLOCK_BITS = 8
-BLOCK = 2**BLOCK_BITS
+BLOCK = 1 << BLOCK_BITS
 """Rows of which the least key is kept."""
+
+FEW = 2
+"""As many are handled one by one faster than by arrays."""
 
 Entry = tuple[float, ...]
 """The costs of a candidate, the rank of its row, and the row."""
@@ -63,6 +66,12 @@ class OrderedCandidates:
             for row in numbers:
                 self._known.pop(row, None)
 
+    def open_one(self, row: int, key: int) -> None:
+        """`open` of one row."""
+        self._keys[row] = key
+        self._changed.add(row >> BLOCK_BITS)
+        self._known.pop(row, None)
+
     def close(self, row: int) -> None:
         """An open row is no candidate any more."""
         self._keys[row] = NOT_OPEN
@@ -77,23 +86,30 @@ class OrderedCandidates:
             heapify(self._heap)
 
     def first(self, n_most: int, lowest: int) -> tuple[list[int], bool]:
-        """The row that is chosen, and whether its costs are known; or the first rows, of which they
-        are not. Empty without candidates. lowest: no pod that may go has a lower priority."""
+        """The row that is chosen, and whether its costs are known; or the first row, and some that
+        may be the next ones, of which they are not. Empty without candidates. lowest: no pod that
+        may go has a lower priority."""
         heap, known = self._heap, self._known
         while heap and known.get(int(heap[0][-1])) is not heap[0]:
             heappop(heap)
-        if self._changed:
+        if len(self._changed) <= FEW:
+            for one in self._changed:
+                self._least[one] = self._blocks[one].min()
+        else:
             changed = np.array(list(self._changed), dtype=np.int64)
             self._least[changed] = self._blocks[changed].min(axis=1)
-            self._changed.clear()
+        self._changed.clear()
         block = int(self._least.argmin())
         key = self._least.item(block)
         if key != NOT_OPEN and (not heap or costs_at_best(key, lowest) < heap[0]):
             if n_most == 1:
                 return [block * BLOCK + int(self._blocks[block].argmin())], False
-            n_first = min(n_most, self._keys.shape[0])
-            some = np.argpartition(self._keys, n_first - 1)[:n_first]
-            return some[self._keys[some] != NOT_OPEN].tolist(), False
+            # Few are those of its block: to look for the others costs more than they save.
+            is_whole = n_most > BLOCK
+            keys, begin = (self._keys, 0) if is_whole else (self._blocks[block], block * BLOCK)
+            n_first = min(n_most, keys.shape[0])
+            some = np.argpartition(keys, n_first - 1)[:n_first]
+            return (some[keys[some] != NOT_OPEN] + begin).tolist(), False
         return [int(heap[0][-1])] if heap else [], True
 
 

@@ -86,6 +86,7 @@ class PriorityRows:
         self._least: Amounts = ()
         self._rows_without_key: set[int] = set()
         self._has_keys = False
+        self._is_shared = False
         self.epoch = 0
         self.changes = Journal()
         self.lowest = PRIORITY_MAX
@@ -95,6 +96,8 @@ class PriorityRows:
     def join(self, one: object, amounts: Amounts) -> None:
         """A class reads the rows from now on, until it is collected. amounts: what it requests."""
         self._classes.add(one)
+        if len(self._classes) == 2:
+            self._is_shared, self._has_keys = True, False
         if not self._least:
             self._least = amounts
         elif any(a < b for a, b in zip(amounts, self._least, strict=True)):
@@ -105,21 +108,20 @@ class PriorityRows:
             )
             self._has_keys = False
 
-    @property
-    def is_shared(self) -> bool:
-        """True where several classes read the rows."""
-        return len(self._classes) > 1
-
     def follow(self, snapshot: Snapshot) -> None:
         """Take over what has changed. Raises MustBeWalked."""
         touched, nodes = self._touched.take(snapshot), snapshot.nodes
         budgets, shape = self._made_for
         self._snapshot = snapshot
         is_begun = budgets is self._pods.budgets.budgets and shape == nodes.shape
+        if is_begun and touched is not None and not touched:
+            return
         self._made_for = NOT_BEGUN
+        # Classes may have been collected.
+        self._is_shared = len(self._classes) > 1
         if touched is None or not is_begun:
             self._begin(snapshot)
-        elif touched:
+        else:
             self.changes.touch_all(touched)
             self.changes.trim(nodes.n_nodes)
             self._rows_without_key.update(touched)
@@ -220,6 +222,11 @@ class PriorityRows:
                 self.keys[row] = self._key(row, rank.item(row))
         rows.clear()
 
+    def _least_requests(self) -> list[tuple[str, int]]:
+        """What every class requests at least; empty for one class, which knows the dry runs of rows
+        where one victim is not enough."""
+        return list(zip(self._names, self._least, strict=True)) if self._is_shared else []
+
     def _key(self, row: int, rank: int) -> int:
         evictable = self.evictable(row)
         n_pods = len(evictable)
@@ -227,7 +234,7 @@ class PriorityRows:
             return NOT_OPEN
         every = evictable.every
         n_victims = max(1, 1 - self._n_slots.item(row))
-        for place, (name, least) in enumerate(zip(self._names, self._least, strict=True)):
+        for place, (name, least) in enumerate(self._least_requests()):
             lacks = least - self._free.item(place, row)
             if lacks > 0:
                 largest = max([one.requested.get(name, 0) for one in every])
@@ -257,7 +264,7 @@ class PriorityRows:
             return
         victims = PotentialVictims(ranked, rows, n_below, pods.budgets)
         n_victims = np.maximum(1, 1 - self._n_slots[rows])
-        for place, (name, least) in enumerate(zip(self._names, self._least, strict=True)):
+        for place, (name, least) in enumerate(self._least_requests()):
             if ranked.may_overflow(name):
                 continue
             lacks = least - self._free[place, rows]
@@ -316,7 +323,7 @@ class PriorityRows:
         if not evictable:
             return None
         name = self._snapshot.nodes.names[row]
-        if not self.is_shared:
+        if not self._is_shared:
             return dry_run(evictable, self._names, amounts, self._room(row), name)
         known = evictable.known(amounts)
         if known is None:
