@@ -186,7 +186,7 @@ def _bound_status(end: bytes, second: int) -> bytes | None:
         return None
     if pod.keys() != {"status"}:
         return None
-    pod |= {"metadata": {}, "spec": {}}
+    pod |= {"metadata": {"name": ""}, "spec": {}}
     assign(pod, "", {}, second)
     return b'},"status":%b}' % encode(pod["status"])
 
