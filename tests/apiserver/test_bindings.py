@@ -115,6 +115,8 @@ BINDINGS: tuple[Step, ...] = (
     bound({}, {"name": "zoned"}), bound({}, {"name": 'a"\u00e4'}), bound({}, {"kind": "Node"}),
     bound({}, {"kind": "Pod", "name": "n"}), bound({"name": "q"}, NODE),
     bound({}, NODE, "?dryRun=All"), bound({"namespace": "other"}, NODE),
+    # It goes on as the stored bytes do.
+    bound({"uid": 'UID","resourceVersion":"-1'}, NODE),
 )  # fmt: skip
 STEPS = st.lists(
     st.one_of(st.sampled_from(OTHERS), st.sampled_from(BINDINGS), st.sampled_from(BINDINGS[:5])),

@@ -226,3 +226,49 @@ def test_a_job_that_kueue_did_not_start_is_stopped() -> None:
     assert events(cluster, "Job", "a")["Stopped"] == text
     assert events(cluster, "Job", "a")["Started"] == "Admitted by clusterQueue q"
     assert cluster.running() == {"a": 1}
+
+
+def priorities(cluster: KueueCluster) -> dict[str, tuple[str, int]]:
+    """Name of a Workload up to its hash -> kind of its priority class, and priority."""
+    found = {}
+    for one in cluster.list(WORKLOADS):
+        kind = (one["spec"].get("priorityClassRef") or {}).get("kind", "")
+        found[one["metadata"]["name"].rpartition("-")[0]] = kind, one["spec"]["priority"]
+    return found
+
+
+def test_a_job_and_a_pod_wait_for_their_priority_class() -> None:
+    """There is no Workload without it, neither with the priority of the pods nor with 0."""
+    cluster = KueueCluster()
+    cluster.queue("q", "9")
+    labels = {"kueue.x-k8s.io/priority-class": "late"}
+    cluster.job("a", 2, labels=labels)
+    meta = {"name": "alone", "labels": {QUEUE: "q", **labels}}
+    cluster.create("pods", {"metadata": meta, "spec": pod_spec()})
+    cluster.run(30)
+    assert priorities(cluster) == {}
+    assert [one["metadata"]["name"] for one in cluster.pods()] == ["alone"]
+    assert cluster.the("pods", "alone")["spec"]["schedulingGates"]
+    for kind, name in (("Job", "a"), ("Pod", "alone")):
+        found = events(cluster, kind, name)["WorkloadPriorityClassNotFound"]
+        assert found == 'WorkloadPriorityClass "late" not found'
+    cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "late"}, "value": 9})
+    cluster.run(5)
+    late = "WorkloadPriorityClass", 9
+    assert priorities(cluster) == {"job-a": late, "pod-alone": late}
+
+
+def test_a_waiting_workload_keeps_its_priority_until_there_is_the_new_class() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "1")
+    cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "low"}, "value": 3})
+    cluster.job("a", 2, labels={"kueue.x-k8s.io/priority-class": "low"})
+    job = cluster.the(JOBS, "a")
+    job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "late"
+    cluster.api.update(JOBS, job)
+    cluster.run(3)
+    assert priorities(cluster) == {"job-a": ("WorkloadPriorityClass", 3)}
+    assert "WorkloadPriorityClassNotFound" in events(cluster, "Job", "a")
+    cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "late"}, "value": 9})
+    cluster.run(3)
+    assert priorities(cluster) == {"job-a": ("WorkloadPriorityClass", 9)}

@@ -27,7 +27,7 @@ from stowplan.apis.machinery.stored_form import decode, encode
 from stowplan.apis.schema import kind_schema
 from stowplan.objects.encoding.tree import Tree
 
-_META, _LABELS, _STATUS, _UID = b'"metadata":{', b',"labels":', b'},"status":{', b'"uid":"'
+_META, _LABELS, _STATUS, _UID = b'"metadata":{', b',"labels":', b'},"status":{', b'"uid":'
 _SPECIAL = b'"nodeName":', b'"schedulingGates":', b'"deletionTimestamp":'
 """Keys of pods that cannot be bound; quotes within texts are escaped."""
 _STATUS_BYTES_MAX = 4096
@@ -151,7 +151,7 @@ def bound_bytes(value: bytes, node: str, uid: str, labels: Tree | None, now: flo
     # Searching backwards takes half as long.
     if at < 1 or value[at - 1] == b"{"[0] or max(map(value.rfind, _SPECIAL)) >= 0:
         return None
-    if uid and not value.startswith(b'%b"' % uid.encode(), value.find(_UID) + len(_UID)):
+    if uid and not value.startswith(encode(uid), value.find(_UID) + len(_UID)):
         return None
     if len(value) - at > _STATUS_BYTES_MAX:
         return None
@@ -186,7 +186,7 @@ def _bound_status(end: bytes, second: int) -> bytes | None:
         return None
     if pod.keys() != {"status"}:
         return None
-    pod |= {"metadata": {}, "spec": {}}
+    pod |= {"metadata": {"name": ""}, "spec": {}}
     assign(pod, "", {}, second)
     return b'},"status":%b}' % encode(pod["status"])
 

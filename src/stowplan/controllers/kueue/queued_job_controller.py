@@ -1,7 +1,8 @@
 """Job controller of Kueue: the Workloads of jobs with a queue, which start and stop with them.
 
 Differs: a TrainJob whose runtime is missing waits for it with a warning; Kueue's webhook refuses
-it.
+it. A job whose WorkloadPriorityClass is missing is looked at again when there is one; Kueue tries
+again after a delay that doubles up to 1000 seconds.
 
 Source: sigs.k8s.io/kueue of 2026-08-22, pkg/controller/jobframework/reconciler.go,
 pkg/controller/jobs/job/job_controller.go.
@@ -48,6 +49,10 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
 POD_PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
+NO_PRIORITY_CLASS = "WorkloadPriorityClassNotFound"
+"""Reason of an event."""
+_REPLACED = (None, "WorkloadPriorityClass")
+"""Kinds of priority classes that a Workload has which the label of its job replaces."""
 OWNERS_MAX = 10
 """Owners of a job that are looked at for one that Kueue manages."""
 _OF_JOB = (
@@ -78,7 +83,8 @@ class QueuedJobController(Controller):
             for pod in (before, self.index.pods.get(split_key(change))):
                 if pod is not None and pod.owner_kind == self.kind.kind:
                     self.queue.add((change.namespace, pod.owner_name))
-        elif change.path in self.kind.references:
+        elif change.path in self.kind.references or change.path == PRIORITY_CLASSES:
+            # A job may wait for it.
             for job in self.api.list(self.path):
                 self.queue.add((job["metadata"]["namespace"], job["metadata"]["name"]))
         elif (change.path == WORKLOADS or change.path in _JOB_PATHS) and self._mark in change.value:
@@ -179,6 +185,8 @@ class QueuedJobController(Controller):
         if problem:
             self._record(job, "ErrWorkloadCompose", problem, "Warning")
             return
+        if self._lacks_priority_class(job):
+            return
         meta = job["metadata"]
         name = workload_name(self.kind.kind, self.kind.group, meta["name"], meta["uid"])
         owners = [controller_reference(job, self.kind.kind, self.kind.api_version)]
@@ -196,13 +204,14 @@ class QueuedJobController(Controller):
         longest = labels.get(MAX_TIME_LABEL, "")
         if longest.isdecimal() and int(longest):
             found["maximumExecutionTimeSeconds"] = int(longest)
-        if (
-            labels.get(PRIORITY_LABEL)
-            and self.api.get(PRIORITY_CLASSES, "", labels[PRIORITY_LABEL]) is None
-        ):
-            text = f'WorkloadPriorityClass "{labels[PRIORITY_LABEL]}" not found'
-            self._record(job, "WorkloadPriorityClassNotFound", text, "Warning")
         return found | priority_of(labels, name, self.api)
+
+    def _lacks_priority_class(self, job: Tree) -> bool:
+        """Whether a job names a WorkloadPriorityClass that does not exist, and so waits for it."""
+        text = missing_priority_class(job["metadata"].get("labels") or {}, self.api)
+        if text:
+            self._record(job, NO_PRIORITY_CLASS, text, "Warning")
+        return bool(text)
 
     def _pod_sets(self, job: Tree) -> Iterator[Tree]:
         fewest = self.kind.min_count(job)
@@ -267,7 +276,9 @@ class QueuedJobController(Controller):
         is_moved = spec.get("queueName") != labels[QUEUE_LABEL]
         ref = spec.get("priorityClassRef") or {}
         name = labels.get(PRIORITY_LABEL, "")
-        is_reordered = bool(name) and ref.get("name") != name
+        # A priority of pods stays. One whose class is missing does until there is the class.
+        is_reordered = bool(name) and ref.get("name") != name and ref.get("kind") in _REPLACED
+        is_reordered = is_reordered and not self._lacks_priority_class(job)
         if not is_moved and not is_reordered:
             return
         spec["queueName"] = labels[QUEUE_LABEL]
@@ -313,6 +324,18 @@ class QueuedJobController(Controller):
 
     def _record(self, job: Tree, reason: str, text: str, type_: str = "Normal") -> None:
         self.recorder.record(job, self.kind.component, reason, text, type=type_)
+
+
+def missing_priority_class(labels: Tree, api: Store) -> str:
+    """What is wrong if the WorkloadPriorityClass in the labels of a job or pod does not exist; else
+    "". Kueue makes no Workload without it, and does not take the priority of pods instead.
+
+    Source: pkg/controller/jobframework/reconciler.go (ExtractPriority).
+    """
+    name = labels.get(PRIORITY_LABEL)
+    if not name or api.get(PRIORITY_CLASSES, "", name) is not None:
+        return ""
+    return f'WorkloadPriorityClass "{name}" not found'
 
 
 def priority_of(labels: Tree, pod_class: str, api: Store) -> Tree:

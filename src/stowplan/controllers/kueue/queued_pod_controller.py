@@ -24,12 +24,18 @@ from stowplan.controllers.kueue.kueue_kinds import (
     POD_GROUP_COUNT,
     POD_GROUP_LABEL,
     POD_SET_LABEL,
+    PRIORITY_CLASSES,
     QUEUE_LABEL,
     TOPOLOGY_GATE,
     WORKLOAD_ANNOTATION,
     WORKLOADS,
 )
-from stowplan.controllers.kueue.queued_job_controller import priority_of, topology_request
+from stowplan.controllers.kueue.queued_job_controller import (
+    NO_PRIORITY_CLASS,
+    missing_priority_class,
+    priority_of,
+    topology_request,
+)
 from stowplan.controllers.kueue.topology_ungater import domains_of, has_gate, ungate
 from stowplan.controllers.kueue.workload_status import (
     ADMITTED,
@@ -63,7 +69,8 @@ class QueuedPodController(Controller):
         self._members: dict[Key, dict[str, None]] = {}
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
-        """Queue the group of a changed pod, and that of a changed Workload."""
+        """Queue the group of a changed pod, and that of a changed Workload; all groups, which may
+        wait for it, for a changed WorkloadPriorityClass."""
         if change.path == PODS and _MARK in change.value:
             meta = (self.decoded(change.value) or {}).get("metadata") or {}
             labels = meta.get("labels") or {}
@@ -82,6 +89,9 @@ class QueuedPodController(Controller):
                 is_group = (change.namespace, change.name) in self._members
                 name = change.name if is_group else f"/{pods[0]['name']}"
                 self.queue.add((change.namespace, name))
+        elif change.path == PRIORITY_CLASSES:
+            for key in self._members:
+                self.queue.add(key)
 
     def sync(self, key: Key) -> None:
         """Create the Workload of a group that is complete, and let its pods be scheduled."""
@@ -135,6 +145,10 @@ class QueuedPodController(Controller):
 
     def _begin(self, key: Key, pods: list[Tree]) -> None:
         first, labels = pods[0], pods[0]["metadata"]["labels"]
+        missing = missing_priority_class(labels, self.api)
+        if missing:
+            self.recorder.record(first, COMPONENT, NO_PRIORITY_CLASS, missing, type="Warning")
+            return
         roles: dict[str, list[Tree]] = {}
         for pod in pods:
             roles.setdefault(role_of(pod), []).append(pod)
