@@ -559,19 +559,18 @@ def settle(
     n_unsure = 0
     for row in unsigned_range(first, end):
         n_unsure += 1 if marks[at.BOUND, row] == unsure else 0
-    if n_unsure > FEW_UNSURE:
-        fill_plain(
-            c, first, end, classes, allocatable, requested, nonzero, pod_count, passes, points,
-            even, leaves, left,
-        )  # fmt: skip
+    # One call for both: each would be compiled on its own.
+    step, row = (end - first if n_unsure > FEW_UNSURE else 1), first
+    while row < end:
+        if step > 1 or marks[at.BOUND, row] == unsure:
+            fill_plain(
+                c, row, row + step, classes, allocatable, requested, nonzero, pod_count, passes,
+                points, even, leaves, left,
+            )  # fmt: skip
+        row += step
     highest = np.int32(NOWHERE)
     for row in range(first, end):
         if marks[at.BOUND, row] == unsure:
-            if n_unsure <= FEW_UNSURE:
-                fill_plain(
-                    c, row, row + 1, classes, allocatable, requested, nonzero, pod_count, passes,
-                    points, even, leaves, left,
-                )  # fmt: skip
             marks[at.BOUND, row] = np.int32(2 * leaves[row])
         highest = max(highest, marks[at.BOUND, row])
     marks[at.HIGHEST_BOUND, block] = highest
