@@ -357,7 +357,7 @@ async def main(n_pods: int, n_cases: int, seed: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         async with (
-            real_server(directory, os.environ["KUBE_APISERVER"], os.environ["ETCD"]) as (file, _),
+            real_server(directory, os.environ["KUBE_APISERVER"], os.environ["ETCD"]) as (file, *_),
             ApiClient(load_client_config(file)) as api,
         ):
             await grant(api)

@@ -119,7 +119,7 @@ async def original(directory: Path, case: BenchmarkCase) -> Original:
     serving = (f"--feature-gates={gates}", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
     programs = os.environ["KUBE_APISERVER"], os.environ["ETCD"]
     async with (
-        real_server(directory, *programs, *serving) as (file, _),
+        real_server(directory, *programs, *serving) as (file, *_),
         ApiClient(load_client_config(file)) as api,
     ):
         await create(api, case)

@@ -26,12 +26,11 @@ from stowplan.client.requests import JSON, ApiRequest, bind
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.clocks import request_time
-from stowplan.driver.live.api_dispatcher import BIND_WORKERS, EVENT_WORKERS
 from stowplan.messages.effects import Bind, RecordEvent
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
-AT_ONCE = BIND_WORKERS + EVENT_WORKERS
+AT_ONCE = 96
 SETTLING_S = 2.0
 """Pause, so that work left from creating the pods is not measured."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

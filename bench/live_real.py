@@ -1,14 +1,18 @@
 """Schedulers on a real API server: `python bench/live_real.py [PODS [NODES [ROUNDS [SECONDS]]]]`.
 
 KUBE_APISERVER and ETCD name the programs of the server, KUBE_SCHEDULER the original beside ours.
-Without the first two nothing is measured, without the third only ours and a client that posts the
-same bindings and events and decides nothing.
+Without the first two nothing is measured, without the third only ours and two clients that decide
+nothing: one posts the same bindings and events, one the bindings alone.
 
 In each round, in turn on one server: the pods are created, the contender is started with all of
-them waiting (a cold start), and they are deleted again. Then pods arrive at constant rates. Times
-are those of the watch. Processor time is that of the contender and of the API server per thousand
-pods. kube-scheduler may send 5,000 requests a second, as in its own benchmark.
+them waiting (a cold start), and they are deleted again when the last event has arrived. Then pods
+arrive at constant rates. Times of bindings are those of the watch; events are counted, ten times a
+second after the last binding. Processor time is that of the contender and of the API server per
+thousand pods, up to the last event. kube-scheduler may send 5,000 requests a second, as in its own
+benchmark.
 """
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -25,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, node, pod, post_all
+from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, n_events, node, pod, post_all
 
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import JSON, ApiRequest, bind
@@ -41,13 +45,19 @@ from stowplan.messages.events import Event, PodAdded, PodDeleted, PodUpdated
 
 TOKEN, SCHEDULER_TOKEN = "token-of-the-admin", "token-of-the-scheduler"
 ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
+HTTP_GATEWAY_TIMEOUT = 504
 READY_S = 120.0
 PATIENCE_S = 600.0
+EVENTS_POLL_S = 0.1
+EVENTS_END_S = 5.0
+"""Without a new event for this long, the missing ones were dropped."""
 RATES = (100, 300, 500)
-CLIENT, OURS, ORIGINAL = "client", "stowplan", "kube-scheduler"
-SCHEDULER_NAMES = {CLIENT: "none", OURS: "stowplan", ORIGINAL: "default-scheduler"}
-AIMS = {CLIENT: 0.9, ORIGINAL: 4.0}
-"""Aimed ratios of our rate to theirs; the second for 5,000 nodes, 3 for 1,000."""
+BINDER, CLIENT = "client of bindings alone", "client of bindings and events"
+OURS, ORIGINAL = "stowplan", "kube-scheduler"
+SCHEDULER_NAMES = {BINDER: "none", CLIENT: "none", OURS: "stowplan", ORIGINAL: "default-scheduler"}
+AIM_OF_CLIENT, AIM_OF_ORIGINAL, SMALL_AIM_OF_ORIGINAL = 0.9, 4.0, 3.0
+LARGE_NODES = 5000
+"""Aimed ratios of our rate to theirs; the last for fewer nodes."""
 
 ORIGINAL_CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -66,20 +76,62 @@ contexts: [{{name: real, context: {{cluster: real, user: admin}}}}]
 """
 
 
+class CpuTimes(NamedTuple):
+    """Processor time in seconds of the contender, the API server and its store."""
+
+    contender: float
+    server: float
+    store: float
+
+    def since(self, before: CpuTimes, n_thousands: float) -> CpuTimes:
+        """What was used for each thousand since an earlier time."""
+        return CpuTimes(*((b - a) / n_thousands for a, b in zip(before, self, strict=True)))
+
+    def __str__(self) -> str:
+        return f"{self.contender:.2f} s + {self.server:.2f} s server + {self.store:.2f} s etcd"
+
+
+class RealServer(NamedTuple):
+    """kubeconfig: file for its administrator. pid, store_pid: of kube-apiserver and etcd."""
+
+    kubeconfig: str
+    pid: int
+    store_pid: int
+
+    def used(self, contender: int = 0) -> CpuTimes:
+        """Processor time until now. contender: pid, 0 for one that has not started."""
+        return CpuTimes(cpu_s(contender) if contender else 0.0, *map(cpu_s, self[1:]))
+
+
 class Contender(NamedTuple):
-    """A contender's run. first_s: from its start to the first binding. per_s: pods per second from
-    the first binding on. cpu_s, server_cpu_s: per 1,000 pods."""
+    """A contender's run. first_s: from its start to the first binding. per_s: pods bound per second
+    from the first binding to the last. complete_per_s: the same to the last event. n_events: that
+    arrived; events_s: from the last binding to the last event. bound_cpu_s, cpu_s: per 1,000 pods,
+    from the first binding to the last, and from the start to the last event."""
 
     first_s: float
     per_s: float
-    cpu_s: float
-    server_cpu_s: float
+    complete_per_s: float
+    n_events: int
+    events_s: float
+    bound_cpu_s: CpuTimes
+    cpu_s: CpuTimes
 
     def __str__(self) -> str:
         return (
-            f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s, processor time per 1,000 "
-            f"pods {self.cpu_s:.2f} s and {self.server_cpu_s:.2f} s of the server"
+            f"{self.per_s:.0f} pods/s, first after {self.first_s:.2f} s; {self.n_events} events, "
+            f"the last {self.events_s:.2f} s after the last binding ({self.complete_per_s:.0f} "
+            f"pods/s with them); processor time per 1,000 pods {self.cpu_s}, of it from the first "
+            f"binding to the last {self.bound_cpu_s}"
         )
+
+
+class Began(NamedTuple):
+    """When a run began. n_events: that there were. used: processor time until then."""
+
+    at: float
+    n_events: int
+    used: CpuTimes
 
 
 class Bindings:
@@ -132,8 +184,8 @@ async def program(directory: Path, name: str, *command: str) -> AsyncIterator[in
 @asynccontextmanager
 async def real_server(
     directory: Path, apiserver: str, etcd: str, *flags: str
-) -> AsyncIterator[tuple[str, int]]:
-    """Kubeconfig and pid of a new API server with its store. flags: further ones of the server."""
+) -> AsyncIterator[RealServer]:
+    """A new API server with its store. flags: further ones of the server."""
     store, peer, port = free_port(), free_port(), free_port()
     key, tokens, file = directory / "key", directory / "tokens", directory / "kubeconfig"
     key.write_text(self_signed_certificate(["localhost"], time.time()).key)
@@ -164,7 +216,7 @@ async def real_server(
         *flags,
     )
     async with (
-        program(directory, "etcd", etcd, *data),
+        program(directory, "etcd", etcd, *data) as store_pid,
         program(directory, "kube-apiserver", apiserver, *serving) as pid,
         ApiClient(load_client_config(str(file))) as api,
     ):
@@ -174,7 +226,7 @@ async def real_server(
             # Made by the server itself, a moment after it is ready.
             while not (await api.send(ApiRequest("GET", "/api/v1/namespaces/default"))).is_done:
                 await asyncio.sleep(0.3)
-        yield str(file), pid
+        yield RealServer(str(file), pid, store_pid)
 
 
 def free_port() -> int:
@@ -203,26 +255,29 @@ def waiting(name: str, scheduler: str) -> dict:
 class RealRun:
     """Measurements on one server."""
 
-    def __init__(self, directory: Path, file: str, server: int, api: ApiClient) -> None:
-        self._directory, self._file, self._server, self._api = directory, file, server, api
+    def __init__(self, directory: Path, server: RealServer, api: ApiClient) -> None:
+        self._directory, self._server, self._api = directory, server, api
         self.bindings = Bindings()
 
     async def backlog(self, name: str, n_pods: int) -> Contender:
         """A contender starts with all pods waiting."""
         await post_all(self._api, PODS, [waiting(f"p{i}", name) for i in range(n_pods)])
         await asyncio.sleep(2)
-        if name == CLIENT:
-            found = await self._post(n_pods)
+        is_client = name in (BINDER, CLIENT)
+        before, pid = await n_events(self._api), os.getpid() if is_client else 0
+        began = Began(time.perf_counter(), before, self._server.used(pid))
+        if is_client:
+            has_events = name == CLIENT
+            figures = self._figures(n_pods, pid, began, has_events=has_events)
+            found, _ = await asyncio.gather(figures, self._post(has_events=has_events))
         else:
-            began, served = time.perf_counter(), cpu_s(self._server)
-            command = command_of(name, self._directory, self._file)
+            command = command_of(name, self._directory, self._server.kubeconfig)
             async with program(self._directory, name, *command) as pid:
-                await self.bindings.wait(n_pods)
-                found = self._figures(n_pods, began, cpu_s(pid), served)
+                found = await self._figures(n_pods, pid, began)
         await self._clear()
         return found
 
-    async def _post(self, n_pods: int) -> Contender:
+    async def _post(self, *, has_events: bool) -> None:
         """Bindings and events of a client that decides nothing."""
         items = json.loads((await self._api.send(ApiRequest("GET", NODES))).body)["items"]
         names = [item["metadata"]["name"] for item in items]
@@ -231,30 +286,47 @@ class RealRun:
 
         async def one(i: int, meta: dict) -> None:
             uid, name, chosen = meta["uid"], meta["name"], names[i % len(names)]
-            note = f"Successfully assigned default/{name} to {chosen}"
-            words = ("Normal", "Scheduled", "Binding", note)
-            now = request_time()
-            event = RecordEvent(i, 1, uid, "default", name, "bench", *words)
-            request = correlator.record(event, now.now, now.wall_ns, now.micros)
+            requests = [bind(Bind(i, 1, uid, "default", name, chosen), {})]
+            if has_events:
+                note = f"Successfully assigned default/{name} to {chosen}"
+                words = ("Normal", "Scheduled", "Binding", note)
+                now = request_time()
+                event = RecordEvent(i, 1, uid, "default", name, "bench", *words)
+                request = correlator.record(event, now.now, now.wall_ns, now.micros)
+                assert request is not None
+                requests.append(request)
             async with limit:
-                for sent in (bind(Bind(i, 1, uid, "default", name, chosen), {}), request):
-                    assert sent is not None
+                for sent in requests:
                     answer = await self._api.send(sent)
                     assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
 
-        began, used, served = time.perf_counter(), time.process_time(), cpu_s(self._server)
         await asyncio.gather(*(one(i, item["metadata"]) for i, item in enumerate(pods)))
-        await self.bindings.wait(n_pods)
-        return self._figures(n_pods, began, time.process_time() - used, served)
 
-    def _figures(self, n_pods: int, began: float, used: float, served: float) -> Contender:
+    async def _figures(
+        self, n_pods: int, pid: int, began: Began, *, has_events: bool = True
+    ) -> Contender:
+        """Figures of a run of the process, when all pods are bound and the events have arrived."""
+        await self.bindings.wait(1)
+        at_first = self._server.used(pid)
+        await self.bindings.wait(n_pods)
+        bound = self._server.used(pid).since(at_first, n_pods / 1000)
         first, last = (pick(self.bindings.bound_at.values()) for pick in (min, max))
-        per_thousand = 1000 / n_pods
+        n_found, last_event = 0, last
+        now = time.perf_counter()
+        while has_events and n_found < n_pods and now - last_event < EVENTS_END_S:
+            found = await n_events(self._api) - began.n_events
+            now = time.perf_counter()
+            if found != n_found:
+                n_found, last_event = found, now
+            await asyncio.sleep(EVENTS_POLL_S)
         return Contender(
-            first - began,
+            first - began.at,
             n_pods / max(last - first, 1e-9),
-            used * per_thousand,
-            (cpu_s(self._server) - served) * per_thousand,
+            n_pods / max(last_event - first, 1e-9),
+            n_found,
+            last_event - last,
+            bound,
+            self._server.used(pid).since(began.used, n_pods / 1000),
         )
 
     async def latencies_ms(self, name: str, per_s: int, seconds: float) -> list[float]:
@@ -267,7 +339,7 @@ class RealRun:
             answer = await self._api.send(ApiRequest("POST", PODS, (), body, JSON))
             assert answer.is_done, (answer.status, answer.fault)
 
-        command = command_of(name, self._directory, self._file)
+        command = command_of(name, self._directory, self._server.kubeconfig)
         async with program(self._directory, name, *command):
             await come("first")
             await self.bindings.wait(1)
@@ -285,8 +357,9 @@ class RealRun:
     async def _clear(self) -> None:
         query = (("gracePeriodSeconds", "0"),)
         request = ApiRequest("DELETE", PODS, query, timeout_s=PATIENCE_S)
-        answer = await self._api.send(request)
-        assert answer.is_done, (answer.status, answer.fault)
+        # The server ends the request after a minute, with pods left.
+        while not (answer := await self._api.send(request)).is_done:
+            assert answer.status == HTTP_GATEWAY_TIMEOUT, (answer.status, answer.fault)
         await self.bindings.wait_empty()
 
 
@@ -295,17 +368,19 @@ async def main(n_pods: int, n_nodes: int, rounds: int, seconds: float) -> None:
     if not (shutil.which(apiserver) and shutil.which(etcd)):
         print("No real API server: KUBE_APISERVER and ETCD name no programs.")
         return
-    names = [CLIENT, OURS] + [ORIGINAL] * bool(shutil.which(os.environ.get("KUBE_SCHEDULER", "")))
+    names = [BINDER, CLIENT, OURS] + [ORIGINAL] * bool(
+        shutil.which(os.environ.get("KUBE_SCHEDULER", ""))
+    )
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         async with (
-            real_server(directory, apiserver, etcd) as (file, server),
-            ApiClient(load_client_config(file)) as api,
+            real_server(directory, apiserver, etcd) as server,
+            ApiClient(load_client_config(server.kubeconfig)) as api,
             background_tasks() as tasks,
         ):
             await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
-            run = RealRun(directory, file, server, api)
+            run = RealRun(directory, server, api)
             rng = np.random.default_rng()
             following = Informers(api, [POD_RESOURCE], run.bindings.seen, rng)
             following.start(tasks)
@@ -323,16 +398,25 @@ async def report(
         for name in names:
             found[name].append(await run.backlog(name, n_pods))
             print(f"{name}: {found[name][-1]}", flush=True)
-    middle = {name: statistics.median(one.per_s for one in runs) for name, runs in found.items()}
+
+    def ratio(name: str, figure: str) -> float:
+        ours, theirs = (
+            statistics.median(getattr(run, figure) for run in found[one]) for one in (OURS, name)
+        )
+        return ours / theirs
+
+    of_original = AIM_OF_ORIGINAL if n_nodes >= LARGE_NODES else SMALL_AIM_OF_ORIGINAL
+    aims = {CLIENT: AIM_OF_CLIENT, ORIGINAL: of_original}
     for name in names:
         if name != OURS:
+            aim = f"; aim {aims[name]:.1f}" if name in aims else ""
             print(
-                f"{n_pods} pods on {n_nodes} nodes: {middle[OURS] / middle[name]:.2f} of the rate "
-                f"of {name}; aim {AIMS[name]:.1f}"
+                f"{n_pods} pods on {n_nodes} nodes: {ratio(name, 'per_s'):.2f} of the rate of "
+                f"{name}, {ratio(name, 'complete_per_s'):.2f} to the last event{aim}"
             )
     for per_s in RATES if seconds else ():
         for name in names:
-            if name != CLIENT:
+            if name in (OURS, ORIGINAL):
                 p50, p99 = np.percentile(await run.latencies_ms(name, per_s, seconds), (50, 99))
                 print(f"{name} at {per_s} pods/s: p50 {p50:.0f} ms, p99 {p99:.0f} ms", flush=True)
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from live_rate import NODES, PODS, cpu_s, listed, node, post_all
+from live_rate import NODES, PODS, listed, node, post_all
 from live_real import OURS, command_of, program, real_server, waiting
 from live_steady import GROWTH_AIM, SLACK_S, IdleUsage, Load, growth, report, spread
 
@@ -108,12 +108,12 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         async with (
-            real_server(directory, apiserver, etcd, "--event-ttl=5m") as (file, server),
-            ApiClient(load_client_config(file)) as api,
+            real_server(directory, apiserver, etcd, "--event-ttl=5m") as server,
+            ApiClient(load_client_config(server.kubeconfig)) as api,
             background_tasks() as tasks,
         ):
             await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
-            command = command_of(OURS, directory, file)
+            command = command_of(OURS, directory, server.kubeconfig)
             async with program(directory, OURS, *command) as scheduler:
                 load, nodes = RealLoad(api, per_s), RollingNodes(api, n_nodes)
 
@@ -125,23 +125,19 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
                 following.start(tasks)
                 await following.synced.wait()
                 found: list[IdleUsage] = []
-                used = cpu_s(scheduler), cpu_s(server)
-                tasks.start(report(load, (scheduler, server), found), "report")
+                used = server.used(scheduler)
+                tasks.start(report(load, (scheduler, server.pid), found), "report")
                 tasks.start(nodes.roll(), "roll")
                 await load.run(seconds)
                 ends = time.perf_counter() + SLACK_S
                 while load.n_waiting and time.perf_counter() < ends:
                     await asyncio.sleep(0.1)
-                n_thousands = len(load.delays_ms) / 1000
-                spent = [
-                    (now - then) / n_thousands
-                    for now, then in zip((cpu_s(scheduler), cpu_s(server)), used, strict=True)
-                ]
+                spent = server.used(scheduler).since(used, len(load.delays_ms) / 1000)
                 tasks.cancel()
                 n_unbound = sum(not item["spec"].get("nodeName") for item in await listed(api))
     print(f"{spread(load.delays_ms)}; {n_unbound} without a node at the end")
     print(f"{nodes.n_replaced} nodes replaced, {nodes.n_pods_moved} pods deleted with them")
-    print(f"processor time per 1,000 pods {spent[0]:.2f} s and {spent[1]:.2f} s of the server")
+    print(f"processor time per 1,000 pods {spent}")
     if load.n_late or load.n_failed:
         print(f"{load.n_late} arrivals came late, {load.n_failed} requests failed")
     if len(found) >= 4:

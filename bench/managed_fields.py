@@ -1,8 +1,8 @@
-"""What managedFields cost: `bench/managed_fields.py [--count N] [--rounds N]`.
+"""What managedFields cost: `bench/managed_fields.py [--count N] [--rounds N] [--addresses]`.
 
 Two API servers in this process, one that keeps managedFields and one that does not, take the same
 writes in turn, chunk by chunk, without HTTP: pods created, bound, their status patched, and
-replaced with another label. Printed are medians of the processor time of a write, and how much more
+replaced with another label. --addresses: each pod has an address of its own. Printed are medians of
 it takes with managedFields. Last come applies (server-side) of pods that change nothing, which need
 managedFields.
 """
@@ -113,9 +113,11 @@ def bindings(name: str) -> HttpRequest:
     return request("POST", f"{PODS}/{name}/binding", tree)
 
 
-def statuses(name: str) -> HttpRequest:
-    tree = {"status": {"phase": "Running", "conditions": [READY]}}
-    return request("PATCH", f"{PODS}/{name}/status", tree, MERGE)
+def statuses(name: str, address: str) -> HttpRequest:
+    status: Tree = {"phase": "Running", "conditions": [READY]}
+    if address:
+        status |= {"podIP": address, "podIPs": [{"ip": address}]}
+    return request("PATCH", f"{PODS}/{name}/status", {"status": status}, MERGE)
 
 
 def replaced(server: Server, name: str) -> HttpRequest:
@@ -125,12 +127,12 @@ def replaced(server: Server, name: str) -> HttpRequest:
 
 
 def writes(
-    server: Server, names: list[str]
+    server: Server, names: list[str], addresses: list[str]
 ) -> Iterator[tuple[str, Callable[[], list[HttpRequest]]]]:
     """The kinds of writes in order, with what makes their requests."""
     yield "created", lambda: [request("POST", PODS, pod(name)) for name in names]
     yield "bound", lambda: [bindings(name) for name in names]
-    yield "status patched", lambda: [statuses(name) for name in names]
+    yield "status patched", lambda: [statuses(*pair) for pair in zip(names, addresses, strict=True)]
     yield "replaced", lambda: [replaced(server, name) for name in names]
 
 
@@ -138,6 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="writes in a chunk")
     parser.add_argument("--rounds", type=int, default=15, help="chunks of each kind")
+    parser.add_argument("--addresses", action="store_true", help="each pod has an address")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     servers = {True: Server(keeps=True), False: Server(keeps=False)}
@@ -145,8 +148,11 @@ def main() -> None:
     gc.freeze()
     for number in range(options.rounds):
         names = [f"p{number}-{at}" for at in range(options.count)]
+        addresses = [""] * options.count
+        if options.addresses:
+            addresses = [f"10.{number}.{at // 256}.{at % 256}" for at in range(options.count)]
         for keeps in (True, False) if number % 2 else (False, True):
-            for what, make in writes(servers[keeps], names):
+            for what, make in writes(servers[keeps], names, addresses):
                 spent = servers[keeps].seconds(make())
                 found.setdefault(what, {}).setdefault(keeps, []).append(spent)
     for what, spent in found.items():

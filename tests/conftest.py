@@ -51,8 +51,9 @@ WAITING_FILES = {
     "test_python_client.py",
     "test_replicas.py",
 }
-"""What these run, live clusters, waits for the clock: one worker has them all, from the start, so
-that the others are left with the processors to themselves."""
+"""What these run, live clusters, waits for the clock: one worker has them all, from the start, and
+another one those of the group "embedded", so that the others are left with the processors. In one
+group they ended last, while the other workers had nothing to do."""
 
 SHARING_FILES = {
     "test_experiment.py",
@@ -103,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_random or is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         if item.path.name in WAITING_FILES:
-            item.add_marker(pytest.mark.xdist_group("embedded"))
+            item.add_marker(pytest.mark.xdist_group("waiting"))
         elif "tidy" in item.path.parts:
             item.add_marker(pytest.mark.xdist_group("tidy"))
         elif item.path.name in SHARING_FILES:

@@ -19,6 +19,8 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.job_sets.job_set_kinds import job_set_definitions
+from stowplan.controllers.kai.kai_definitions import kai_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
@@ -47,12 +49,15 @@ class SmallCluster:
         node_lifecycle: NodeLifecycleOptions | None = None,
         workloads: bool = False,
         volcano: bool = False,
+        kai: bool = False,
         device_taint_rules: bool = False,
         kueue: KueueOptions | None = None,
+        job_sets: bool = False,
         gates: FeatureGates | None = None,
         pages: Sequence[NonResourcePages] = (),
     ) -> None:
-        """volcano: with Volcano's kinds and controllers. kueue: with those of Kueue. gates: of the
+        """volcano: with Volcano's kinds and controllers. kai: with those of KAI-Scheduler. kueue:
+        with those of Kueue. job_sets: with those of JobSets and Kubeflow. gates: of the
         controllers. pages: discovery and the like."""
         self.now = START
         self.schedules = schedules
@@ -61,7 +66,9 @@ class SmallCluster:
             pod_lifecycle=PodLifecycleDefaults(start_s=start_s),
             node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
             volcano=volcano,
+            kai=kai,
             kueue=kueue,
+            job_sets=job_sets,
             gates=gates or FeatureGates(),
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
@@ -85,8 +92,12 @@ class SmallCluster:
                 self.create("namespaces", {"metadata": {"name": name}})
         definitions = [*(volcano_definitions() if volcano else ())]
         definitions += kueue_definitions() if kueue is not None else ()
+        definitions += kai_definitions() if kai else ()
+        definitions += job_set_definitions() if job_sets else ()
         for definition in definitions:
-            self.create("apiextensions.k8s.io/customresourcedefinitions", definition)
+            is_kind = definition["kind"] == "CustomResourceDefinition"
+            path = "apiextensions.k8s.io/customresourcedefinitions" if is_kind else "namespaces"
+            self.create(path, definition)
         self.settle()
         for node in make_hollow_nodes(nodes, capacity=capacity):
             self.create("nodes", node)

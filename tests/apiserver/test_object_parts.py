@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.apply import typed_comparison
 from stowplan.apiserver.http import body_decoding
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
@@ -42,6 +43,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 ODD = 'a]},"b'
 """A key whose path element looks like the end of managedFields."""
 CONTAINER = {"name": "c", "image": "x:1", "ports": [{"containerPort": 80}]}
+ALIAS = {"ip": "10.0.0.1", "hostnames": ["h"]}
 Step = tuple[str, str, Any, str, str]
 """Method, path, body (of a PUT: what is merged into the object as it is), media type, agent."""
 
@@ -58,7 +60,7 @@ class Server:
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
         labels = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
         for path, body in (
-            (PODS, {"spec": {"containers": [CONTAINER]}}),
+            (PODS, {"spec": {"containers": [CONTAINER], "hostAliases": [ALIAS]}}),
             (MAPS, {"data": {"k": "v"}}),
             (DEPLOYMENTS, {"spec": labels}),
         ):
@@ -128,6 +130,21 @@ CHANGES: tuple[Tree, ...] = (
     {"status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}},
     {},
 )
+IPS = "10.0.0.1", "10.0.0.12", "fd00::1"
+
+
+def addresses(*ips: str, host: str = "") -> Tree:
+    """The status of a pod with addresses."""
+    status: Tree = {"podIP": ips[0], "podIPs": [{"ip": one} for one in ips]}
+    return {"status": {**status, "hostIP": host, "hostIPs": [{"ip": host}]} if host else status}
+
+
+ADDRESSES = (
+    *(addresses(one) for one in IPS), addresses(*IPS[:2]), addresses(*IPS[1:]),
+    addresses(IPS[2], host=IPS[0]), addresses(IPS[1], IPS[0], host=IPS[1]),
+    {"status": {"podIPs": None, "message": f'"{IPS[0]}" "~0"'}},
+    {"status": {"podIPs": [{"ip": "none"}, {"ip": ""}], "podIP": "~0"}},
+)  # fmt: skip
 
 
 @st.composite
@@ -138,7 +155,8 @@ def steps(draw: st.DrawFn) -> Step:
         path += "/status"
     agent = draw(st.sampled_from(("a/1", "b/1", "c/1")))
     meta = dict(draw(st.sampled_from(META)))
-    body = {**draw(st.sampled_from(CHANGES)), "metadata": meta}
+    changes = CHANGES if draw(st.booleans()) else ADDRESSES
+    body = {**draw(st.sampled_from(changes)), "metadata": meta}
     method, media = draw(st.sampled_from((
         ("PUT", JSON), ("PUT", JSON), ("PATCH", MERGE), ("PATCH", STRATEGIC), ("PATCH", OPERATIONS),
         ("PATCH", APPLY),
@@ -190,6 +208,10 @@ def replaced(labels: Tree, agent: str = "b/1", **meta: Any) -> Step:
     return ("PUT", f"{PODS}/o", {"metadata": {"labels": labels, **meta}}, JSON, agent)
 
 
+def addressed(*ips: str, agent: str = "a/1", query: str = "") -> Step:
+    return ("PATCH", f"{PODS}/o/status{query}", addresses(*ips), MERGE, agent)
+
+
 SEQUENCE = [
     status("Running"), replaced({"x": "1"}), replaced({"x": "2"}, "c/1"), replaced({"x": None}),
     replaced({"y": "1"}, managedFields=[ENTRY]), status("Pending", "c/1"), replaced({"x": "1"}),
@@ -198,6 +220,40 @@ SEQUENCE = [
 
 def test_a_sequence() -> None:
     compare(SEQUENCE)
+
+
+def sequence_of_addresses() -> list[Step]:
+    of = [("PATCH", f"{PODS}/o/status", body, MERGE, f"{'abc'[at % 3]}/1")
+          for at, body in enumerate(ADDRESSES * 2)]  # fmt: skip
+    one, other, third = (addressed(one, agent="d/1") for one in IPS)
+    back: Step = ("PATCH", f"{PODS}/o/status", {"status": {"podIPs": None}}, MERGE, "d/1")
+    return [*of, *(step for one in (one, other, third, one) for step in (one, back))]
+
+
+def test_a_sequence_of_addresses() -> None:
+    compare(sequence_of_addresses())
+
+
+def test_addresses_that_are_taken_for_each_other_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wrong variant: all addresses have the same mark."""
+    marked = typed_comparison._with_marks
+
+    def careless(one: bytes, other: bytes) -> tuple[bytes, bytes, list[bytes]]:
+        one, other, own = marked(one, other)
+        for at in range(1, len(own)):
+            one, other = (each.replace(b'"~%d"' % at, b'"~0"') for each in (one, other))
+        return one, other, own
+
+    monkeypatch.setattr(typed_comparison, "_with_marks", careless)
+    one, other = IPS[:2]
+    bodies = (addresses(one, host=other), addresses(other, host=other), addresses(one, host=one))
+    asked: list[Step] = [
+        ("PATCH", f"{PODS}/o/status?dryRun=All", bodies[at], MERGE, "a/1") for at in (1, 1, 2, 2)
+    ]
+    begun: Step = ("PATCH", f"{PODS}/o/status", bodies[0], MERGE, "a/1")
+    assert_caught(compare, STEPS, known=([begun, *asked],))
 
 
 def test_parts_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,12 +297,12 @@ def test_sent_entries_that_are_dropped_are_found(monkeypatch: pytest.MonkeyPatch
     assert_caught(compare, STEPS, known=(SEQUENCE,))
 
 
-@pytest.mark.parametrize("left_out", range(5))
+@pytest.mark.parametrize("left_out", range(6))
 def test_an_outcome_of_another_change_is_found(
     left_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong variants: what is worked out counts for another endpoint, manager, change, order of
-    times, or other entries."""
+    times, other entries, or other equal addresses."""
     outcome, keep = KnownEntries.outcome, KnownEntries.keep
 
     def without(key: Key) -> Key:
@@ -270,6 +326,7 @@ def test_an_outcome_of_another_change_is_found(
         ("PATCH", maps, {"metadata": {"annotations": None}}, MERGE, "b/1"),
         ("PATCH", f"{PODS}/o?dryRun=All", same, MERGE, "c/1"),
         ("PATCH", f"{PODS}/o/status?dryRun=All", same, MERGE, "c/1"),
+        ("PATCH", f"{PODS}/o?dryRun=All", same, MERGE, "c/1"),
         replaced({"x": "1"}), ("PATCH", f"{PODS}/o?dryRun=All", same, MERGE, "c/1"),
     ]  # fmt: skip
     # Entries of the same time are in the order of their managers.
@@ -278,6 +335,11 @@ def test_an_outcome_of_another_change_is_found(
     last: Step = ("PATCH", f"{MAPS}/o", same, MERGE, "a/1")
     again = asked[2]
     asked = [asked[0], first, first, *asked, again, last, again, again]
+    # The pod has the address of its alias, then another one.
+    labelled: Step = ("PATCH", f"{PODS}/o?dryRun=All", {"metadata": {"labels": {"z": "1"}}}, MERGE,
+                      "c/1")  # fmt: skip
+    for ip in IPS[:2]:
+        asked += [("PATCH", f"{PODS}/o/status", addresses(ip), MERGE, "a/1"), *[labelled] * 4]
     assert_caught(compare, STEPS, known=(asked,))
 
 
@@ -288,14 +350,17 @@ def test_outcomes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("worked out again")
 
     meta = {"annotations": {ODD.replace(']},"', "-"): ODD}}
+    steps_of_addresses = [addressed("10.0.0.1"), replaced({"x": "1"}), addressed("10.0.0.1", "::1")]
     for at, name in enumerate("orqp"):
         if name != "o":
-            pod = {"spec": {"containers": [CONTAINER]}, "metadata": {"name": name, **meta}}
+            spec = {"containers": [CONTAINER], "hostAliases": [ALIAS]}
+            pod = {"spec": spec, "metadata": {"name": name, **meta}}
             assert one.ask(("POST", PODS, pod, JSON, "a/1"))[0] == 201
         if name == "p":
             monkeypatch.setattr(ObjectParts, "_work_out", fail)
-        for method, path, body, media, agent in SEQUENCE[:4]:
+        for method, path, body, media, agent in (*SEQUENCE[:4], *steps_of_addresses):
             one.now += 1 + at
+            body = json.loads(json.dumps(body).replace("10.0.0.1", f"10.{at}.0.1{at}"))
             asked = (method, path.replace("/o", f"/{name}"), body, media, agent)
             assert one.ask(asked)[0] == 200
 
@@ -322,14 +387,33 @@ def test_other_orders_are_others(one: list[bytes], other: list[bytes]) -> None:
 def test_times_are_filled_in() -> None:
     known = entries_of("2020-01-01T00:00:00Z", "2020-01-01T00:00:01Z")
     now = b"2020-01-01T00:00:02Z"
-    made = outcome_of(known.text, (0, 1), False, [*known.times, now])
+    made = outcome_of(known.text, (0, 1), False, [*known.times, now], [])
     assert made is not None
     assert made.text([*known.times, now]) == known.text
-    swapped = made._replace(places=(-1, 0)).text([*known.times, now])
+    swapped = made._replace(places=(2, 0)).text([*known.times, now])
     assert [one.time for one in KnownEntries().of_text(swapped).entries()] == [
         now.decode(), known.times[0].decode(),
     ]  # fmt: skip
-    assert outcome_of(known.text, (0,), False, [*known.times, now]) is None
+    assert outcome_of(known.text, (0,), False, [*known.times, now], []) is None
+
+
+def test_addresses_are_filled_in() -> None:
+    element = {'k:{"ip":"10.0.0.1"}': {}, 'k:{"ip":"fd00::1"}': {".": {}}, 'k:{"ip":"x"}': {}}
+    entries = [{**ENTRY, "fieldsV1": {"f:ips": element}}, {**ENTRY, "fieldsV1": element}]
+    known = KnownEntries().of_text(json.dumps(entries, separators=(",", ":")).encode())
+    own = [b"10.0.0.1", b"fd00::1"]
+    assert known.addresses == own * 2
+    times = [*known.times, b"now"]
+    made = outcome_of(known.text, (0, -1), False, [*known.times[:1], known.times[1]], own)
+    assert made is not None
+    other = made.text([*known.times, b"10.0.0.2", b"::2"])
+    assert other == known.text.replace(own[0], b"10.0.0.2").replace(own[1], b"::2")
+    assert outcome_of(known.text, (0, 1), False, times, own[:1]) is None
+    again = KnownEntries()
+    skeletons = [again.of_text(text).skeleton for text in (known.text, other)]
+    assert skeletons[0] is skeletons[1]
+    spaced = skeletons[1].spaced(known.times, [b"10.0.0.2", b"::2"] * 2)
+    assert spaced == json.dumps(json.loads(other)).encode()
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])

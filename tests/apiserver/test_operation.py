@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from stowplan.apis.machinery.http_messages import HttpRequest, User, WatchResponse
 from stowplan.apis.protobuf.object_codec import object_codec
 from stowplan.apis.protobuf.wire_format import read_fields
 from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.driver.storage.credentials_files import ADMIN
 from stowplan.objects.encoding.tree import Tree
 from tests.apiserver.whole_server import NOW, WholeServer
 
@@ -80,6 +83,36 @@ def test_requests_and_objects_are_counted() -> None:
     assert "apiserver_audit_event_total 0" in lines
 
 
+def test_requests_are_timed() -> None:
+    times = iter([0.0, 0.005, 1.0, 1.5, 2.0, 82.0, 90.0, 99.0, 100.0, 100.25, 200.0])
+    server = WholeServer(clock=lambda: next(times))
+    for name in "aab":
+        server.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    query = (("watch", "true"), ("resourceVersion", "1"))
+    server.server.handle(HttpRequest("GET", "/api/v1/namespaces", query), NOW)
+    server.send("GET", "/api/v1/namespaces")
+    lines = server.answer("GET", "/metrics").decode().splitlines()
+    name = "apiserver_request_duration_seconds"
+    found = [line for line in lines if line.startswith(name)]
+    labels = (
+        'component="apiserver",dry_run="",group="",resource="namespaces",scope="cluster",'
+        'subresource="",verb="%s",version="v1"'
+    )
+    counts = {
+        line.split('le="')[1].split('"')[0]: int(line.split()[-1])
+        for line in found
+        if "_bucket" in line and 'verb="POST"' in line
+    }
+    assert len(counts) == 24
+    assert [counts[bound] for bound in ("0.005", "0.4", "0.6", "1", "60", "+Inf")] == [
+        1, 1, 2, 2, 2, 3,
+    ]  # fmt: skip
+    assert f"{name}_sum{{{labels % 'POST'}}} 80.505" in found
+    assert f"{name}_count{{{labels % 'POST'}}} 3" in found
+    assert f"{name}_sum{{{labels % 'LIST'}}} 0.25" in found
+    assert not any("WATCH" in line for line in found)
+
+
 def test_events_of_watches_are_counted() -> None:
     server = WholeServer()
     query = (("watch", "true"), ("resourceVersion", "1"))
@@ -125,6 +158,33 @@ def test_an_audit_event_has_the_text_of_a_refusal() -> None:
     }
     assert "requestObject" not in event
     assert "responseObject" not in event
+
+
+@pytest.mark.parametrize(
+    ("query", "credentials", "text"),
+    [
+        ("", "Bearer wrong", "Authentication failed, attempted: bearer"),
+        (
+            "?access_token=x",
+            "bearer wrong",
+            "Authentication failed, attempted: bearer, access_token",
+        ),
+    ],
+)
+def test_what_a_request_without_a_user_tried_is_audited(
+    query: str, credentials: str, text: str
+) -> None:
+    events: list[Tree] = []
+    access = TokenRbacAccess(StaticTokens((("t", ADMIN),)))
+    server = WholeServer(events.append, "RequestResponse", access=access)
+    body: Tree = {"metadata": {"name": "a"}}
+    server.answer("POST", f"/api/v1/namespaces{query}", body, authorization=credentials)
+    assert server.status == 401
+    event = events[-1]
+    assert (event["stage"], event["user"]) == ("ResponseStarted", {})
+    assert event["responseStatus"] == {"metadata": {}, "message": text, "code": 401}
+    assert event["objectRef"] == {"resource": "namespaces", "apiVersion": "v1"}
+    assert not {"requestObject", "responseObject", "annotations"} & event.keys()
 
 
 def test_a_body_in_protobuf_is_audited_as_the_object_that_it_is() -> None:

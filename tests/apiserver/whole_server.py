@@ -31,9 +31,10 @@ class WholeServer:
         *,
         device_taint_rules: bool = False,
         access: AccessControl | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """device_taint_rules: with that kind, which is off by default. access: who may do what;
-        None: everybody everything."""
+        None: everybody everything. clock: times requests."""
         options = ApiServerOptions(
             registry=built_in_registry(device_taint_rules=device_taint_rules),
             admission=default_admission(),
@@ -41,6 +42,7 @@ class WholeServer:
             observers=(DefinitionController(), LocalApiServices()),
             access=access or AlwaysAllow(),
             audit=audit,
+            clock=clock,
             audit_level=level or "Metadata",
         )
         self.server = ApiServer(options, np.random.default_rng(3))

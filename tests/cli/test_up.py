@@ -125,7 +125,7 @@ def test_data_and_tokens_are_kept(tmp_path: Path) -> None:
         assert ask(cluster, "GET", path) == (200, first)
         # Ctrl-C is the same as being told to stop.
         cluster.process.send_signal(signal.SIGINT)
-        assert cluster.process.wait(timeout=120) == 0
+        assert cluster.process.wait(timeout=240) == 0
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
             "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
         }
         assert "pod/web created" in kubectl("apply", "-f", "-", text=json.dumps(pod))
-        kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=120s")
+        kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=240s")
         assert "Running" in kubectl("get", "pods")
         assert "web" in kubectl("describe", "node", "node-1")
         assert "deleted" in kubectl("delete", "pod", "web")

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from stowplan.columns import NodeTable, array_types
+from stowplan.columns import NodeTable, array_types, incidence
 from stowplan.columns.array_types import move_row, zero_columns
+from stowplan.columns.incidence import OfferedResources
 from stowplan.columns.invariants import InvariantBroken, validate
 from stowplan.columns.nodetable import table_of
 from stowplan.columns.replica import Replica
@@ -55,11 +56,30 @@ def test_control_a_row_that_is_not_emptied_is_noticed(monkeypatch: pytest.Monkey
         validate(changed_table())
 
 
+def check_offered(table: NodeTable) -> None:
+    for name in table.resources.values:
+        item = table.item(name)
+        assert table.offered.rows(item) == np.flatnonzero(table.allocatable(name)).tolist()
+
+
 def test_rows_that_offer_a_resource_are_known() -> None:
-    table = changed_table()
-    for i in range(N_NODES):
-        item = table.item(own(i))
-        assert table.offered.rows(item) == np.flatnonzero(table.allocatable(own(i))).tolist()
+    check_offered(changed_table())
+
+
+def test_control_a_row_that_left_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the last row leaves, and is still among those that offer what it did."""
+    monkeypatch.setattr(OfferedResources, "pop", lambda self: self.items.pop())
+    with pytest.raises(AssertionError):
+        check_offered(changed_table())
+
+
+def test_control_a_changed_row_that_is_added_at_the_end_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: rows of a resource are in the order in which they came to offer it."""
+    monkeypatch.setattr(incidence, "insort", list.append)
+    with pytest.raises((AssertionError, IndexError)):
+        check_offered(changed_table())
 
 
 def test_another_set_of_resources_is_another_shape_of_the_table() -> None:

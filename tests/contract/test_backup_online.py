@@ -70,10 +70,10 @@ def test_a_copy_made_under_writes_is_a_state_of_the_cluster(tmp_path: Path) -> N
         assert cluster.process.stdout is not None
         cluster.process.stdout.close()
     command = [sys.executable, "-m", "stowplan", "backup", "--restore", str(restored), str(copy)]
-    subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, timeout=240, stdout=subprocess.DEVNULL)
     (tmp_path / "second").mkdir()
     with up(tmp_path / "second", "--data", str(restored)) as second:
-        version, kept = asyncio.run(asyncio.wait_for(found(second), 60))
+        version, kept = asyncio.run(asyncio.wait_for(found(second), 240))
     # Nothing that was acknowledged before is missing, and of the rest there is all up to a version.
     assert before.items() <= kept.items()
     newest = max(kept.values())

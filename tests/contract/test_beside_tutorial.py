@@ -48,12 +48,12 @@ def started(folder: Path, name: str, command: str) -> Iterator[Path]:
             yield output
         finally:
             process.terminate()
-            process.wait(timeout=120)
+            process.wait(timeout=240)
 
 
 async def until(output: Path, pattern: str) -> str:
     """The first line of an output that has the pattern."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(240):
         while True:
             found = re.search(f".*{pattern}.*", output.read_text())
             if found:

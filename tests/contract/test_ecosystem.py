@@ -150,5 +150,5 @@ def test_kopf_runs_an_operator(cluster: Up, tmp_path: Path) -> None:
             assert [one.metadata.name for one in found.list(jobs, namespace="default")] == []
         finally:
             operator.terminate()
-            operator.wait(timeout=60)
+            operator.wait(timeout=240)
             found.close()

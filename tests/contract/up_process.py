@@ -33,7 +33,7 @@ class Up:
     def stop(self) -> int:
         """Ask it to stop; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=240)
 
 
 def start(directory: Path, *arguments: str, schedules: bool = False) -> Up:

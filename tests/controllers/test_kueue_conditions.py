@@ -59,6 +59,30 @@ def test_a_workload_that_was_evicted_is_evaluated_again() -> None:
     assert cluster.message("low", "Evicted").startswith("Previously: Preempted to accommodate")
 
 
+def test_a_preempted_job_waits_as_an_equal_one_that_is_tried_before_it() -> None:
+    cluster = KueueCluster()
+    cluster.queue("q", "2", preemption={"withinClusterQueue": "LowerPriority"})
+    held = {"clusterQueue": "q", "stopPolicy": "Hold"}
+    cluster.create(LOCAL_QUEUES, {"metadata": {"name": "held"}, "spec": held})
+    cluster.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 9})
+    cluster.job("older", 2, queue="held")
+    cluster.job("low", 2, run=500)
+    cluster.change(LOCAL_QUEUES, "held", stopPolicy="None")
+    cluster.run(5)
+    assert cluster.running() == {"low": 2}
+    cluster.job("urgent", 2, run=500, labels={"kueue.x-k8s.io/priority-class": "high"})
+    cluster.run(60)
+    assert cluster.running() == {"urgent": 2}
+    # The older one gets no quota, so the other is not tried at all.
+    found = cluster.conditions("low")
+    assert found["Evicted"] == ("True", "Preempted")
+    assert found["QuotaReserved"] == ("False", "WaitingForQuota")
+    text = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+    assert cluster.message("low") == text
+    assert cluster.conditions("older")["QuotaReserved"] == ("False", "WaitingForQuota")
+    assert cluster.message("older") != text
+
+
 def test_quota_that_was_given_back_is_pending_evaluation() -> None:
     """Where nothing evaluates it: its queue is stopped."""
     cluster = KueueCluster()

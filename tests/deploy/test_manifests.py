@@ -113,6 +113,7 @@ def needed() -> set[Right]:
     found.add(("scheduling.volcano.sh", "queues/status", "patch"))
     found.add(("scheduling.k8s.io", "podgroups/status", "patch"))
     found |= {("scheduling.run.ai", name, "patch") for name in ("podgroups", "podgroups/status")}
+    found |= {("scheduling.run.ai", "bindrequests", verb) for verb in ("get", "create", "delete")}
     for request in (token_review("t"), subject_access_review(UserInfo("u"), "/metrics")):
         _, _, group, _, plural = request.path.split("/")
         found.add((group, plural, "create"))

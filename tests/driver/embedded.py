@@ -121,13 +121,17 @@ class Cluster:
 class Embedded:
     """`stowplan up` with hollow nodes."""
 
-    def __init__(self, tmp_path: Path, tokens: Path, n_nodes: int, *, lasting: bool) -> None:
+    def __init__(
+        self, tmp_path: Path, tokens: Path, n_nodes: int, *, lasting: bool, gates: str = ""
+    ) -> None:
         self._path = tmp_path
         self._admin = tmp_path / "admin.kubeconfig"
         self._drains: list[asyncio.Task[None]] = []
         self._arguments = ["--node-count", str(n_nodes), "--token-file", str(tokens)]
         self._arguments += ["--kubeconfig", str(self._admin)]
         self._arguments += ["--port", str(free_port() if lasting else 0)]
+        if gates:
+            self._arguments += ["--feature-gates", gates]
         if lasting:
             self._arguments += ["--data", str(tmp_path / "data")]
 
@@ -156,16 +160,21 @@ class Embedded:
 
 @asynccontextmanager
 async def cluster(
-    tmp_path: Path, n_nodes: int, server: str = "embedded", *, lasting: bool = False
+    tmp_path: Path,
+    n_nodes: int,
+    server: str = "embedded",
+    *,
+    lasting: bool = False,
+    gates: str = "",
 ) -> AsyncIterator[Cluster]:
     """A cluster in which the scheduler's account has the shipped rights. lasting: it can be
-    restarted from its data."""
+    restarted from its data. gates: of an embedded one."""
     tokens = tmp_path / "tokens.csv"
     groups = "system:serviceaccounts,system:authenticated"
     tokens.write_text(f'{TOKEN},{USER},1,"{groups}"\n')
     under: Embedded | RealServer
     if server == "embedded":
-        under = Embedded(tmp_path, tokens, n_nodes, lasting=lasting)
+        under = Embedded(tmp_path, tokens, n_nodes, lasting=lasting, gates=gates)
     else:
         under = RealServer(tmp_path, tokens)
     process = await under.start()

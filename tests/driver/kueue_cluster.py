@@ -40,7 +40,7 @@ class KubectlCluster:
         command = [KUBECTL, "--kubeconfig", str(self.directory / "k"), *arguments]
         text = "" if given is None else yaml.safe_dump_all(given)
         ran = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=120
+            command, input=text, capture_output=True, text=True, check=False, timeout=240
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout

@@ -63,7 +63,7 @@ class Replica:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    async def ended(self, timeout_s: float = 120.0) -> int:
+    async def ended(self, timeout_s: float = 240.0) -> int:
         code = await asyncio.wait_for(self.process.wait(), timeout_s)
         await self._reading
         return code

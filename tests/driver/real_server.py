@@ -19,7 +19,7 @@ from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client.api_client import ApiClient
 
 ADMIN = "token-of-the-admin"
-READY_S = 90.0
+READY_S = 240.0
 Process = asyncio.subprocess.Process
 
 

@@ -111,7 +111,7 @@ class SmallApi:
         """Whoever asks for changes since a version of before is told that it is too old."""
         self._oldest = self._version + 1
 
-    async def until(self, holds: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 240.0) -> None:
         async with asyncio.timeout(timeout_s):
             while not holds():
                 await asyncio.sleep(0.01)

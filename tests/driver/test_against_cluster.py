@@ -22,6 +22,8 @@ from tests.driver.proxy import KINDS, proxy
 from tests.driver.real_server import assets
 from tests.driver.test_live import GANGS
 
+PLACED = "spec.nodeName!="
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 
@@ -209,14 +211,41 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
                         break
                     await asyncio.sleep(0.3)
             assert len(pods.keys() & {"low0", "low1"}) == 1
-            recorded = await events(made)
+            async with asyncio.timeout(240):
+                # Events come after the bindings.
+                while ("Scheduled", "vip") not in (recorded := await events(made)):
+                    await asyncio.sleep(0.3)
             reasons = Counter(reason for reason, _ in recorded)
             assert reasons["Preempted"] == 1
-            assert ("Scheduled", "vip") in recorded
             assert ("FailedScheduling", "huge") in recorded
             # Nothing was asked for that the rights do not cover.
             texts = [line["msg"] for line in one.lines if "forbidden" in line["msg"]]
             assert texts == []
+
+    run(steps())
+
+
+def test_events_are_posted_when_the_scheduler_is_terminated_or_counted_in_its_log(
+    tmp_path: Path, server: str
+) -> None:
+    async def steps() -> None:
+        async with cluster(tmp_path, 20, server) as made:
+            await made.create_all(pod(f"p{i}") for i in range(200))
+            query = {"limit": "1", "fieldSelector": PLACED}
+            async with replica(*arguments(tmp_path, made)) as one:
+                while not (await made.get("/api/v1/pods", **query))["items"]:
+                    await asyncio.sleep(0.05)
+                one.signal(signal.SIGTERM)
+                assert await one.ended() == 0
+            placed = {("Scheduled", name) for name in names_placed(await made.pods())}
+            assert placed
+            posted = await events(made)
+            assert all(posted[one] < 2 for one in placed)
+            # A machine that has much to do does not post all of them in the time for that.
+            left = [
+                line["writes"] for line in one.lines if line["msg"].startswith("Stopped before")
+            ]
+            assert len(placed - posted.keys()) <= sum(left)
 
     run(steps())
 

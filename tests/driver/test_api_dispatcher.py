@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from stowplan.client.api_calls import ApiCalls, RequestTime
 from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.pending_events import EVENT_AGE_MAX, PENDING_EVENTS_MAX
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
 from stowplan.driver.background_tasks import background_tasks
-from stowplan.driver.live.api_dispatcher import BIND_WORKERS, ApiDispatcher
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.live.api_dispatcher import BIND_WORKERS, EVENT_WORKERS, ApiDispatcher
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from tests.driver.logged import lines_of
 
 MOMENT = RequestTime(0, 1, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
+
+
+WORDS = ("s", "Normal", "Scheduled", "Binding", "note")
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
@@ -104,13 +110,12 @@ def test_effects_of_a_term_that_is_over_are_dropped_and_reads_are_not() -> None:
         reported: list[Event] = []
         performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
         api_dispatcher = ApiDispatcher(api, performer, reported.append, lambda e: e.term == 2)  # type: ignore[arg-type]
-        words = ("s", "Normal", "Scheduled", "Binding", "n")
         async with background_tasks() as tasks:
             api_dispatcher.start(tasks)
             api_dispatcher.take(to_do.Bind(1, 1, "a", "ns", "a", "n"))
             api_dispatcher.take(to_do.Bind(2, 2, "b", "ns", "b", "n"))
             api_dispatcher.take(to_do.ReadPod(3, 1, "c", "ns", "c"))
-            api_dispatcher.take(to_do.RecordEvent(4, 1, "a", "ns", "a", *words))
+            api_dispatcher.take(to_do.RecordEvent(4, 1, "a", "ns", "a", *WORDS))
             assert await api_dispatcher.wait_until_settled(5)
         assert [one.path for one in api.done if one.method == "POST"] == [
             "/api/v1/namespaces/ns/pods/b/binding"
@@ -145,3 +150,119 @@ def test_a_bug_in_a_worker_does_not_go_unnoticed(caplog: pytest.LogCaptureFixtur
 def test_an_unknown_kind_of_effect_is_a_bug() -> None:
     with pytest.raises(KeyError):
         ApiCalls(EventCorrelator("h"), lambda: MOMENT).steps(to_do.Wake(1, 1, 5))
+
+
+def scheduled(number: int, uid: str) -> to_do.RecordEvent:
+    return to_do.RecordEvent(number, 1, uid, "ns", uid, *WORDS)
+
+
+class CountingApi(SlowApi):
+    """beside: most requests of events at once, while bindings were under way and else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way: Counter[str] = Counter()
+        self.beside: dict[bool, int] = {True: 0, False: 0}
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        kind = "event" if "/events" in request.path else "binding"
+        self.under_way[kind] += 1
+        is_binding = self.under_way["binding"] > 0
+        if kind == "event":
+            self.beside[is_binding] = max(self.beside[is_binding], self.under_way["event"])
+        try:
+            return await super().send(request)
+        finally:
+            self.under_way[kind] -= 1
+
+
+def counting(age: int) -> tuple[ApiDispatcher, CountingApi]:
+    """A dispatcher whose events look as if taken so many nanoseconds ago."""
+
+    def clock() -> RequestTime:
+        return msgspec.structs.replace(MOMENT, now=monotonic_ns() - age)
+
+    api = CountingApi()
+    calls = ApiCalls(EventCorrelator("h"), clock)
+    return ApiDispatcher(api, calls, lambda event: None, lambda effect: True), api  # type: ignore[arg-type]
+
+
+async def bound_and_recorded(dispatcher: ApiDispatcher) -> None:
+    async with background_tasks() as tasks:
+        dispatcher.start(tasks)
+        for number in range(600):
+            dispatcher.take(scheduled(number, f"old{number}"))
+            dispatcher.take(to_do.Bind(600 + number, 1, f"p{number}", "ns", f"p{number}", "n"))
+        assert await dispatcher.wait_until_settled(60)
+        assert dispatcher.n_pending == dispatcher.n_dropped == 0
+
+
+def test_bindings_go_first_and_no_event_is_lost() -> None:
+    async def steps() -> None:
+        dispatcher, api = counting(age=0)
+        await bound_and_recorded(dispatcher)
+        paths = [request.path for request in api.done]
+        last_binding = max(i for i, path in enumerate(paths) if path.endswith("/binding"))
+        n_events = sum("/events" in path for path in paths[:last_binding])
+        assert n_events < 300
+        assert sum("/events" in path for path in paths) == 600
+        assert api.beside == {True: 1, False: EVENT_WORKERS}
+
+    run(steps())
+
+
+def test_old_events_are_posted_beside_bindings() -> None:
+    async def steps() -> None:
+        dispatcher, api = counting(age=EVENT_AGE_MAX)
+        await bound_and_recorded(dispatcher)
+        assert api.beside[True] == EVENT_WORKERS
+
+    run(steps())
+
+
+def test_events_have_the_time_and_the_version_of_when_they_happened() -> None:
+    async def steps() -> None:
+        api, versions, moments = SlowApi(), ["7"], [MOMENT]
+        calls = ApiCalls(EventCorrelator("h", lambda *_: versions[-1]), lambda: moments[-1])
+        dispatcher = ApiDispatcher(api, calls, lambda event: None, lambda effect: True)  # type: ignore[arg-type]
+        dispatcher.take(scheduled(1, "a"))
+        versions.append("8")
+        moments.append(msgspec.structs.replace(MOMENT, wall_ns=2, micros="later"))
+        async with background_tasks() as tasks:
+            dispatcher.start(tasks)
+            assert await dispatcher.wait_until_settled(5)
+        (request,) = api.done
+        body = json.loads(request.body)
+        assert body["eventTime"] == MOMENT.micros
+        assert body["metadata"]["name"] == "a.1"
+        assert body["regarding"]["resourceVersion"] == "7"
+
+    run(steps())
+
+
+def test_a_repeated_event_becomes_a_series_after_its_creation() -> None:
+    async def steps() -> None:
+        for _ in range(5):
+            dispatcher, api = counting(age=0)
+            for number in range(300):
+                dispatcher.take(scheduled(number, f"pod{number % 100}"))
+            async with background_tasks() as tasks:
+                dispatcher.start(tasks)
+                assert await dispatcher.wait_until_settled(60)
+            methods = defaultdict(list)
+            for request in api.done:
+                name = json.loads(request.body).get("regarding", {}).get("name")
+                methods[name or request.path.split("/")[-1].split(".")[0]].append(request.method)
+            assert len(methods) == 100
+            assert all(found == ["POST", "PATCH"] for found in methods.values())
+
+    run(steps())
+
+
+def test_events_that_do_not_fit_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    dispatcher, _ = counting(age=0)
+    for number in range(PENDING_EVENTS_MAX + 3):
+        dispatcher.take(scheduled(number, str(number)))
+    assert dispatcher.n_dropped == 3
+    (line,) = lines_of(caplog)
+    assert line.startswith("Too many events wait; dropping further ones waiting=50000 dropped=1")

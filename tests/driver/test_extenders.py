@@ -544,7 +544,7 @@ def test_it_can_be_ended_while_the_cluster_does_not_answer(tmp_path: Path) -> No
     try:
         assert "Unable to connect to the API server" in process.stderr.readline()
         process.terminate()
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()

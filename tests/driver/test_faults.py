@@ -16,7 +16,7 @@ from tests.driver.test_live import scheduler
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 300))
+    asyncio.run(asyncio.wait_for(steps, 600))
 
 
 class Trouble:

@@ -1,11 +1,13 @@
 """`stowplan up` with KAI's configuration: further guides of KAI, restated with their outcome.
 
-Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing and docs/topology.
+Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing, docs/preemption-delay and
+docs/topology.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -20,11 +22,14 @@ from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cl
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 from tests.driver.embedded import Tree
 from tests.driver.test_kai_up import JOBS, PODS, QUEUES, alone, on_nodes, pod, queue
-from tests.driver.test_volcano_up import create, until
+from tests.driver.test_volcano_up import create, listed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests"
+RESERVED = "/api/v1/namespaces/kai-resource-reservation/pods"
 TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 
@@ -58,7 +63,7 @@ def follow(
             await create(api, QUEUES, queue("default-queue", "default-parent-queue", 0, -1))
             await guide(api)
 
-    asyncio.run(asyncio.wait_for(run(), 240))
+    asyncio.run(asyncio.wait_for(run(), 300))
 
 
 def cards(name: str, number: int, of_queue: str = "default-queue", **labels: str) -> Tree:
@@ -147,36 +152,85 @@ def share(name: str, key: str, value: str) -> Tree:
 async def sharing(api: ApiClient) -> None:
     await create(api, PODS, share("half", "gpu-fraction", "0.5"))
     await create(api, PODS, share("half-2", "gpu-fraction", "0.5"))
-    # Together they have the only card of the node.
-    await until(api, PODS, lambda pods: {*placed(pods)} == {"half", "half-2"})
+    # Together they have the only card of the node, which a pod of KAI's binder holds for them.
+    pods = await until(api, PODS, lambda pods: {*placed(pods)} == {"half", "half-2"})
+    (card,) = {one["metadata"]["labels"]["runai-gpu-group"] for one in pods}
+    (holder,) = await listed(api, RESERVED)
+    assert holder["metadata"]["labels"]["runai-gpu-group"] == card
+    asked = await until(api, REQUESTS, lambda found: len(found) == 2)
+    for one in asked:
+        assert one["spec"] == {
+            "podName": one["metadata"]["name"],
+            "selectedNode": "gpu",
+            "receivedResourceType": "Fraction",
+            "receivedGPU": {"count": 1, "portion": "0.50"},
+            "selectedGPUGroups": [card],
+        }
     await create(api, PODS, share("third", "gpu-fraction", "0.5"))
     await create(api, PODS, cards("whole", 1))
     waiting = {"third", "whole"}
 
     def are_refused(pods: list[Any]) -> bool:
-        refused = {
-            one["metadata"]["name"]
-            for one in pods
-            for condition in (one.get("status") or {}).get("conditions") or ()
-            if condition["type"] == "PodScheduled" and condition["status"] == "False"
-        }
-        return waiting <= refused
+        return waiting <= refused(pods)
 
     pods = await until(api, PODS, are_refused)
     assert {*placed(pods)} == {"half", "half-2"}
     for name in ("half", "half-2", *waiting):
         await api.send(ApiRequest("DELETE", f"{PODS}/{name}"))
     await until(api, PODS, lambda pods: not pods)
+    await until(api, RESERVED, lambda pods: not pods)
     # By memory: of a card of 8,000 MiB, four pods of 2,000.
     for number in range(5):
         await create(api, PODS, share(f"memory-{number}", "gpu-memory", "2000"))
     waiting = {"memory-4"}
-    pods = await until(api, PODS, are_refused)
-    assert {*placed(pods)} == {f"memory-{number}" for number in range(4)}
+    await until(api, PODS, are_refused)
+    four = {f"memory-{number}" for number in range(4)}
+    await until(api, PODS, lambda pods: {*placed(pods)} == four)
 
 
 def test_pods_share_a_card_by_parts_and_by_memory(tmp_path: Path) -> None:
     follow(tmp_path, [node("gpu", 1, **{"nvidia.com/gpu.memory": "8000"})], sharing)
+
+
+# A delay before a job may evict.
+
+DELAY_S = 4
+
+
+async def delay(api: ApiClient) -> None:
+    await create(api, PODS, cards("running", 1))
+    await until(api, PODS, on_nodes("running"))
+    urgent = cards("urgent", 1, priorityClassName="build-preemptible")
+    urgent["metadata"]["annotations"]["kai.scheduler/preemption-delay"] = f"{DELAY_S}s"
+    await create(api, PODS, urgent)
+    # It waits out its window, with a condition, while the other one runs,
+    await until(api, PODS, lambda pods: "urgent" in refused(pods))
+    # and then preempts it.
+    pods = await until(api, PODS, lambda pods: {*placed(pods)} == {"urgent"})
+    (made,) = (one for one in pods if one["metadata"]["name"] == "urgent")
+    events = await until(
+        api, EVENTS, lambda found: any(one.get("reason") == "Evict" for one in found)
+    )
+    (evicted,) = (one for one in events if one.get("reason") == "Evict")
+    since = moment(evicted["eventTime"]) - moment(made["metadata"]["creationTimestamp"])
+    assert since >= DELAY_S
+
+
+def moment(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def refused(pods: Sequence[Any]) -> set[str]:
+    return {
+        one["metadata"]["name"]
+        for one in pods
+        for condition in (one.get("status") or {}).get("conditions") or ()
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    }
+
+
+def test_a_job_with_a_delay_evicts_after_it(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 1)], delay)
 
 
 # Topology.

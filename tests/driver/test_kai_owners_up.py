@@ -121,7 +121,7 @@ def run_on_up(tmp_path: Path, steps: Callable[[ApiClient], Awaitable[None]]) -> 
             await create(api, QUEUES, queue("blue", "top", 4, -1))
             await steps(api)
 
-    asyncio.run(asyncio.wait_for(run(), 120))
+    asyncio.run(asyncio.wait_for(run(), 300))
 
 
 def test_a_job_is_grouped_by_its_labels_and_its_queue_shows_what_it_has(tmp_path: Path) -> None:

@@ -114,4 +114,4 @@ def test_the_guides_of_kai_end_as_they_say(tmp_path: Path) -> None:
         ):
             await check_guides(api)
 
-    asyncio.run(asyncio.wait_for(steps(), 120))
+    asyncio.run(asyncio.wait_for(steps(), 300))

@@ -219,7 +219,9 @@ KINDS = [
 def template(cpu: int, name: str = "sleep") -> Tree:
     requests = {"cpu": cpu, "memory": "200Mi"}
     container = {"name": name, "image": "busybox", "resources": {"requests": requests}}
-    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    # Their controllers run here: the pods do until the test ends the jobs.
+    notes = {"annotations": {"stowplan.dev/run-seconds": "3600"}}
+    return {"metadata": notes, "spec": {"restartPolicy": "Never", "containers": [container]}}
 
 
 def replicated(name: str, cpu: int, **more: int) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.client.requests import ApiRequest
+from stowplan.client.requests import JSON, ApiRequest
 from stowplan.controllers.kueue.kueue_kinds import PRIORITY_LABEL, kueue_definitions
 from stowplan.driver.client.api_client import ApiClient
 from tests.cli.run import run
@@ -78,6 +79,8 @@ async def check_admission(api: ApiClient) -> None:
     await create(api, JOBS, sample_job("first"))
     started = await job(api, "first", lambda one: not is_suspended(one))
     assert selector(started) == {"pool": "batch"}
+    # Of two that were created in the same second either may come first.
+    await asyncio.sleep(1.1)
     # One that is not created suspended is suspended.
     waiting = sample_job("second")
     waiting["spec"]["suspend"] = False
@@ -126,6 +129,88 @@ def test_jobs_are_admitted_wait_and_are_preempted(tmp_path: Path) -> None:
                 await check_refusal(on, *given)
                 # Kueue's manager has been started beside it.
                 assert await left.ended() == 1
+
+    asyncio.run(asyncio.wait_for(steps(), 600))
+
+
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+TORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+PODS = "/api/v1/namespaces/default/pods"
+ADMISSION_GATE = {"name": "kueue.x-k8s.io/admission"}
+
+
+def queued(api_version: str, kind: str, name: str, spec: Tree, **labels: str) -> Tree:
+    """An object in the queue."""
+    marks = {"kueue.x-k8s.io/queue-name": "user-queue", **labels}
+    meta: Tree = {"name": name, "namespace": "default", "labels": marks}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def pods_of(name: str, pods: list[Tree]) -> list[Tree]:
+    """The pods of a JobSet."""
+    label = "jobset.sigs.k8s.io/jobset-name"
+    return [one for one in pods if one["metadata"]["labels"].get(label) == name]
+
+
+async def check_other_jobs(api: ApiClient) -> None:
+    """A JobSet, whose controller runs here, a job of Kubeflow, whose does not, and a pod group."""
+    pod = sample_job("x")["spec"]["template"]["spec"]
+    jobs = {"parallelism": 2, "completions": 2, "template": {"spec": pod}}
+    spec = {"replicatedJobs": [{"name": "workers", "template": {"spec": jobs}}]}
+    for name in ("first", "second"):
+        # Neither is created suspended: nothing here changes them while they are.
+        made = queued("jobset.x-k8s.io/v1alpha2", "JobSet", name, spec)
+        await created(api, JOB_SETS, made)
+        await until(api, f"{IN_DEFAULT}/workloads", lambda found, n=name: n in states(found))
+    running = await until(
+        api, PODS, lambda pods: len(pods_of("first", pods)) == len(pods_of("second", pods)) == 2
+    )
+    assert {one["spec"]["nodeSelector"]["pool"] for one in running} == {"batch"}
+    replicas = {"Worker": {"replicas": 2, "template": {"spec": pod}}}
+    torch = queued("kubeflow.org/v1", "PyTorchJob", "torch", {"pytorchReplicaSpecs": replicas})
+    await created(api, TORCH_JOBS, torch)
+    marks = {"kueue.x-k8s.io/pod-group-name": "group", "kueue.x-k8s.io/managed": "true"}
+    for name in ("g0", "g1"):
+        one = queued("v1", "Pod", name, {**pod, "schedulingGates": [ADMISSION_GATE]}, **marks)
+        one["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+        await create(api, PODS, one)
+    full = {"first": "Admitted", "second": "Admitted"}
+    waiting = full | {"torch": "WaitingForQuota", "g0": "WaitingForQuota"}
+    await until_states(api, waiting)
+    (held,) = await until(api, TORCH_JOBS, lambda found: found[0]["spec"]["runPolicy"]["suspend"])
+    # Room for one of them, which was first, and then for the other.
+    background = (("propagationPolicy", "Background"),)
+    await api.send(ApiRequest("DELETE", f"{JOB_SETS}/first", background))
+    await until(api, TORCH_JOBS, lambda found: not found[0]["spec"]["runPolicy"]["suspend"])
+    (held,) = await listed(api, TORCH_JOBS)
+    template = held["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert template["nodeSelector"] == {"pool": "batch"}
+    held["status"] = {"conditions": [{"type": "Succeeded", "status": "True", "message": "done"}]}
+    done = ApiRequest("PUT", f"{TORCH_JOBS}/torch/status", (), json.dumps(held).encode(), JSON)
+    assert (await api.send(done)).is_done
+
+    def are_released(pods: list[Tree]) -> bool:
+        group = [one for one in pods if one["metadata"]["name"] in ("g0", "g1")]
+        return len(group) == 2 and not any(one["spec"].get("schedulingGates") for one in group)
+
+    await until(api, PODS, are_released)
+    events = await listed(api, "/api/v1/namespaces/default/events")
+    # Its own controller has stopped the Jobs of a JobSet, and was not worked against.
+    n_deleted = sum(one.get("count", 1) for one in events if one["reason"] == "SuccessfulDelete")
+    assert n_deleted <= 8
+
+
+def test_jobs_of_other_kinds_are_admitted(tmp_path: Path) -> None:
+    (tmp_path / "kueue.yaml").write_text(CONFIG)
+    gates = "GenericWorkload=true,WorkloadWithJob=true"
+
+    async def steps() -> None:
+        async with cluster(tmp_path, 1, gates=gates) as on:
+            await prepare(on)
+            given = "--act", "--config", str(tmp_path / "kueue.yaml"), "--kubeconfig", on.kubeconfig
+            async with replica(*given, "--lease-namespace", "stowplan-system") as acting:
+                await check_other_jobs(on.api)
+                assert acting.process.returncode is None
 
     asyncio.run(asyncio.wait_for(steps(), 300))
 

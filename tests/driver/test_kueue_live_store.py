@@ -201,6 +201,23 @@ def test_a_conflict_is_read_again_and_its_object_taken_over() -> None:
     run.store.update_status(WORKLOADS, found)
 
 
+def test_a_status_that_conflicts_is_written_later() -> None:
+    run = Run(0)
+    run.work(run.server.n_unseen)
+    run.server.put(WORKLOADS, workload("w", 1, 0))
+    n_seen = run.server.n_unseen
+    # A change that decides nothing, which is read only once the write of the status has failed.
+    queue = run.server.objects[CLUSTER_QUEUES, "", "cq"]
+    notes = {"annotations": {"touched": "yes"}}
+    run.server.put(CLUSTER_QUEUES, {**queue, "metadata": {**queue["metadata"], **notes}})
+    run.work(n_seen)
+    assert run.server.n_conflicts == 1
+    for _ in range(3):
+        run.work(run.server.n_unseen)
+    stored = run.server.objects[CLUSTER_QUEUES, "", "cq"]
+    assert stored["status"]["admittedWorkloads"] == 1
+
+
 def queued_job() -> Tree:
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
     spec = {"containers": [container], "restartPolicy": "Never"}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.client.kubeconfig import ClientConfig
@@ -27,6 +29,7 @@ from stowplan.driver.live.scheduler_server import (
 )
 from stowplan.driver.live.scheduler_status import status_summary, write_state_dump
 from tests.driver.deciders import default_deciders
+from tests.driver.logged import lines_of
 from tests.driver.small_api import SmallApi
 
 QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}
@@ -84,6 +87,60 @@ def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
             assert len(scheduled) == 40
 
     run(steps())
+
+
+def test_events_that_wait_are_posted_before_the_scheduler_stops() -> None:
+    async def steps() -> None:
+        async with SmallApi() as api:
+            may_pass = asyncio.Event()
+
+            async def held(request: web.Request) -> None:
+                if request.path.endswith("/events"):
+                    await may_pass.wait()
+
+            api.fault = held
+            for i in range(5):
+                api.node(f"n{i}")
+            for i in range(100):
+                api.pod(f"p{i}", cpu="1m")
+            async with scheduler(api) as live:
+                await api.until(lambda: len(api.binds) == 100)
+                assert not any(path.endswith("/events") for _, path, _ in api.writes)
+                live.stop()
+                await asyncio.sleep(0.3)
+                may_pass.set()
+            noted = Counter(
+                (tree["reason"], tree["regarding"]["name"])
+                for _, path, tree in api.writes
+                if path.endswith("/events")
+            )
+            assert noted == {("Scheduled", f"p{i}"): 1 for i in range(100)}
+
+    run(steps())
+
+
+def test_a_stop_does_not_wait_for_events_without_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(live_module, "DRAIN_S", 0.2)
+
+    async def steps() -> None:
+        async with SmallApi() as api:
+            leaving = asyncio.Event()
+
+            async def stuck(request: web.Request) -> None:
+                if request.path.endswith("/events"):
+                    await leaving.wait()
+
+            api.fault = stuck
+            api.node("n1")
+            api.pod("p1")
+            async with scheduler(api):
+                await api.until(lambda: len(api.binds) == 1)
+            leaving.set()
+
+    run(steps())
+    assert "Stopped before pending writes were done writes=1" in lines_of(caplog)
 
 
 def test_an_unschedulable_pod_is_reported_and_retried_when_it_may_fit() -> None:
@@ -272,7 +329,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
             api.node("n1")
             await asyncio.sleep(0.3)
             live.stop()
-            assert await asyncio.wait_for(task, 120) == 0
+            assert await asyncio.wait_for(task, 240) == 0
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", slow)
     run(steps())
@@ -289,7 +346,7 @@ def test_a_compile_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
                 deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
             )
             with pytest.raises(ValueError, match="no kernels"):
-                await asyncio.wait_for(live.run(), 120)
+                await asyncio.wait_for(live.run(), 240)
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", broken)
     run(steps())

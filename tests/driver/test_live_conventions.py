@@ -1,4 +1,4 @@
-"""KAI's fractions of GPUs are for simulations: a live scheduler refuses them."""
+"""KAI's fractions of GPUs by GpuShare are for simulations: a live scheduler refuses them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,6 @@ profiles:
   pluginConfig:
   - {name: GpuShare, args: {policy: BestFit, conventions: [NAMES], reservationImage: x}}
 """
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "is_refused"),
-    [("kai", True), ("kai\ngpuSharing: false", False), ("volcano", False)],
-)
-def test_sessions_of_kai_are_refused_where_cards_are_shared(
-    tmp_path: Path, scheduler: str, is_refused: bool
-) -> None:
-    file = tmp_path / "sessions.yaml"
-    file.write_text(f"scheduler: {scheduler}\n")
-    deciders, _ = read_configuration_files([str(file)])
-    problems = live_problems(deciders.configuration, "sessions.yaml")
-    assert (problems is not None) == is_refused
-    assert problems is None or 'scheduler: Invalid value: "kai"' in str(problems)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ async def placed(directory: Path, scheduler: str) -> str:
         body = json.dumps(pod("p", scheduler=scheduler)).encode()
         answer = await api.send(ApiRequest("POST", PODS, (), body, JSON))
         assert answer.status == 201, answer.body
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(240):
             while True:
                 answer = await api.send(ApiRequest("GET", f"{PODS}/p"))
                 node: str = json.loads(answer.body)["spec"].get("nodeName", "")

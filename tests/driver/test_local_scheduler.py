@@ -77,7 +77,7 @@ def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: P
     try:
         run(steps())
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=120)
+        rest, _ = process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()
@@ -124,7 +124,7 @@ def test_a_changed_configuration_applies_while_it_runs(tmp_path: Path) -> None:
     try:
         run(steps())
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
+        process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()

@@ -40,7 +40,7 @@ def cluster(kubeconfig: Path) -> Iterator[None]:
             assert process.poll() is None
         yield
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=120)
+        process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 300))
+    asyncio.run(asyncio.wait_for(steps, 600))
 
 
 def arguments(tmp_path: Path, api: SmallApi) -> list[str]:
@@ -200,7 +200,7 @@ def test_an_extender_answers_as_a_program(tmp_path: Path) -> None:
         command = (sys.executable, "-m", "stowplan", "extender", "--alone", "--listen")
         process = await asyncio.create_subprocess_exec(*command, f"127.0.0.1:{port}")
         try:
-            async with asyncio.timeout(120), aiohttp.ClientSession() as session:
+            async with asyncio.timeout(240), aiohttp.ClientSession() as session:
                 while True:
                     try:
                         body = {"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}}]}}

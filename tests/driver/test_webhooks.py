@@ -276,7 +276,7 @@ def test_others_are_answered_while_a_webhook_is_waited_for(tmp_path: Path) -> No
         await loop.stop()
 
     with webhook_server(tmp_path) as hooks:
-        asyncio.run(asyncio.wait_for(life(hooks), 60))
+        asyncio.run(asyncio.wait_for(life(hooks), 300))
 
 
 def test_pods_of_controllers_pass_by_webhooks_too(tmp_path: Path) -> None:
@@ -305,4 +305,4 @@ def test_pods_of_controllers_pass_by_webhooks_too(tmp_path: Path) -> None:
         await loop.stop()
 
     with webhook_server(tmp_path) as hooks:
-        asyncio.run(asyncio.wait_for(life(hooks), 60))
+        asyncio.run(asyncio.wait_for(life(hooks), 300))

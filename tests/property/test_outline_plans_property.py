@@ -9,23 +9,35 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle.engine import Engine, plans
-from stowplan.cycle.engine.outline_plans import OutlinePlan
+from stowplan.cycle.engine import Engine, EnginePodClass, plans
+from stowplan.cycle.engine.outline_plans import OutlinePlan, OutlineRows
+from stowplan.cycle.engine.plans import Planner
 from stowplan.framework import Framework, ObjectStore, Snapshot
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements, Toleration
 from stowplan.objects.pod_requests import plain_requests
 from stowplan.objects.workload import Service, ServiceSpec
-from stowplan.testing import node
+from stowplan.testing import node, spread
 from tests.cycle.engine_and_walk import framework_for
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
-RESOURCES = ("cpu", "memory", "ephemeral-storage", "a.com/x", "a.com/y", "b.com/z", "unknown")
+RARE = tuple(f"rare.com/{i}" for i in range(4))
+RESOURCES = (
+    *RARE,
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "a.com/x",
+    "a.com/y",
+    "b.com/z",
+    "unknown",
+)
 AMOUNTS = ("0", "1", "250m", "3", "200Mi", "1000001n", "9223372036854775807", "1e19", "7Ti")
 
 
@@ -70,6 +82,10 @@ pods = st.lists(st.tuples(specs, labels), min_size=2, max_size=12)
 
 def snapshot() -> Snapshot:
     nodes = [node("n1", zone="a", taints=["gpu:NoSchedule"]), node("n2", zone="b")]
+    # Each rare resource is on other nodes, one on too many to name them.
+    for i, name in enumerate(RARE):
+        nodes += [node(f"n{name}{k}", zone="a", resources={name: "4"}) for k in range(1 + 4 * i)]
+    nodes.append(node("both", resources=dict.fromkeys(RARE[:2], "4")))
     service = Service(
         metadata=ObjectMeta(name="web", namespace="default"),
         spec=ServiceSpec(selector={"app": "web"}),
@@ -82,12 +98,17 @@ def plan_of(engine: Engine, pod: Pod, framework: Framework, seen: Snapshot) -> A
     without a plan."""
     one = engine.class_of(pod, framework)
     assert one is not None
-    _, heads = engine.heads([one], seen)
-    if heads[0] < 0:
+    engine.heads([one], seen)
+    return written(engine, one)
+
+
+def written(engine: Engine, one: EnginePodClass) -> Any:
+    """What a class has in the class arrays, see `plan_of`."""
+    if one.number < 0:
         return None
     arrays = engine._class_arrays
     assert arrays is not None
-    params = arrays.classes[heads[0]].copy()
+    params = arrays.classes[one.number].copy()
     static = params[at.STATIC]
     keys = arrays._layout_list[params[at.LAYOUT]].keys
     params[[at.STATIC, at.LAYOUT, at.FIRST_TERM]] = 0
@@ -115,6 +136,57 @@ def test_a_plan_is_the_same_beside_others_of_its_outline(
     framework: Framework, made: list[tuple[PodSpec, dict[str, str]]]
 ) -> None:
     same_plans(framework, made)
+
+
+def pods_of(made: list[tuple[PodSpec, dict[str, str]]]) -> list[Pod]:
+    metas = (
+        ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}", labels=own)
+        for i, (_, own) in enumerate(made)
+    )
+    return [Pod(meta, spec) for meta, (spec, _) in zip(metas, made, strict=True)]
+
+
+def same_together(framework: Framework, made: list[tuple[PodSpec, dict[str, str]]]) -> None:
+    """Classes that are planned in one step have the plans that they have one after the other, and
+    add as much to terms of each other."""
+    seen, pods = snapshot(), pods_of(made)
+    engines = Engine(numpy_kernels), Engine(numpy_kernels)
+    classes: list[list[EnginePodClass]] = []
+    for engine in engines:
+        plan_of(engine, Pod(ObjectMeta(name="first", uid="first"), PodSpec()), framework, seen)
+        found = [engine.class_of(pod, framework) for pod in pods]
+        # All terms are known before.
+        engine._follow(seen)
+        classes.append([one for one in found if one is not None])
+    engines[0].heads(classes[0], seen)
+    for one in classes[1]:
+        engines[1].heads([one], seen)
+    for mine, other in zip(*classes, strict=True):
+        got, wanted = (written(e, c) for e, c in zip(engines, (mine, other), strict=True))
+        assert (got is None) == (wanted is None), mine.pod.spec
+        for a, b in zip(got or (), wanted or (), strict=True):
+            assert np.array_equal(a, b), mine.pod.spec
+        assert mine.terms == other.terms
+        assert effects(engines[0], mine) == effects(engines[1], other), mine.pod.spec
+
+
+def effects(engine: Engine, one: EnginePodClass) -> dict[int, int]:
+    assert engine._class_arrays is not None
+    return dict(engine._class_arrays._effects.get(one.number, ()))
+
+
+# Terms of others count pods of classes that have none.
+SPREAD = {"topology_spread_constraints": (spread("app=db", "topology.kubernetes.io/zone"),)}
+some_specs = st.one_of(specs, specs, specs.map(lambda spec: replace(spec, **SPREAD)))
+some_pods = st.lists(st.tuples(some_specs, labels), min_size=2, max_size=12)
+
+
+@settings(max_examples=examples(60))
+@given(st.sampled_from(FRAMEWORKS), some_pods)
+def test_classes_that_come_together_have_the_plans_of_those_that_do_not(
+    framework: Framework, made: list[tuple[PodSpec, dict[str, str]]]
+) -> None:
+    same_together(framework, made)
 
 
 def test_classes_of_an_outline_share_what_plugins_say() -> None:
@@ -146,9 +218,50 @@ def labels_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OutlinePlan, "applies_to", lambda self, one, ask: True)
 
 
+def one_answer_for_all_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins that read no requests are asked once for a spec, whatever the labels."""
+    right = OutlinePlan.applies_to
+
+    def applies_to(self: OutlinePlan, one: EnginePodClass, ask: Any) -> bool:
+        return bool(self._applies) or right(self, one, ask)
+
+    monkeypatch.setattr(OutlinePlan, "applies_to", applies_to)
+
+
 def zeros_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for nothing is written as one for something."""
     monkeypatch.setattr(plans, "shared_requests", lambda one: plain_requests(one.pod))
+
+
+def labels_do_not_add_to_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of classes that are planned together, terms of others count the last one."""
+
+    def write(self: Planner) -> None:
+        for one in self._rows.write()[-1:]:
+            self._count_labels(one)
+
+    monkeypatch.setattr(Planner, "write", write)
+
+
+def rows_of_one_resource(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several rare resources the rows of the first are named."""
+    right = OutlineRows.write_few
+
+    def write_few(self: OutlineRows, params: Any, items: Any) -> None:
+        right(self, params, items[:, :1])
+
+    monkeypatch.setattr(OutlineRows, "write_few", write_few)
+
+
+def amounts_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes of a form that are planned together request what the first of them does."""
+    right = OutlineRows.add
+
+    def add(self: OutlineRows, plan: Any, one: EnginePodClass, requests: dict[str, int]) -> None:
+        known = self._rows.get(id(plan))
+        right(self, plan, one, known[2][0] if known else requests)
+
+    monkeypatch.setattr(OutlineRows, "add", add)
 
 
 def ignored_resources_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +278,7 @@ def specs_of(*asked: dict[str, str]) -> PodSpec:
     )
 
 
-ONE_CPU = {"cpu": "1"}
+ONE_CPU, WEB = {"cpu": "1"}, {"app": "web"}
 WRONG: dict[Callable[[pytest.MonkeyPatch], None], tuple[int, list[tuple[PodSpec, Any]]]] = {
     defaults_do_not_count: (
         0,
@@ -174,6 +287,10 @@ WRONG: dict[Callable[[pytest.MonkeyPatch], None], tuple[int, list[tuple[PodSpec,
     labels_do_not_count: (
         0,
         [(specs_of(ONE_CPU), {}), (specs_of({"cpu": "2"}), {"app": "web"})],
+    ),
+    one_answer_for_all_labels: (
+        0,
+        [(specs_of(ONE_CPU), {}), (specs_of({"cpu": "2"}), {}), (specs_of({"cpu": "3"}), WEB)],
     ),
     zeros_count: (0, [(specs_of({"cpu": cpu}), {}) for cpu in ("1", "2", "0")]),
     ignored_resources_are_like_others: (
@@ -193,3 +310,70 @@ def test_wrong_sharing_is_noticed(
     wrong(monkeypatch)
     frameworks = st.sampled_from(FRAMEWORKS)
     assert_caught(same_plans, frameworks, pods, known=(FRAMEWORKS[number], known))
+
+
+WRONG_TOGETHER: dict[Callable[[pytest.MonkeyPatch], None], list[tuple[PodSpec, dict[str, str]]]] = {
+    labels_do_not_add_to_terms: [
+        (specs_of(ONE_CPU), {}),
+        (specs_of({"cpu": "2"}), {}),
+        (replace(specs_of({"cpu": "3"}), **SPREAD), {}),
+        (specs_of({"cpu": "4"}), {"app": "db"}),
+        (specs_of({"cpu": "5"}), {}),
+    ],
+    amounts_of_the_first: [(specs_of({"cpu": f"{i}"}), {}) for i in range(1, 5)],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_TOGETHER)
+def test_wrong_plans_of_several_classes_are_noticed(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = WRONG_TOGETHER[wrong]
+    same_together(FRAMEWORKS[0], known)
+    wrong(monkeypatch)
+    frameworks = st.sampled_from(FRAMEWORKS)
+    assert_caught(same_together, frameworks, some_pods, known=(FRAMEWORKS[0], known))
+
+
+# Rows that offer a resource.
+
+
+def few_rows(made: list[tuple[PodSpec, dict[str, str]]]) -> None:
+    """A plan names the rows that offer the rarest of the resources that a pod requests."""
+    seen, engine = snapshot(), Engine(numpy_kernels)
+    nodes = seen.nodes
+    found = [engine.class_of(pod, FRAMEWORKS[0]) for pod in pods_of(made)]
+    classes = [one for one in found if one is not None]
+    engine.heads(classes, seen)
+    for one in classes:
+        if one.number < 0:
+            continue
+        assert engine._class_arrays is not None
+        params = engine._class_arrays.classes[one.number]
+        asked = [n for n, amount in one.footprint.requested.items() if amount and "/" in n]
+        offering = [np.flatnonzero(nodes.allocatable(name)).tolist() for name in asked]
+        rarest = min(offering, key=len, default=[])
+        named = params[at.FEW : at.FEW + params[at.N_FEW]].tolist()
+        assert named == (rarest if len(rarest) <= at.FEW_MAX else [])
+
+
+rare_pods = st.lists(
+    st.lists(st.tuples(st.sampled_from(RARE), st.just("1")), min_size=1, max_size=3).map(
+        lambda asked: (specs_of(dict(asked)), {})
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=examples(60))
+@given(rare_pods)
+def test_few_rows_are_those_of_the_rarest_resource(
+    made: list[tuple[PodSpec, dict[str, str]]],
+) -> None:
+    few_rows(made)
+
+
+def test_wrong_rows_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows_of_one_resource(monkeypatch)
+    assert_caught(few_rows, rare_pods)

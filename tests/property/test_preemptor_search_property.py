@@ -23,10 +23,10 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
-from stowplan.plugins.preemption import kept_candidates, row_dry_runs
+from stowplan.plugins.preemption import kept_candidates, ordered_candidates, priority_rows
 from stowplan.plugins.preemption.kept_candidates import KeptCandidates
 from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
-from stowplan.plugins.preemption.row_dry_runs import RowDryRuns
+from stowplan.plugins.preemption.priority_rows import PriorityRows
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -70,8 +70,9 @@ class Preemptors:
 
     def _node(self, name: str) -> Any:
         labels = {"disk": pick(self.rng, ("ssd", "ssd", "ssd", "hdd"))}
+        taints = pick(self.rng, ((), (), ("a=b:PreferNoSchedule",)))
         cpu, pods = pick(self.rng, ("2", "4", "4")), pick(self.rng, (110, 110, 6, 4))
-        return builders.node(name, cpu=cpu, pods=pods, labels=labels)
+        return builders.node(name, cpu=cpu, pods=pods, labels=labels, taints=taints)
 
     def _low(self, on: str) -> Event:
         priority = pick(self.rng, (-10, 0, 0, 5, 20))
@@ -139,11 +140,18 @@ def test_kept_searches_decide_as_the_walk(seed: int) -> None:
     same_effects(seed)
 
 
-@pytest.mark.parametrize("limit", ["ROWS_ONE_BY_ONE_MAX", "ONE_BY_ONE_MAX"])
+@pytest.mark.parametrize(
+    ("module", "limit"),
+    [
+        (priority_rows, "ROWS_ONE_BY_ONE_MAX"),
+        (kept_candidates, "ROWS_ONE_BY_ONE_MAX"),
+        (kept_candidates, "ONE_BY_ONE_MAX"),
+    ],
+)
 def test_the_same_where_rows_are_evaluated_together(
-    limit: str, monkeypatch: pytest.MonkeyPatch
+    module: Any, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_candidates, limit, 0)
+    monkeypatch.setattr(module, limit, 0)
     for seed in range(examples(20)):
         same_effects(seed)
 
@@ -170,14 +178,14 @@ def nominations_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def changed_rows_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates stand where they stood before their rows have changed."""
-    right = KeptCandidates._place_changed
+    right = KeptCandidates._open_changed
 
-    def place(self: KeptCandidates) -> None:
+    def open_changed(self: KeptCandidates) -> None:
         if self._is_filled:
             self._changed.clear()
         right(self)
 
-    monkeypatch.setattr(KeptCandidates, "_place_changed", place)
+    monkeypatch.setattr(KeptCandidates, "_open_changed", open_changed)
 
 
 def ranks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,20 +194,61 @@ def ranks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         OrderedCandidates,
         "put",
-        lambda self, row, costs, rank, are_known: right(
-            self, row, costs, 99 - rank, are_known=are_known
-        ),
+        lambda self, row, costs, rank: right(self, row, costs, 99 - rank),
     )
 
 
 def rows_cost_more_at_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that have changed come after those that cost as much."""
-    right = row_dry_runs.costs_at_best
+    """Rows seem to need a victim more than they do."""
+    right = priority_rows.keys_at_best
     monkeypatch.setattr(
-        row_dry_runs,
-        "costs_at_best",
-        lambda violations, lowest: (*right(violations, lowest)[:3], 2, 0),
+        priority_rows,
+        "keys_at_best",
+        lambda violations, highest, n_victims, ranks: right(
+            violations, highest, n_victims + 1, ranks
+        ),
     )
+
+
+def most_victims_have_the_highest_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of priorities at best is that of as many pods of the highest one."""
+    right = ordered_candidates.costs_at_best
+    monkeypatch.setattr(
+        ordered_candidates,
+        "costs_at_best",
+        lambda key, lowest: right(key, int(right(key, lowest)[1]) + 1),
+    )
+
+
+def keys_hold_for_lower_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that need many victims for one class do so for another that requests less."""
+    right = PriorityRows.join
+
+    def join(self: PriorityRows, one: object, amounts: tuple[int, ...]) -> None:
+        least = self._least
+        right(self, one, amounts)
+        self._least = least or amounts
+
+    monkeypatch.setattr(PriorityRows, "join", join)
+
+
+def free_amounts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is free on a row is not found again when the row changes."""
+    monkeypatch.setattr(PriorityRows, "_read_row", lambda self, row: None)
+
+
+def other_priorities_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nominated pods of any priority take room."""
+    right = PriorityRows.room_without
+
+    def room(self: PriorityRows, row: int, uid: str) -> Any:
+        priority, self._priority = self._priority, -100
+        try:
+            return right(self, row, uid)
+        finally:
+            self._priority = priority
+
+    monkeypatch.setattr(PriorityRows, "room_without", room)
 
 
 def a_pod_counts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,58 +258,67 @@ def a_pod_counts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pod is protected in the dry run of one row."""
-    monkeypatch.setattr(RowDryRuns, "_by_budget", lambda self, evictable: ([], evictable))
+    monkeypatch.setattr(PriorityRows, "_by_budget", lambda self, evictable: ([], evictable))
 
 
 def outcomes_hold_for_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dry run of one class is that of all of its priority."""
-    right = row_dry_runs.shared_dry_run
+    right = priority_rows.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         names = range(len(found.least))
         return found._replace(least=tuple(0 for _ in names), most=tuple(2**62 for _ in names))
 
-    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
+    monkeypatch.setattr(priority_rows, "shared_dry_run", run)
 
 
 def more_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run holds for those that request more."""
-    right = row_dry_runs.shared_dry_run
+    right = priority_rows.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         return found._replace(most=tuple(2**62 for _ in found.most))
 
-    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
+    monkeypatch.setattr(priority_rows, "shared_dry_run", run)
 
 
 def less_may_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run holds for those that request less."""
-    right = row_dry_runs.shared_dry_run
+    right = priority_rows.shared_dry_run
 
     def run(*given: Any) -> Any:
         found = right(*given)
         return found._replace(least=tuple(0 for _ in found.least))
 
-    monkeypatch.setattr(kept_candidates, "shared_dry_run", run)
+    monkeypatch.setattr(priority_rows, "shared_dry_run", run)
 
 
 def priorities_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """All preemptors may evict the same pods."""
-    right = RowDryRuns.evictable
-    monkeypatch.setattr(
-        RowDryRuns, "evictable", lambda self, row, priority, pods: right(self, row, 100, pods)
-    )
+    right = PriorityRows.evictable
+
+    def evictable(self: PriorityRows, row: int) -> Any:
+        priority, self._priority = self._priority, 100
+        try:
+            return right(self, row)
+        finally:
+            self._priority = priority
+
+    monkeypatch.setattr(PriorityRows, "evictable", evictable)
 
 
 def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The dry runs of rows stay when these change."""
+    right = PriorityRows.follow
 
-    def follow(self: RowDryRuns, snapshot: Snapshot) -> None:
-        self.is_shared = True
+    def follow(self: PriorityRows, snapshot: Snapshot) -> None:
+        kept = dict(self._evictable)
+        right(self, snapshot)
+        self._evictable = kept
 
-    monkeypatch.setattr(RowDryRuns, "follow", follow)
+    monkeypatch.setattr(PriorityRows, "follow", follow)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +328,10 @@ def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         (changed_rows_keep_their_places, 0),
         (ranks_do_not_count, 1),
         (rows_cost_more_at_best, 5),
+        (most_victims_have_the_highest_priority, 0),
+        (keys_hold_for_lower_requests, 0),
+        (free_amounts_stay, 0),
+        (other_priorities_count, 0),
         (a_pod_counts_itself, 0),
         (budgets_do_not_count, 0),
         (outcomes_hold_for_any_request, 1),

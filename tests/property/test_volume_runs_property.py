@@ -18,6 +18,9 @@ from stowplan.benchmarks.benchmark_objects import ZONE, Tree, make_object
 from stowplan.columns.engine import kernels as compiled
 from stowplan.columns.engine import numpy_kernels
 from stowplan.cycle.engine import engine
+from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.plans import Planner
+from stowplan.framework import object_store
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -194,6 +197,16 @@ def test_runs_of_pods_with_bound_claims_are_those_of_the_walk(kernels: Any) -> N
     check()
 
 
+@pytest.mark.parametrize("kernels", [compiled, numpy_kernels], ids=["compiled", "numpy"])
+def test_a_claim_of_an_earlier_pod_counts_as_it_is_now(kernels: Any) -> None:
+    same_effects(11614, kernels)
+
+
+@pytest.mark.parametrize("kernels", [compiled, numpy_kernels], ids=["compiled", "numpy"])
+def test_annotations_of_csi_nodes_count(kernels: Any) -> None:
+    same_effects(3314127, kernels)
+
+
 def test_kernels_place_pods_with_bound_claims() -> None:
     assert sum(same_effects(seed) for seed in range(10)) > 20
 
@@ -243,10 +256,32 @@ def unbound_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound_claims, "is_fully_bound", lambda claim: True)
 
 
+def claims_are_compared_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans know claims by their names: which nodes reach a volume stays as it was for the pod
+    before, even if a CSINode has changed since."""
+    right = Planner._static
+
+    def static(self: Planner, one: EnginePodClass, uses: Any) -> Any:
+        claims, one.claims = one.claims, None
+        try:
+            return right(self, one, uses)
+        finally:
+            one.claims = claims
+
+    monkeypatch.setattr(Planner, "_static", static)
+
+
+def annotations_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CSINode on which a plugin is migrated from now on is the same as before."""
+    monkeypatch.setattr(object_store, "ANNOTATIONS_COUNT", ())
+
+
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
         (limits_are_not_read, 1),
+        (annotations_do_not_count, 3314127),
+        (claims_are_compared_by_name, 11614),
         (reach_is_not_compared, 6),
         (zones_are_not_compared, 28),
         (kinds_are_found_without_labels, 28),

@@ -25,7 +25,7 @@ spec:
     spec:
       containers: [{name: c, image: nginx, resources: {requests: {cpu: "7"}}}]
 """
-WAIT_S = 120.0
+WAIT_S = 240.0
 
 
 def n_bound(path: Path) -> int:

@@ -6,9 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from stowplan.assembly.deciders import deciders_of
 from stowplan.conformance.evaluate import evaluate
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.events import Event
+from stowplan.objects.pod import PodSchedulingGroup
 from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
+from stowplan.testing import builders
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
 
@@ -105,6 +113,25 @@ def test_a_group_without_a_name() -> None:
     fixed = answered([add(nameless)], [node("n", "8")], "")
     assert "panic" in exact["steps"][0]
     assert fixed["steps"][0]["queue"]["default/a"]["in"] == "gated"
+
+
+@pytest.mark.parametrize("compat", [KUBE_SCHEDULER_1_36, ""])
+def test_a_running_scheduler_refuses_a_pod_whose_group_has_no_name(compat: str) -> None:
+    gates = FeatureGates(generic_workload=True, gang_scheduling=True)
+    scheduler = deciders_of((), compat=(compat,) if compat else (), gates=gates).scheduler()
+    plain = builders.pod("a", cpu="1")
+    nameless = replace(plain, spec=replace(plain.spec, scheduling_group=PodSchedulingGroup()))
+    events: list[Event] = [happened.NodeAdded(builders.node("n", cpu="4"))]
+    events += [happened.PodAdded(nameless), happened.PodAdded(builders.pod("b", cpu="1"))]
+    effects = scheduler.handle(events, 0)
+    (report,) = (one for one in effects if isinstance(one, to_do.Report))
+    assert (report.subject, report.is_fault) == ("pod", False)
+    assert report.text.startswith("default/a stays out of the queue: ")
+    # Others are decided, and the same pod is reported once.
+    assert [one.name for one in effects if isinstance(one, to_do.Bind)] == ["b"]
+    labelled = replace(nameless, metadata=replace(nameless.metadata, labels={"a": "b"}))
+    again = scheduler.handle([happened.PodUpdated(labelled)], 0)
+    assert not any(isinstance(one, to_do.Report) for one in again)
 
 
 BOTH = [KUBE_SCHEDULER_1_36, ""]

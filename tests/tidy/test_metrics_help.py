@@ -68,7 +68,7 @@ def controller_texts() -> dict[str, str]:
         faults = Faults()
 
         def metric_lines(self) -> list[str]:
-            return list(RequestCounters().lines({}, {}, {}))
+            return list(RequestCounters().lines((), lambda path: 0, (), {}))
 
     request = HttpRequest("GET", "/metrics")
     page = OperationPages().answer(request, User("u"), Server(), 0.0)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def test_every_metric_has_a_help_text() -> None:
 
 def test_help_texts_are_unique_and_name_what_is_counted() -> None:
     texts = HELP | controller_texts()
-    assert len(texts) == len(HELP) + 8
+    assert len(texts) == len(HELP) + 9
     assert not faults_of(texts)
 
 

@@ -39,6 +39,6 @@ def test_a_skipped_test_is_a_failure_where_required(
     environment["PYTHONPATH"] = os.pathsep.join([str(root), str(root / "src")])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     answer = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
     )
     assert found in answer.stdout.splitlines()[-1], answer.stdout

@@ -12,6 +12,8 @@ import yaml
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.batch.queue_models.kueue.reports.usage_reports import LocalQueueUse
+from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
 from stowplan.examples.demo_cluster import demo_deciders
 from stowplan.examples.demo_manifests import BATCH
 from stowplan.forecast.queue_shares import shares_of
@@ -21,6 +23,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.simulation.session_runner import SessionRunner
 from stowplan.testing.builders import node, pod
+from stowplan.web.model.queue_tree import workload_trees
 from stowplan.web.serving.cluster_questions import ClusterQuestions, ObjectsAtOnce
 from stowplan.web.serving.page_source import BadRequest, NotFound
 
@@ -318,6 +321,40 @@ def test_quota_and_workloads_of_kueue_are_queues_and_gangs() -> None:
     assert (waiting["phase"], waiting["queue"], waiting["min"]) == ("Pending", "b", 3)
     assert "requested 6, available 4" in waiting["message"]
     assert "borrowed by a 4" in waiting["message"]
+    assert waiting["message"].endswith("; position 1 in the queue")
+
+
+def test_usage_of_local_queues_is_in_the_text_where_it_orders_workloads() -> None:
+    uses = [
+        LocalQueueUse("default", "other", 1, 1),
+        LocalQueueUse("default", "for-b", 5, 1),
+    ]
+    one = WorkloadReport(
+        "default", "job/j", "for-b", "b", 0, 3, "Pending", "R", "text", {}, usage=uses
+    )
+    (tree,) = workload_trees(KueueReport([one], [], 1), [])
+    assert tree["message"] == (
+        "R: text; order by usage: LocalQueue for-b in default 5 (weight 1); "
+        "after LocalQueue other in default 1 (weight 1)"
+    )
+
+
+def test_pods_of_jobs_of_a_jobset_and_of_pod_groups_are_those_of_their_workload() -> None:
+    """Their controllers are Jobs without a Workload, and none."""
+    child = OwnerReference(kind="Job", name="train-workers-0", uid="u", controller=True)
+    labels = {"jobset.sigs.k8s.io/jobset-name": "train"}
+    of_set, of_group = pod("train-workers-0-x", on="n0"), pod("member")
+    meta = replace(of_set.metadata, owner_references=(child,), labels=labels)
+    of_set = replace(of_set, metadata=meta)
+    marks = {"kueue.x-k8s.io/pod-group-name": "group"}
+    of_group = replace(of_group, metadata=replace(of_group.metadata, labels=marks))
+    reports = [
+        WorkloadReport("default", job, "q", "q", 0, 1, "Admitted", "", "", {})
+        for job in ("jobset/train", "podgroup/group")
+    ]
+    trees = workload_trees(KueueReport(reports, [], 1), [of_set, of_group])
+    found = [(one["gang"], one["running"], one["pending"], one["missing"]) for one in trees]
+    assert found == [("default/jobset/train", 1, 0, 0), ("default/podgroup/group", 0, 1, 0)]
 
 
 def kueue_questions() -> tuple[ClusterQuestions, ObjectsAtOnce]:

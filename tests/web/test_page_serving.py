@@ -33,7 +33,7 @@ LOOPBACK = ListenAddress("127.0.0.1", 0)
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(steps, 120))
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 @pytest.fixture

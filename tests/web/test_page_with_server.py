@@ -57,7 +57,7 @@ def test_a_live_scheduler(page: Browser) -> None:
         finally:
             await asyncio.to_thread(server.stop)
 
-    asyncio.run(asyncio.wait_for(steps(), 120))
+    asyncio.run(asyncio.wait_for(steps(), 300))
 
 
 def look(page: Browser, url: str, placed: Counter[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,7 +45,8 @@ class ApiServerOptions:
     a watch without timeoutSeconds ends after one to two times this. future_s: how long a request
     for a future resourceVersion is delayed. webhook_caller: calls webhooks; None: none is called,
     and each counts as one that does not answer. audit: takes an event of each request, with what
-    `audit_level` says; None: none are made.
+    `audit_level` says; None: none are made. clock: seconds by which requests are timed; None:
+    none takes any.
     """
 
     registry: ResourceRegistry
@@ -66,4 +67,5 @@ class ApiServerOptions:
     chunk_bytes_max: int = 256 << 10
     webhook_caller: WebhookCaller | None = None
     audit: AuditSink | None = None
+    clock: Callable[[], float] | None = None
     audit_level: str = "Metadata"

@@ -113,6 +113,7 @@ class RequestPipeline:
         self.server = server
         self.request = request
         self.now = self.received = now
+        self.begun = 0.0
         self.query = QueryParameters(request.query)
         self.form: ResponseForm = PLAIN_JSON
         self._has_messages = True
@@ -561,6 +562,9 @@ class RequestPipeline:
         registry = self.server.registry
         if sub is None:
             return decode_object(raw, media, resource, registry, mode)
+        plain = sub.plain(raw) if sub.plain is not None and media == JSON else None
+        if plain is not None:
+            return plain, []
         schema, kind, version = sub.body_schema(resource)
         return decode_kind(raw, media, resource, schema, registry, mode, kind, version)
 

@@ -52,6 +52,8 @@ class ApiServer(ServerState):
         """As `handle`, but long work that needs no state is left to the caller."""
         self._heard_at = now
         exchange = RequestPipeline(self, request, now)
+        if self.options.clock is not None:
+            exchange.begun = self.options.clock()
         return self._resume_request(exchange, exchange.answer(), now)
 
     def _resume_request(
@@ -65,7 +67,8 @@ class ApiServer(ServerState):
             self._notify_observers(now)
             made: HttpResponse | WatchResponse = ended.value
             if exchange.route is not None:
-                self.counters.count(exchange.request, exchange.route, made)
+                seconds = self.options.clock() - exchange.begun if self.options.clock else 0.0
+                self.counters.count(exchange.request, exchange.route, made, seconds)
             if self.options.audit is not None:
                 self._audit(exchange, made, now)
             return made

@@ -6,7 +6,7 @@ Also the operations on objects without HTTP, for controllers, hollow nodes and s
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -155,13 +155,9 @@ class ServerState:
         return self._saving[-1][0] if self._saving else 0
 
     def metric_lines(self) -> list[str]:
-        kinds = {(one.group, one.plural): one.path for one in self.registry.all()}
-        objects = {
-            key: n for key, path in sorted(kinds.items()) if (n := self.store.count(path)) > 0
-        }
         open_watches = (one.resource for one in self.watch_cache.watchers.values())
-        watches = Counter((one.group, one.version, one.plural) for one in open_watches)
-        return list(self.counters.lines(objects, watches, self.watch_cache.sent))
+        counts = self.registry.all(), self.store.count, open_watches, self.watch_cache.sent
+        return list(self.counters.lines(*counts))
 
     def has_webhooks(self) -> bool:
         """True if a configuration of webhooks was ever stored."""
@@ -214,14 +210,12 @@ class ServerState:
         while self._timers and self._timers[0][0] <= now:
             heappop(self._timers)[2](now)
         self._notify_observers(now)
-        following = self.watch_cache.tick(now)
+        moments = [self.watch_cache.tick(now)]
         if self._timers:
-            due = self._timers[0][0]
-            following = due if following is None else min(following, due)
+            moments.append(self._timers[0][0])
         if self._expiries:
-            lapses = self._expiries[0][0]
-            following = lapses if following is None else min(following, lapses)
-        return following
+            moments.append(self._expiries[0][0])
+        return min((at for at in moments if at is not None), default=None)
 
     def later(self, at: float, action: Callable[[float], None]) -> None:
         self._n_timers += 1
@@ -231,8 +225,7 @@ class ServerState:
         if not self._pending:
             return None
         changes, self._pending = self._pending, []
-        number = self._batch
-        self._batch += 1
+        number, self._batch = self._batch, self._batch + 1
         self._saving.append((number, changes))
         records = [
             (change.key, change.version, None if change.type == "DELETED" else change.value)
@@ -517,6 +510,18 @@ class ServerState:
             return old
 
         return self._update(resource, namespace, name, make, now, subresource, user)
+
+    def rewrite(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[bytes], bytes | None],
+        now: float,
+    ) -> bool:
+        written = self.writes.rewrite_packed(resource, resource.key(namespace, name), change)
+        self._notify_observers(now)
+        return written
 
     def delete(
         self,

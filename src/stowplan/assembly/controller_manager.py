@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stowplan.apis.core.binding import assign
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
@@ -29,6 +30,7 @@ from stowplan.controllers.device_taints.device_taint_eviction import DeviceTaint
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
+from stowplan.controllers.kai.kai_binder import KaiBinder
 from stowplan.controllers.kai.kai_group_controller import KaiGroupController
 from stowplan.controllers.kai.kai_pod_grouper import KaiPodGrouper
 from stowplan.controllers.kai.kai_queue_controller import KaiQueueController
@@ -102,7 +104,7 @@ CONTROLLERS = (
 )
 """Controllers that are made alike."""
 VOLCANO_CONTROLLERS = (VolcanoJobController, VolcanoPodGroupController, VolcanoQueueController)
-KAI_CONTROLLERS = (KaiPodGrouper, KaiGroupController, KaiQueueController)
+KAI_CONTROLLERS = (KaiPodGrouper, KaiGroupController, KaiQueueController, KaiBinder)
 PERIODIC = frozenset(
     {"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "kueue-usage", "node-lifecycle"}
 )
@@ -120,8 +122,8 @@ class ControllerManagerOptions:
     their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
     root_certificate: PEM of the API server, which is published in each namespace; "" for none.
     volcano: with Volcano's controllers. kai: with those of KAI-Scheduler. kueue: with those of
-    Kueue, by these options. gates: those that count are WorkloadWithJob and
-    DRAWorkloadResourceClaims.
+    Kueue, by these options. job_sets: with those of JobSets and jobs of Kubeflow. gates: those that
+    count are WorkloadWithJob and DRAWorkloadResourceClaims.
     """
 
     controllers: bool = True
@@ -133,6 +135,7 @@ class ControllerManagerOptions:
     volcano: bool = False
     kai: bool = False
     kueue: KueueOptions | None = None
+    job_sets: bool = False
     gates: FeatureGates = field(default_factory=FeatureGates)
 
 
@@ -226,6 +229,17 @@ class InProcessApi:
         """Delete an object as a DELETE request would."""
         self.server.delete(self._resource(path), namespace, name, self.now, deletion)
 
+    def bind(self, pod: Tree, node: str) -> None:
+        """Bind a pod, as read, to a node."""
+        meta = pod["metadata"]
+
+        def change(stored: Tree) -> None:
+            if stored["metadata"]["uid"] == meta["uid"]:
+                assign(stored, node, {}, self.now)
+
+        pods = self._resource("pods")
+        self.server.modify(pods, meta["namespace"], meta["name"], change, self.now, "binding")
+
     def finalize(self, obj: Tree) -> Tree:
         """Update a namespace through its finalize subresource."""
         return self.server.update(self._resource("namespaces"), obj, self.now, "finalize")
@@ -291,6 +305,10 @@ class ControllerManager:
 
                 found = kueue_controllers(self.api, self.index, recorder, manager_options.kueue)
                 self.parts += found
+            if manager_options.job_sets:
+                from stowplan.controllers.job_sets.job_set_parts import job_set_controllers
+
+                self.parts += job_set_controllers(self.api, self.index, recorder)
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(

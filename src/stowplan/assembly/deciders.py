@@ -377,7 +377,7 @@ def _kueue_options(
     is_fixed = KUEUE not in compats
     if (files or not is_fixed) and not admits:
         source = files[0].source if files else "--compat"
-        commands = "simulate, up, queues, explain, what-if, eta or run --act"
+        commands = "simulate, up, queues, explain, what-if, capacity, eta or run --act"
         wanted = f"{commands}: nothing is admitted elsewhere"
         raise ConfigError(source, [Problem(SCHEDULER, KUEUE, wanted)])
     if not files and is_fixed:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.encoding.json_codec import convert, decode, encode
 from stowplan.objects.meta import Object
 from stowplan.objects.node import HOSTNAME_LABEL, Node
@@ -28,7 +29,7 @@ class BenchmarkClient:
     def __init__(self) -> None:
         self.decoded = 0
         self.seconds = 0.0
-        self._templates = PodTemplates()
+        self._templates = PodTemplates(prepare=PodInfo.of)
 
     def pods(self, trees: Iterable[Tree]) -> list[Pod]:
         """Pods, each decoded from its own JSON and interned."""

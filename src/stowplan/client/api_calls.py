@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from stowplan.client import requests
+from stowplan.client.binding.bind_requesting import bind_by_request
 from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.client.binding.card_reserving import release_cards, reserve_cards
 from stowplan.client.binding.node_locking import release_lock, take_lock
@@ -41,7 +42,9 @@ from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION
 
 LOCKED = 423
 """Status of a binding that was not sent because another pod has the lock of the node, or its cards
-are not reserved yet."""
+are not reserved yet, or that KAI's binder has refused."""
+UNKNOWN = 504
+"""Status of a binding of which it is not known whether it was made."""
 RESERVATION_POLL_S = 0.5
 """Seconds between two looks at a reservation pod."""
 THROTTLED_RETRIES_MAX = 20
@@ -82,11 +85,15 @@ def send_unthrottled(
 
 
 class ApiCalls:
-    """Turns effects into requests. clock: returns the time at which a request is made."""
+    """Turns effects into requests. clock: returns the current time.
+    has_kai_binder: what is asked of KAI's binder is asked of it; else pods are bound directly."""
 
-    def __init__(self, series: EventCorrelator, clock: RequestClock) -> None:
+    def __init__(
+        self, series: EventCorrelator, clock: RequestClock, *, has_kai_binder: bool = False
+    ) -> None:
         self.series = series
-        self._clock = clock
+        self._has_kai_binder = has_kai_binder
+        self.clock = clock
         self._binding_times = BindingTimes()
         self._kinds: dict[type[Any], Callable[[Any], ApiCallSteps]] = {
             to_do.Bind: self._bind,
@@ -107,11 +114,19 @@ class ApiCalls:
     def _bind(self, effect: to_do.Bind) -> ApiCallSteps:
         notes = effect.annotations
         if effect.times:
-            notes = self._binding_times.annotations(effect, self._clock().wall_ns)
+            notes = self._binding_times.annotations(effect, self.clock().wall_ns)
         if effect.lock is not None:
             return (yield from self._bind_locked(effect, effect.lock, notes))
         if effect.cards is not None:
             return (yield from self._bind_reserved(effect, effect.cards, notes))
+        if effect.request is not None and self._has_kai_binder:
+            found = yield from bind_by_request(
+                send_unthrottled, effect, effect.request, lambda: RetryPause(RESERVATION_POLL_S)
+            )
+            if not found.reason:
+                return happened.BindDone(effect.effect, effect.uid)
+            code = LOCKED if found.is_known else UNKNOWN
+            return happened.BindFailed(effect.effect, effect.uid, code, found.reason)
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)
@@ -121,7 +136,7 @@ class ApiCalls:
         self, effect: to_do.Bind, lock: NodeLock, notes: dict[str, str]
     ) -> ApiCallSteps:
         """Take the node's lock, then bind; the device plugin of the node gives it back."""
-        moment = self._clock()
+        moment = self.clock()
         taken_at, now_s = moment.seconds, moment.wall_ns / 1e9
         reason = yield from take_lock(send_unthrottled, effect, lock, taken_at, now_s)
         if reason:
@@ -166,13 +181,13 @@ class ApiCalls:
             return None
 
     def _patch(self, effect: to_do.PatchStatus) -> ApiCallSteps:
-        answer = yield from send_unthrottled(requests.patch_status(effect, self._clock().seconds))
+        answer = yield from send_unthrottled(requests.patch_status(effect, self.clock().seconds))
         if answer.is_done:
             return None
         return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
 
     def _patch_group(self, effect: to_do.PatchGroup) -> ApiCallSteps:
-        moment = self._clock().seconds
+        moment = self.clock().seconds
         answer = yield from send_unthrottled(requests.patch_pod_group(effect, moment))
         if answer.status == 404 and effect.api_version != SCHEDULING_API_VERSION:
             answer = yield from send_unthrottled(
@@ -195,16 +210,19 @@ class ApiCalls:
         return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
 
     def _record(self, effect: to_do.RecordEvent) -> ApiCallSteps:
-        moment = self._clock()
-        request = self.series.record(effect, moment.now, moment.wall_ns, moment.micros)
+        return self.record(effect, self.clock(), self.series.version_of(effect))
+
+    def record(self, effect: to_do.RecordEvent, moment: RequestTime, version: str) -> ApiCallSteps:
+        """Requests of an event that happened at a moment; see `EventCorrelator.record`."""
+        when = moment.now, moment.wall_ns, moment.micros
+        request = self.series.record(effect, *when, version)
         if request is None:
             return None
         answer = yield from send_unthrottled(request)
         if request.method == "PATCH" and answer.status == 404:
             # The Event has expired on the server.
             self.series.forget(effect)
-            moment = self._clock()
-            request = self.series.record(effect, moment.now, moment.wall_ns, moment.micros)
+            request = self.series.record(effect, *when, version)
             assert request is not None
             answer = yield from send_unthrottled(request)
         if not answer.is_done:
@@ -212,7 +230,7 @@ class ApiCalls:
         return None
 
     def _evict(self, effect: to_do.Evict) -> ApiCallSteps:
-        answer = yield from send_unthrottled(requests.mark_victim(effect, self._clock().seconds))
+        answer = yield from send_unthrottled(requests.mark_victim(effect, self.clock().seconds))
         if answer.is_done:
             answer = yield from send_unthrottled(requests.delete_victim(effect))
         if answer.is_done:

@@ -53,15 +53,28 @@ class EventCorrelator:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def record(self, effect: RecordEvent, now: int, wall_ns: int, moment: str) -> ApiRequest | None:
+    def version_of(self, effect: RecordEvent) -> str:
+        """Resource version of the pod that an event is about, "" if unknown or not about a pod."""
+        if effect.kind != "Pod":
+            return ""
+        return self._version(effect.namespace, effect.name, effect.uid)
+
+    def record(
+        self,
+        effect: RecordEvent,
+        now: int,
+        wall_ns: int,
+        moment: str,
+        version: str | None = None,
+    ) -> ApiRequest | None:
         """The request for an event, None when it is only counted.
 
-        wall_ns: nanoseconds since 1970, for a unique name. moment: the same in RFC 3339 with
-        microseconds.
+        now, wall_ns, moment: when it happened; nanoseconds of a monotonic clock, nanoseconds since
+        1970, for a unique name, and the same in RFC 3339 with microseconds. version: `version_of`
+        at that time; None looks it up.
         """
-        version = ""
-        if effect.kind == "Pod":
-            version = self._version(effect.namespace, effect.name, effect.uid)
+        if version is None:
+            version = self.version_of(effect)
         key = (*_series_key(effect), version)
         kept = self._kept.get(key)
         if kept is not None and now - kept.last_seen_at < SERIES_FINISHED_S * SECOND:

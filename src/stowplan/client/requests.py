@@ -26,6 +26,12 @@ from stowplan.messages.effects import (
     Write,
 )
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.kai.bind_request import (
+    KAI_BIND_API_VERSION,
+    KaiBindRequest,
+    KaiBindRequestSpec,
+    bind_request_tree,
+)
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_API_VERSION, KaiPodGroupObject
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod import Pod
@@ -36,6 +42,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PREEMPTION_REASON = "PreemptionByScheduler"
+_BIND_REQUESTS = ApiResource(KaiBindRequest, KAI_BIND_API_VERSION, "bindrequests")
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
@@ -159,6 +166,25 @@ def delete_reservation(pod: Pod) -> ApiRequest:
     given = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": given}
     path = PODS.path(pod.name, pod.namespace)
+    return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
+
+
+def create_bind_request(spec: KaiBindRequestSpec, namespace: str, uid: str) -> ApiRequest:
+    """Have KAI's binder bind a pod of this uid."""
+    body = bind_request_tree(spec, namespace, uid)
+    return _post_request(_BIND_REQUESTS.path(namespace=namespace), body)
+
+
+def read_bind_request(namespace: str, name: str) -> ApiRequest:
+    """Read the request about a pod."""
+    return ApiRequest("GET", _BIND_REQUESTS.path(name, namespace))
+
+
+def delete_bind_request(request: KaiBindRequest) -> ApiRequest:
+    """Delete a request, if it is the one that was read."""
+    meta = request.metadata
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": meta.uid}}
+    path = _BIND_REQUESTS.path(meta.name, request.namespace)
     return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
 
 

@@ -32,7 +32,8 @@ def grow(array: NDArray[Any], wanted: tuple[int, ...], fill: int = 0) -> NDArray
         have if have >= want else max(want, 2 * have, CAPACITY_MIN)
         for have, want in zip(array.shape, wanted, strict=True)
     )
-    larger = np.full(shape, fill, dtype=array.dtype)
+    # Zeros take no memory before they are written.
+    larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     larger[tuple(slice(0, have) for have in array.shape)] = array
     return larger
 

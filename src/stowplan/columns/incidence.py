@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -91,7 +92,7 @@ class OfferedResources:
     def __init__(self) -> None:
         self.is_needed = True
         self.items: list[tuple[int, ...]] = []
-        self._rows: dict[int, list[int]] | None = None
+        self._rows: dict[int, list[int]] = {}
 
     def append(self) -> None:
         """Add a row that offers nothing."""
@@ -99,22 +100,28 @@ class OfferedResources:
 
     def pop(self) -> None:
         """Remove the last row."""
+        self.write(len(self.items) - 1, ())
         self.items.pop()
-        self._rows = None
 
     def write(self, row: int, items: tuple[int, ...]) -> bool:
         """Set what a row offers; False where it did already."""
-        if self.items[row] == items:
+        before = self.items[row]
+        if before == items:
             return False
         self.items[row] = items
-        self._rows = None
+        for item in before:
+            if item not in items:
+                rows = self._rows[item]
+                del rows[bisect_left(rows, row)]
+                if not rows:
+                    del self._rows[item]
+        for item in items:
+            if item not in before:
+                rows = self._rows.setdefault(item, [])
+                # Mostly at the end, since rows are added there.
+                insort(rows, row)
         return True
 
     def rows(self, item: int) -> list[int]:
         """The rows that offer a resource, in order; read-only."""
-        if self._rows is None:
-            self._rows = {}
-            for row, offered in enumerate(self.items):
-                for one in offered:
-                    self._rows.setdefault(one, []).append(row)
         return self._rows.get(item, [])

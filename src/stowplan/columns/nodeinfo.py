@@ -145,6 +145,8 @@ class NodeInfo:
 
 def wrapped(amount: int) -> int:
     """A sum as a 64-bit integer: it wraps around, as in the columns and in Go."""
+    if -(2**63) <= amount < 2**63:
+        return amount
     return (amount + 2**63) % 2**64 - 2**63
 
 

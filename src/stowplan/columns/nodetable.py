@@ -525,7 +525,8 @@ class NodeTable:
             pods[place] = last
             self._places.moved(row, last.uid, place)
         self._uncount(row, info)
-        self.ports.remove(row, info.footprint.ports)
+        if info.footprint.ports:
+            self.ports.remove(row, info.footprint.ports)
 
     def _place_of(self, row: int, uid: str) -> int:
         place = self._places.find(row, self.pods[row], uid)

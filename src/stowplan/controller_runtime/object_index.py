@@ -305,13 +305,8 @@ class ObjectIndex:
         owner = next((o for o in meta.owner_references or () if o.controller), None)
         ready = next((c for c in status.conditions or () if c.type == "Ready"), None)
         is_ready = ready is not None and ready.status == "True"
-        counts = [
-            each.restart_count
-            for each in (
-                *(status.container_statuses or ()),
-                *(status.init_container_statuses or ()),
-            )
-        ]
+        started = *(status.container_statuses or ()), *(status.init_container_statuses or ())
+        counts = [each.restart_count for each in started]
         return PodFacts(
             key=key,
             uid=meta.uid,
@@ -325,9 +320,9 @@ class ObjectIndex:
             ready_since=unix_seconds(ready.last_transition_time) if ready and is_ready else 0.0,
             created=unix_seconds(meta.creation_timestamp),
             deleting=unix_seconds(meta.deletion_timestamp),
-            cost=deletion_cost(meta.annotations or _NO_LABELS) or 0,
-            restarts=max(counts, default=0),
-            restarts_sum=sum(counts),
+            cost=(deletion_cost(meta.annotations) or 0) if meta.annotations else 0,
+            restarts=max(counts) if counts else 0,
+            restarts_sum=sum(counts) if counts else 0,
             finalizers=tuple(meta.finalizers or ()),
         )
 

@@ -105,7 +105,9 @@ class CycleDecider:
         decision: Decision | None = None
         if of_class is not None and engine is not None:
             is_planned = partial(engine.is_planned, of_class, of_class.made_for)
-            decision = self._preemptors.first(of_class, attempt, draw, is_planned)
+            decision = self._preemptors.first(
+                of_class, attempt, draw, is_planned, engine.row_totals
+            )
         if decision is None:
             decision = conclude(attempt, draw, self._sampling)
         if one is not None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.cycle.attempt import Attempt
-from stowplan.cycle.decision import REFUSED, SamplingState, conclude
+from stowplan.cycle.decision import REFUSED, SamplingState, break_tie, conclude
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
 from stowplan.framework.cycle_state import REFUSED_ALONE, CycleState
@@ -29,6 +30,10 @@ CELLS_MAX = 1_000_000
 
 IsPlanned = Callable[[Snapshot], bool]
 
+RowScores = Callable[[EnginePodClass, Ints], Ints | None]
+"""int64 (n_rows,): the total scores of rows for a class that passes on no others; None where these
+have to be walked."""
+
 
 class ClassSearch:
     """The search of one class, with the words for its refusals."""
@@ -41,22 +46,25 @@ class ClassSearch:
         plugin: str,
         earlier: Sequence[RegisteredPlugin],
         sampling: SamplingState,
+        scores: RowScores,
     ) -> None:
         """is_planned: whether only pods on nodes and free amounts have changed for the class.
         state: that its PreFilters leave. plugin: the PostFilter, and those that are called before
-        it. sampling: of the decider."""
+        it. sampling, scores: of the decider."""
         self._search = search
         self._is_planned = is_planned
         self._state = state
         self._plugin = plugin
         self._earlier = earlier
         self._sampling = sampling
+        self._scores = scores
         self._text: tuple[object, Decision] | None = None
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """True where no pod of the class passes on any row, nominated pods counted, unless it is
-        nominated there itself."""
-        return self._follow(pod, snapshot) and not self._search.n_passing
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
+        if not self._follow(pod, snapshot):
+            return False
+        return not self._search.n_passing or bool(snapshot.nominations.node_of(pod.uid))
 
     def _follow(self, pod: Pod, snapshot: Snapshot) -> bool:
         return self._is_planned(snapshot) and self._search.follow(pod, snapshot)
@@ -116,7 +124,28 @@ class ClassSearch:
             if passes_there:
                 passed = np.sort(np.append(passed, own))
         attempt.passed = passed
-        return conclude(attempt, draw, self._sampling) if passed.shape[0] else None
+        if not passed.shape[0]:
+            return None
+        return self._scored(attempt, one, draw) or conclude(attempt, draw, self._sampling)
+
+    def _scored(self, attempt: Attempt, one: EnginePodClass, draw: int | None) -> Decision | None:
+        """The decision of `conclude`, with the scores that kernels find; None without them."""
+        passed, framework = attempt.passed, attempt.framework
+        if (
+            passed.shape[0] == 1
+            or attempt.pod.status.nominated_node_name
+            or framework.profile.percentage_of_nodes_to_score
+            or not framework.at("score")
+        ):
+            return None
+        total = self._scores(one, passed)
+        if total is None:
+            return None
+        best = total.max()
+        row = break_tie(attempt, passed[total == best], draw, self._sampling.next_start)
+        return Decision(
+            node_name=attempt.snapshot.nodes.names[row], state=one.state, score=int(best)
+        )
 
     def _refusal(self, rejections: Iterable[tuple[Status, int]], n_nodes: int) -> Decision:
         diagnosis = Diagnosis(n_nodes)
@@ -147,6 +176,7 @@ class PreemptorAttempts:
     """The searches of all classes, with a bound."""
 
     def __init__(self, sampling: SamplingState) -> None:
+        """sampling: of the decider."""
         self._sampling = sampling
         self._kept: OrderedDict[EnginePodClass, None] = OrderedDict()
 
@@ -157,7 +187,12 @@ class PreemptorAttempts:
         return None if one.search is None else one.search.decide(pod, one, snapshot, draw)
 
     def first(
-        self, one: EnginePodClass, attempt: Attempt, draw: int | None, is_planned: IsPlanned
+        self,
+        one: EnginePodClass,
+        attempt: Attempt,
+        draw: int | None,
+        is_planned: IsPlanned,
+        scores: RowScores,
     ) -> Decision | None:
         """Begin a search where filters have refused all rows; its decision for that pod, None where
         PostFilter has to be called."""
@@ -176,7 +211,7 @@ class PreemptorAttempts:
         if search is None:
             return None
         kept = ClassSearch(
-            search, is_planned, attempt.state, member.name, members[:place], self._sampling
+            search, is_planned, attempt.state, member.name, members[:place], self._sampling, scores
         )
         one.search = kept
         self._kept[one] = None

@@ -39,6 +39,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.assembly.usage_metrics import UsageMetricsPages, list_usage_metrics
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.controllers.job_sets.job_set_kinds import job_set_definitions
 from stowplan.controllers.kai.kai_definitions import kai_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
@@ -120,6 +121,12 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     serves_volcano: bool = False
     serves_kai: bool = False
     kueue: KueueOptions | None = None
+
+    @property
+    def serves_job_sets(self) -> bool:
+        """Whether JobSets and jobs of Kubeflow are served: where they are admitted, or where their
+        Jobs are gangs."""
+        return self.kueue is not None or self.gates.workload_with_job
 
 
 class LocalCluster(NamedTuple):
@@ -249,6 +256,8 @@ def _load_objects(
         load_manifests(cluster.server, [("", one) for one in kai_definitions()], now)
     if settings.kueue is not None:
         load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
+    if settings.serves_job_sets:
+        load_manifests(cluster.server, [("", one) for one in job_set_definitions()], now)
     loading = load_manifests(cluster.server, documents, now, makes_accounts=True)
     # After the documents, so that a class of theirs is kept.
     classes = [("", device_class(one.driver)) for one in parse_devices(settings.devices)]
@@ -277,6 +286,7 @@ def _restored_cluster(
         volcano=settings.serves_volcano,
         kai=settings.serves_kai,
         kueue=settings.kueue,
+        job_sets=settings.serves_job_sets,
         gates=settings.gates,
         root_certificate=certificate,
     )
@@ -325,6 +335,7 @@ def _api_server_options(
         webhook_caller=call_webhooks,
         audit=None if audit is None else audit.write,
         audit_level=settings.audit_level,
+        clock=time.perf_counter,
     )
 
 

@@ -11,10 +11,9 @@ import msgspec
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
-from stowplan.controllers.kueue.kueue_kinds import POD_GROUP_LABEL
 from stowplan.forecast.start_times.declared_run_times import with_run_times
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import owners_of
+from stowplan.insight.pod_owners import job_titles
 from stowplan.simulation.kueue.job_admission import admit_jobs
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.pod_history import TimedPlacement
@@ -95,12 +94,9 @@ def _starts(found: Simulation, running: Set[str]) -> dict[tuple[str, str], list[
     started = dict.fromkeys(running, 0.0)
     started |= {one.pod: one.started_s for one in timed if one.started_s is not None}
     known: dict[tuple[str, str], list[float | None]] = defaultdict(list)
-    for pod in () if found.objects is None else found.objects.pods:
-        for kind, name in owners_of(pod):
-            known[pod.namespace, f"{kind.lower()}/{name}"].append(started.get(pod.key))
-        group = pod.metadata.labels.get(POD_GROUP_LABEL)
-        title = f"podgroup/{group}" if group else f"pod/{pod.name}"
-        known[pod.namespace, title].append(started.get(pod.key))
+    for pod in () if found.objects is None else (*found.objects.bound, *found.objects.pods):
+        for title in job_titles(pod):
+            known[pod.namespace, title].append(started.get(pod.key))
     return known
 
 

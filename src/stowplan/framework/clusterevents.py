@@ -106,7 +106,7 @@ ACTION_OF_TITLE = {title: Action(number) for number, title in _TITLES.items()}
 """`UpdateNodeTaint` -> Action.UPDATE_NODE_TAINT, and so on."""
 
 
-class ClusterEvent(msgspec.Struct, frozen=True):
+class ClusterEvent(msgspec.Struct, frozen=True, cache_hash=True):
     """A change of an object of a resource. custom_label: replaces the default label."""
 
     resource: str

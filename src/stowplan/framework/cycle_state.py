@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
+from stowplan.objects.kai.bind_request import KaiBindRequestSpec
 from stowplan.objects.pod import Pod
 
 T = TypeVar("T")
@@ -36,11 +37,11 @@ class CycleState:
     them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
     of the node, taken before the binding is sent. binding_cards: of the node, reserved before it is
-    sent. Plugins that bind by `perform`, and extenders,
-    send none of these. group_values: what the plugins keep for the cycle of a group; None for a pod
-    that is attempted alone, and once the member is to be bound. row_signatures: plugin ->
-    signature, written by PreFilter where the plugin's Filter reads nodes only for this pod; pods
-    with equal ones get the same verdicts.
+    sent. binding_request: carried out by KAI's binder in place of the binding. Plugins that bind by
+    `perform`, and extenders, send none of these. group_values: what the plugins keep for the cycle
+    of a group; None for a pod that is attempted alone, and once the member is to be bound.
+    row_signatures: plugin -> signature, written by PreFilter where the plugin's Filter reads nodes
+    only for this pod; pods with equal ones get the same verdicts.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class CycleState:
         "binding_annotations",
         "binding_cards",
         "binding_lock",
+        "binding_request",
         "binding_times",
         "group_values",
         "row_signatures",
@@ -67,6 +69,7 @@ class CycleState:
         self.binding_times: Mapping[str, str] = NO_TIMES
         self.binding_lock: NodeLock | None = None
         self.binding_cards: CardReservations | None = None
+        self.binding_request: KaiBindRequestSpec | None = None
         self.group_values: dict[str, Any] | None = None
         self.row_signatures: dict[str, Hashable] = {}
 
@@ -113,6 +116,7 @@ class CycleState:
         copy.binding_times = self.binding_times
         copy.binding_lock = self.binding_lock
         copy.binding_cards = self.binding_cards
+        copy.binding_request = self.binding_request
         copy.group_values = self.group_values
         copy.row_signatures = self.row_signatures
         return copy

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stowplan.objects.meta import NamespacedObject, Object
+from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 
 T = TypeVar("T", bound=Object)
 
@@ -16,6 +17,10 @@ def key_of(value: Object) -> str:
     """`NAMESPACE/NAME` of a namespaced object, the name of a cluster-scoped one."""
     return value.key if isinstance(value, NamespacedObject) else value.name
 
+
+ANNOTATIONS_COUNT = CSINode, PersistentVolume, PersistentVolumeClaim
+"""Kinds of which plugins read annotations: which in-tree plugins are migrated, whether a claim is
+bound, and the node that was selected for it."""
 
 NOT_OBSERVED = Object()
 """Stands for an object that the watch has not shown yet."""
@@ -221,11 +226,13 @@ class ObjectStore:
 
 
 def is_same_to_plugins(before: Object, after: Object) -> bool:
-    """True when two versions differ only in what no plugin reads: resource version, annotations."""
+    """True when two versions differ only in what no plugin reads: resource version, and annotations
+    but for kinds in ANNOTATIONS_COUNT."""
     old, new = before.metadata, after.metadata
     return (
         old.labels == new.labels
         and old.deletion_timestamp == new.deletion_timestamp
         and old.uid == new.uid
+        and (old.annotations == new.annotations or not isinstance(after, ANNOTATIONS_COUNT))
         and msgspec.structs.replace(after, metadata=old) == before
     )

@@ -45,7 +45,6 @@ from stowplan.objects.pod import Pod
 SCORE_MAX = 100
 """The highest score of a node after NormalizeScore; the lowest is 0."""
 
-
 NORMALIZES = ("", "highest", "reversed")
 """What `Plugin.normalizes` may be."""
 
@@ -76,6 +75,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     read nodes and never the pods on them.
     by_outline: `applies_to`, and what a node_only plugin answers, read of a pod the spec only, and
     not the resources of its containers: it is asked once for pods that differ in other things.
+    reads_no_requests: `applies_to` and `kernel_terms` read nothing of the resources of containers.
     by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
     scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
     stable_codes: codes of `filter_column` mean the same in every attempt, whatever has changed.
@@ -89,9 +89,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
     pod that its PreFilter skipped. permits_groups: its Permit concerns members of groups only, and
     lets a group pass as soon as `minCount` members have a node; its PreEnqueue and its hints answer
-    alike for all members of a group. binds_all: its Bind never answers
-    Skip and never fails. takes_ignored_resources: its arguments have `ignored_resources`, which is
-    set to the resources that the configured extenders manage.
+    alike for all members of a group. binds_all: its Bind never answers Skip and never fails.
+    takes_ignored_resources: its `ignored_resources` are those that configured extenders manage.
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
@@ -108,6 +107,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     row_local: bool = False
     node_only: bool = False
     by_outline: bool = False
+    reads_no_requests: bool = False
     by_amounts: bool = False
     scores_by_amounts: bool = False
     stable_codes: bool = False

@@ -19,7 +19,11 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import IMPORTERS, ImportedJobs
-from stowplan.inputs.importers.imported_objects import KUEUE_GROUP, queue_name_of
+from stowplan.inputs.importers.imported_objects import (
+    JOB_SET_GROUPS,
+    KUEUE_GROUP,
+    queue_name_of,
+)
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
 from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
@@ -65,7 +69,8 @@ class Cluster(msgspec.Struct):
     origins: pod that is no object of the input -> the object whose template it has; None where that
     was imported from another kind. as_read: pod that got defaults of LimitRanges -> the pod without
     them. kueue_objects: objects of Kueue, as they were read. queued: objects with Kueue's queue
-    label, the same. volcano_jobs: Jobs of Volcano, the same; pods and groups of them are here too.
+    label, the same. volcano_jobs: Jobs of Volcano, job_sets: JobSets, jobs of Kubeflow and their
+    runtimes, the same; pods and groups of them are here too.
     """
 
     nodes: list[Node]
@@ -82,6 +87,7 @@ class Cluster(msgspec.Struct):
     kueue_objects: list[Tree] = []
     queued: list[Tree] = []
     volcano_jobs: list[Tree] = []
+    job_sets: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -274,6 +280,7 @@ class _ClusterReader:
         self.kueue_objects: list[Tree] = []
         self.queued: list[Tree] = []
         self.volcano_jobs: list[Tree] = []
+        self.job_sets: list[Tree] = []
 
     def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
         """Add the files at paths; returns itself. Raises InputError."""
@@ -330,6 +337,8 @@ class _ClusterReader:
             if self.imports.takes(item, path):
                 if IMPORTERS.get((group_of(item, path), item["kind"])) == "volcano_job":
                     self.volcano_jobs.append(item)
+                if group_of(item, path) in JOB_SET_GROUPS and item["kind"] != "Notebook":
+                    self.job_sets.append(item)
                 self.imports.add(item, path, place, len(self.inventory.entries))
             elif not self.next_run.takes(item, path, place):
                 self.inventory.add_item(item, path, place)
@@ -399,6 +408,7 @@ class _ClusterReader:
             kueue_objects=self.kueue_objects,
             queued=self.queued,
             volcano_jobs=self.volcano_jobs,
+            job_sets=self.job_sets,
         )
 
     def workload(self, named: str, cluster: Cluster) -> Cluster:
@@ -418,6 +428,7 @@ class _ClusterReader:
             notes=notes,
             kueue_objects=self.kueue_objects,
             queued=self.queued,
+            job_sets=self.job_sets,
         )
 
     def _read(self, there: Iterable[Object]) -> Cluster:

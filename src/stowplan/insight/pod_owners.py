@@ -9,6 +9,8 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import HASH_LABEL
 
 NO_OWNER = "<none>"
+JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+POD_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 
 POD_NAMES = frozenset({"pod", "pods", "po"})
 OWNER_KINDS: dict[str, str] = {
@@ -44,6 +46,18 @@ def owners_of(pod: Pod) -> list[tuple[str, str]]:
     if scheduled:
         found.append(("CronJob", scheduled))
     return found
+
+
+def job_titles(pod: Pod) -> list[str]:
+    """What may be the job that asks Kueue for the quota of a pod, as `jobset/train`: of those that
+    have a Workload the first is."""
+    labels, owner = pod.metadata.labels, pod.controller
+    found = [] if owner is None else [f"{owner.kind.lower()}/{owner.name}"]
+    if JOB_SET_LABEL in labels:
+        found += [f"{kind}/{labels[JOB_SET_LABEL]}" for kind in ("trainjob", "jobset")]
+    if POD_GROUP_LABEL in labels:
+        found.append(f"podgroup/{labels[POD_GROUP_LABEL]}")
+    return [*found, f"pod/{pod.name}"]
 
 
 def owner_text(pod: Pod) -> str:

@@ -13,6 +13,7 @@ from stowplan.messages.events import Message
 from stowplan.messages.extender_api import ExtenderRequest, ExtenderVerb
 from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.node_lock import NodeLock
+from stowplan.objects.kai.bind_request import KaiBindRequestSpec
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroupStatus
 
@@ -37,7 +38,8 @@ class Bind(OnObject, frozen=True):
 
     annotations: to be added to those of the pod. times: annotations that get the time at which the
     request is sent, with its unit, `s` or `ns`. lock: of the node, to be taken before; where
-    another pod has it the binding fails. cards: of the node, to be reserved before.
+    another pod has it the binding fails. cards: of the node, to be reserved before. request: that
+    KAI's binder carries out in place of the binding.
     """
 
     node: str
@@ -45,6 +47,7 @@ class Bind(OnObject, frozen=True):
     times: dict[str, str] = {}
     lock: NodeLock | None = None
     cards: CardReservations | None = None
+    request: KaiBindRequestSpec | None = None
 
 
 class ReadPod(OnObject, frozen=True):
@@ -182,7 +185,7 @@ class Cancel(Numbered, frozen=True):
 class Report(Numbered, frozen=True):
     """Report to the operator. No outcome.
 
-    subject: "configuration" or "session". is_fault: an error.
+    subject: "configuration", "session" or "pod". is_fault: an error.
     """
 
     subject: str

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ _NONZERO_NANOS: Mapping[str, int] = {
 
 _NO_DEFAULTS: Mapping[str, int] = {}
 
-_KEPT = "requests"
+_KEPT, _KEPT_WITH_DEFAULTS = "requests", "requests with defaults"
 
 _NAMES_MAX = 1 << 15
 """Names of resources that are remembered."""
@@ -105,7 +105,23 @@ def nonzero_requested(pod: Pod) -> tuple[int, int]:
     A container without a request counts 100m or 200Mi; with pod-level requests only if the pod has
     no request either.
     """
+    return _nonzero(pod, plain_requests(pod))
+
+
+def counted_requests(pod: Pod) -> tuple[dict[str, int], tuple[int, int], bool]:
+    """`requested`, `nonzero_requested`, and whether the former are `plain_requests`."""
     plain = plain_requests(pod)
+    if plain is None:
+        return requested(pod), _nonzero(pod, plain), False
+    # A loop, because this is called for every template.
+    for name in plain:
+        if not is_tracked(name):
+            return requested(pod), _nonzero(pod, plain), False
+    return plain, _nonzero(pod, plain), True
+
+
+def _nonzero(pod: Pod, plain: Mapping[str, int] | None) -> tuple[int, int]:
+    """`nonzero_requested`. plain: see `plain_requests`."""
     if plain is not None:
         cpu, memory = plain.get("cpu", 0), plain.get("memory", 0)
         for container in pod.spec.containers:
@@ -211,8 +227,11 @@ def _is_plain(pod: Pod, use_status: bool) -> bool:
 
 def _plain_amounts(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
     """Amounts of a plain pod; computed once per spec and defaults."""
-    kept: dict[object, dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
-    key = tuple(defaults.items())
+    kept: dict[Any, dict[str, int]] = pod.spec.__dict__
+    key: object = _KEPT
+    if defaults:
+        kept = pod.spec.__dict__.setdefault(_KEPT_WITH_DEFAULTS, {})
+        key = tuple(defaults.items())
     amounts = kept.get(key)
     if amounts is None:
         if defaults and _all_name(pod, defaults):

@@ -4,6 +4,8 @@ A decoder creates a spec per pod. Replicas of one workload are equal in everythi
 read, so data derived from spec and labels is computed once and stored on the shared spec; and a
 thousand replicas take the memory of one.
 
+Templates that differ in the resources of containers alone have an outline in common.
+
 The API adds to every pod a volume for its service account's token, with a unique name. No plugin
 reads a volume without a source that schedulers know, so such volumes lose their names.
 """
@@ -11,17 +13,28 @@ reads a volume without a source that schedulers know, so such volumes lose their
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.objects.pod import Pod, PodSpec, PodStatus
+from stowplan.objects.pod import (
+    Container,
+    Pod,
+    PodSchedulingGroup,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from stowplan.objects.pod_requests import plain_requests
+from stowplan.objects.quantity import QuantityError
 from stowplan.objects.volume import Volume
 
 KEPT_MIN, KEPT_MAX = 1 << 10, 1 << 15
 """Minimum number of cached templates; the least recently used is evicted first."""
 
-_TEMPLATE = "template"
+_TEMPLATE, _OUTLINE = "template", "outline"
 _PLAIN = Volume()
 
 # Labels in another order are equal.
@@ -31,11 +44,16 @@ _encoded = msgspec.msgpack.Encoder(order="deterministic").encode
 class PodTemplates:
     """Known templates, by spec without nodeName and labels."""
 
-    def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        """kept_max: number of cached templates."""
+    def __init__(
+        self, kept_max: int = KEPT_MAX, prepare: Callable[[Pod], object] = plain_requests
+    ) -> None:
+        """kept_max: number of cached templates. prepare: called with the first pod of a template
+        that is pending, while it is in the processor's cache; keeps what it finds on the spec."""
         self._kept_max = kept_max
+        self._prepare = prepare
         self._kept: OrderedDict[bytes, tuple[PodSpec, dict[str, str]]] = OrderedDict()
         self._last_status = PodStatus()
+        self._outlines = OutlineReader()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -63,6 +81,8 @@ class PodTemplates:
         kept = self._kept.get(key)
         if kept is None:
             self._keep(key, spec, labels)
+            if not node_name:
+                self._read(pod if spec is pod.spec else replace(pod, spec=spec))
         else:
             self._kept.move_to_end(key)
             spec, labels = kept
@@ -71,6 +91,15 @@ class PodTemplates:
         if pod.status != self._last_status:
             self._last_status = pod.status
         return Pod(replace(pod.metadata, labels=labels), spec, self._last_status)
+
+    def _read(self, pod: Pod) -> None:
+        """Keep what is asked of a new template on its spec."""
+        self._outlines.keep(pod.spec)
+        try:
+            self._prepare(pod)
+        except QuantityError:
+            # Raised again where requests are needed.
+            return
 
     def _keep(self, key: bytes, spec: PodSpec, labels: dict[str, str]) -> None:
         self._kept[key] = spec, labels
@@ -100,3 +129,54 @@ def template_of(spec: PodSpec) -> PodSpec:
     """
     template: PodSpec = spec.__dict__.get(_TEMPLATE, spec) if spec.node_name else spec
     return template
+
+
+class OutlineReader:
+    """Reads the outlines of specs; one object for those that are equal and come one after the
+    other."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[PodSpec | None, bytes] = None, b""
+
+    def outline_of(self, spec: PodSpec) -> tuple[bytes, bytes]:
+        """What a spec says beside the resources of its containers, its outline, and these; together
+        equal for equal specs. Which group it names does not count."""
+        # In these, equal amounts may be written in ways that count.
+        if spec.init_containers or spec.scheduling_group or spec.overhead or spec.resources:
+            return outline_of(spec)
+        containers, latest = spec.containers, self._latest
+        bare = replace(spec, containers=tuple(map(_without_resources, containers)))
+        if bare != latest[0]:
+            latest = self._latest = bare, _encoded(bare)
+        return latest[1], _encoded([one.resources for one in containers])
+
+    def take_outline(self, spec: PodSpec) -> tuple[bytes, bytes]:
+        """The outline that `keep` has kept, once; else the outline."""
+        kept: tuple[bytes, bytes] | None = spec.__dict__.pop(_OUTLINE, None)
+        return self.outline_of(spec) if kept is None else kept
+
+    def keep(self, spec: PodSpec) -> None:
+        """Read the outline of a spec for those who ask for it later."""
+        spec.__dict__[_OUTLINE] = self.outline_of(spec)
+
+
+def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:
+    """What a spec says beside the resources of its containers, and these; together equal for
+    equal specs. Which group it names does not count."""
+    parts: dict[str, Any] = {"containers": tuple(map(_without_resources, spec.containers))}
+    resources = [one.resources for one in spec.containers]
+    if spec.init_containers:
+        parts["init_containers"] = tuple(map(_without_resources, spec.init_containers))
+        resources += [one.resources for one in spec.init_containers]
+    if spec.scheduling_group is not None:
+        # Which group it is does not matter on any node; gangs of one template are of one class.
+        parts["scheduling_group"] = _ANY_GROUP
+    return _encoded(replace(spec, **parts)), _encoded(resources)
+
+
+def _without_resources(container: Container) -> Container:
+    return replace(container, resources=_NO_RESOURCES)
+
+
+_ANY_GROUP = PodSchedulingGroup("")
+_NO_RESOURCES = ResourceRequirements()

@@ -113,3 +113,11 @@ class Store(Protocol):
     def paths(self, namespaced: bool) -> Sequence[str]:
         """Resource paths of all kinds that support list and delete, namespaced or cluster-wide."""
         ...
+
+
+class BindingStore(Store, Protocol):
+    """A store through which pods are bound too."""
+
+    def bind(self, pod: Tree, node: str) -> None:
+        """Bind a pod, as read, to a node. Raises ApiError 409 for one that cannot be bound."""
+        ...

@@ -47,12 +47,15 @@ class PreEnqueueGates:
         self.of_groups = frozenset(of_groups)
         self.preempting = PreemptingPods() if preempting is None else preempting
         self._preempting_gates = frozenset(preempting_gates)
-        self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
         self.faults: list[tuple[Pod, str]] = []
         self._by_name = {
             (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
         }
-        self._applies_to = dict(applies_to or {})
+        asked = applies_to or {}
+        self._asked = {
+            profile: tuple((name, asked.get(name)) for name, _ in gates)
+            for profile, gates in by_profile.items()
+        }
         # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
@@ -88,14 +91,13 @@ class PreEnqueueGates:
         spec = pod.spec
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
-            names, applies_to = [], self._applies_to
-            for name, _ in self._by_profile.get(spec.scheduler_name, ()):
-                applies = applies_to.get(name)
-                if applies is None or applies(pod):
-                    names.append(name)
+            asked = self._asked.get(spec.scheduler_name, ())
+            names = tuple([name for name, applies in asked if applies is None or applies(pod)])
             # One object for all pods with the same gates.
-            known = self._mark, tuple(names)
-            known = spec.__dict__[_KEPT] = self._known.setdefault(known[1], known)
+            known = self._known.get(names)
+            if known is None:
+                known = self._known[names] = self._mark, names
+            spec.__dict__[_KEPT] = known
         key = spec.scheduler_name, known[1]
         checks = self._named.get(key)
         if checks is None:

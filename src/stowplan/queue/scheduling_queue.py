@@ -349,7 +349,7 @@ class SchedulingQueue:
         old, new: object before and after the event, None where it did not or does not exist. only:
         restricts the unschedulable pods to look at; pods in flight are not restricted.
         """
-        if self._uses_hints and not self.hints.concern(event):
+        if self._uses_hints and not (self.hints.listeners(event) or event.is_wildcard):
             return
         if self.unschedulable_index is not None:
             if only is not None:
@@ -485,8 +485,8 @@ class SchedulingQueue:
     def _move(
         self, entries: Sequence[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
-        opened = set(self.hints.listeners(event))
         self._set_arrival_cause(event)
+        opened = set(self.hints.listeners(event)) if entries else ()
         if self.gates.of_groups and len(entries) > 1:
             common = common_strategy(entries, self.hints, self.gates, event, (old, new))
             if common:

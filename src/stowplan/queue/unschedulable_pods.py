@@ -271,7 +271,7 @@ class UnschedulablePods:
     ) -> list[PodRecord]:
         """As `refused_by`, without the entries that a change of an object does not concern, by the
         keys of plugins."""
-        if not self.entries:
+        if not self.entries or self._by_plugin.keys().isdisjoint(plugins):
             return []
         if not keys:
             return self.refused_by(plugins)

@@ -12,7 +12,7 @@ from stowplan.framework.clusterevents import (
     pod_update_events,
 )
 from stowplan.framework.object_store import key_of
-from stowplan.framework.pod_groups.pod_group_states import PodGroupState
+from stowplan.framework.pod_groups.pod_group_states import PodGroupState, group_key_of
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -82,7 +82,7 @@ class EventHandlers:
             context.outbox.pod_observed(pod)
         spec, group = pod.spec, None
         if context.pod_groups is not None and spec.scheduling_group is not None:
-            group = self._member_updated(pod)
+            group = self._member_updated(pod, is_new=before is None)
         if spec.node_name:
             self._assigned_pod_updated(pod, before)
         elif before is not None:
@@ -100,11 +100,14 @@ class EventHandlers:
             for pod in added.pods:
                 self.pod_updated(pod)
 
-    def _member_updated(self, pod: Pod) -> PodGroupState | None:
+    def _member_updated(self, pod: Pod, *, is_new: bool) -> PodGroupState | None:
         """A pod that names a group was added or updated; a pending pod counts for the profiles. The
         state of the group."""
         context = self._context
         groups = context.pod_groups
+        if is_new and context.gates.gang_scheduling and not group_key_of(pod):
+            text = f"{pod.key} stays out of the queue: its schedulingGroup has no podGroupName"
+            context.outbox.report("pod", text, is_fault=False)
         if groups is not None and (
             pod.spec.node_name or pod.spec.scheduler_name in context.frameworks
         ):

@@ -3,6 +3,9 @@ pods that serve no other pod any more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from stowplan.framework import ObjectChange
 from stowplan.objects.node import Node
 from stowplan.scheduler.context import SchedulerContext
@@ -36,8 +39,12 @@ def warn_of_node_update(context: SchedulerContext, before: Node, after: Node) ->
 def delete_unused_pods(context: SchedulerContext, node: str) -> None:
     """Delete the pods of a node that serve no other pod any more, as the plugins of all profiles
     and sessions see it; one that changes meanwhile stays."""
-    frameworks = dict.fromkeys((*context.frameworks.values(), *context.session_frameworks.values()))
-    calls = [call for framework in frameworks for call in framework.unused_pods_calls]
+    calls: dict[Callable[..., Any], None] = {}
+    # A loop, because this is called for every pod that is deleted.
+    for frameworks in (context.frameworks, context.session_frameworks):
+        for framework in frameworks.values():
+            if framework.unused_pods_calls:
+                calls |= dict.fromkeys(framework.unused_pods_calls)
     row = context.cache.nodes.row(node) if calls else -1
     if row < 0:
         return

@@ -33,6 +33,7 @@ from stowplan.messages.extender_api import ExtenderRequest
 from stowplan.objects.devices.card_reservation import CardReservations
 from stowplan.objects.devices.gpu_cards import ASSUME_TIMES, INDEX_KEY
 from stowplan.objects.devices.node_lock import NodeLock
+from stowplan.objects.kai.bind_request import KaiBindRequestSpec
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
 from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
@@ -119,15 +120,17 @@ class Outbox:
         times: Mapping[str, str] = NO_TIMES,
         lock: NodeLock | None = None,
         cards: CardReservations | None = None,
+        request: KaiBindRequestSpec | None = None,
     ) -> int:
         """Bind a pod through the API server, which adds the annotations to it. times: annotations
         whose value is the time of the request, with its unit. lock, cards: of the node, taken or
-        reserved before."""
+        reserved before. request: that KAI's binder carries out in place of it."""
         self._last = number = self._last + 1
         own = NO_ANNOTATIONS if times is NO_TIMES else dict(times)
         name, namespace = pod.name, pod.namespace
+        before = own, lock, cards, request
         self._effects.append(
-            Bind(number, self.term, uid, namespace, name, node, annotations, own, lock, cards)
+            Bind(number, self.term, uid, namespace, name, node, annotations, *before)
         )
         return number
 

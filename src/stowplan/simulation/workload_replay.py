@@ -82,6 +82,7 @@ class WorkloadReplay(Replay):
         documents = self._documents_of(cluster)
         self._group_titles = group_titles(cluster)
         self._manifests = cluster.manifests
+        self._has_job_sets = deciders.kueue is not None and bool(cluster.job_sets)
         if deciders.kueue is not None:
             documents = list(queued_documents(documents, cluster))
         self._documents = WorkloadDocuments(documents, options.speedup, profile, options.start_s)
@@ -122,6 +123,7 @@ class WorkloadReplay(Replay):
             self._deciders.kueue,
             self._deciders.gates,
             volcano=any(map(is_volcano_job, self._manifests)),
+            job_sets=self._has_job_sets,
         )
         self._api.on_created = self._created
         return self._api

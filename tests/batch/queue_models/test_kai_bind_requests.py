@@ -9,11 +9,14 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from stowplan.framework.deciders.session_decider import NodeAssignment
 from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.objects.kai.bind_request import (
     KaiBindRequest,
     KaiBindRequestSpec,
     KaiBindRequestStatus,
+    KaiReceivedGpu,
+    placed_as_requested,
 )
 from stowplan.objects.meta import ObjectMeta
 from tests.batch.queue_models.test_kai_model import (
@@ -152,3 +155,64 @@ def test_a_request_whose_node_comes_later_counts_from_then_on() -> None:
     assert not cluster.session(cluster.kept).binds
     (red,) = cluster.kept.model.report().queues
     assert red.pods_placed == 1
+
+
+def test_pods_with_parts_of_cards_are_bound_by_requests() -> None:
+    cluster = FollowedCluster([2], {"red": (2, -1)})
+    cluster.show(_pod("whole", 1, 1))
+    for number, name in enumerate(("half", "quarter")):
+        cluster.show(_pod(name, 0, 2 + number, **{"gpu-fraction": ("0.5", "0.25")[number]}))
+    made = {place.pod.name: place.request for place in cluster.session(cluster.kept).binds}
+    assert made["whole"] is None
+    half, quarter = made["half"], made["quarter"]
+    assert half is not None
+    assert quarter is not None
+    assert (half.pod_name, half.selected_node, half.received_resource_type) == (
+        "half", "n0", "Fraction"
+    )  # fmt: skip
+    assert half.received_gpu == KaiReceivedGpu(1, "0.50")
+    assert quarter.received_gpu == KaiReceivedGpu(1, "0.25")
+    assert len(half.selected_gpu_groups) == 1
+    assert half.selected_gpu_groups == quarter.selected_gpu_groups
+
+
+def test_names_of_cards_do_not_come_again_after_a_restart() -> None:
+    cluster = FollowedCluster([1, 1], {"red": (2, -1)})
+    names = set()
+    for number in range(2):
+        cluster.show(_pod(f"p{number}", 0, number, **{"gpu-fraction": "0.9"}))
+        # A process that begins with the second pod, whose first session is another one's second.
+        (place,) = cluster.session(cluster.kept if not number else cluster.follower()).binds
+        assert place.request is not None
+        names |= {*place.request.selected_gpu_groups}
+        cluster.n_sessions += 1
+        cluster.show(placed_as_requested(place.pod, _request_of(place)))
+    assert len(names) == 2
+
+
+def test_after_a_restart_cards_are_known_by_labels() -> None:
+    cluster = FollowedCluster([2], {"red": (2, -1)})
+    cluster.show(_pod("first", 0, 1, **{"gpu-fraction": "0.5"}))
+    (place,) = cluster.session(cluster.kept).binds
+    cluster.show(placed_as_requested(place.pod, _request_of(place)))
+    cluster.n_sessions += 1
+    cluster.show(_pod("second", 0, 2, **{"gpu-fraction": "0.5"}))
+    (other,) = cluster.session(cluster.follower()).binds
+    assert other.request is not None
+    assert place.request is not None
+    assert other.request.selected_gpu_groups == place.request.selected_gpu_groups
+
+
+def _request_of(place: NodeAssignment) -> KaiBindRequest:
+    assert place.request is not None
+    return KaiBindRequest(ObjectMeta(name=place.pod.name, namespace="ns"), spec=place.request)
+
+
+@pytest.mark.parametrize(("app", "fits"), [("kai-resource-reservation", True), ("other", False)])
+def test_a_pod_that_holds_a_card_has_none_of_its_own(tmp_path: Path, app: str, fits: bool) -> None:
+    holder = pod("holder", node="a", labels={"app": app, "runai-gpu-group": "x"})
+    holder["spec"]["schedulerName"] = "default-scheduler"
+    labels = {**RED, "runai-gpu-group": "x"}
+    half = pod("half", gpus=0, annotations={"gpu-fraction": "0.5"}, labels=labels, node="a")
+    objects = (node("a", 2), queue("red", 2), holder, half, pod("whole", labels=RED))
+    assert ("whole" in where(tmp_path, *objects)) == fits

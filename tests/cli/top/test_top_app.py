@@ -63,7 +63,7 @@ def run(
             await steps(terminal)
 
     with served(server) as port:
-        asyncio.run(asyncio.wait_for(driven(port), 100))
+        asyncio.run(asyncio.wait_for(driven(port), 300))
 
 
 def test_nodes_with_map_filter_sort_and_one_node() -> None:
@@ -186,7 +186,7 @@ def test_a_lost_connection_is_made_again() -> None:
                 await terminal.until(lambda: app.client.n_connected == 2)
                 await terminal.until(lambda: "healthy" in terminal.text("#status"))
 
-    asyncio.run(asyncio.wait_for(steps(), 60))
+    asyncio.run(asyncio.wait_for(steps(), 300))
 
 
 def test_a_small_map_counts_what_is_left_out() -> None:

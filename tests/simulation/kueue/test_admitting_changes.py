@@ -10,8 +10,18 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.simulation.kueue.admitting_changes import admitting_changes
 from stowplan.simulation.kueue.job_admission import admit_jobs
+from stowplan.simulation.simulate import simulate
 from tests.cli.run import run
-from tests.simulation.kueue.test_job_admission import Tree, flavor, job, node, queue, written
+from tests.simulation.kueue.test_job_admission import (
+    QUEUE,
+    Tree,
+    flavor,
+    job,
+    kueue,
+    node,
+    queue,
+    written,
+)
 
 
 def answers(directory: Path, name: str, *objects: Tree | list[Tree]) -> list[str]:
@@ -79,3 +89,59 @@ def test_explain_shows_them(tmp_path: Path) -> None:
     ran = run(*arguments)
     assert "Would admit it: the end of job/a" in ran.out
     assert "Would admit it" not in run(*arguments, "--no-changes").out
+
+
+def members(name: str, in_queue: str, n: int) -> list[Tree]:
+    """The pods of a group as users write them, with the gate of Kueue."""
+    made = job("x", in_queue, 1)["spec"]["template"]["spec"]
+    labels = {QUEUE: in_queue, "kueue.x-k8s.io/pod-group-name": name}
+    notes = {"kueue.x-k8s.io/pod-group-total-count": str(n)}
+    spec = {**made, "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    created = "2026-01-01T11:00:00Z"
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{i}", "namespace": "default", "labels": labels,
+                "annotations": notes, "creationTimestamp": created,
+            },
+            "spec": spec,
+        }
+        for i in range(n)
+    ]  # fmt: skip
+
+
+def test_the_end_of_a_pod_group_is_tried(tmp_path: Path) -> None:
+    found = answers(tmp_path, "b", queue("one", "4"), members("g", "one", 3), job("b", "one", 2))
+    assert found == [f"nominalQuota 5 {QUOTA} one (it is 4)", "the end of podgroup/g"]
+
+
+def test_pods_of_an_admitted_group_are_placed_whatever_kept_them(tmp_path: Path) -> None:
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    objects = node(), flavor(), queue("one", "4"), members("g", "one", 3), members("h", "one", 3)
+    result = simulate(written(tmp_path, *objects), config=tmp_path / "kueue.yaml")
+    placed = {one.pod for one in result.placements if one.node}
+    assert placed == {f"default/g-{i}" for i in range(3)}
+
+
+def workload_of_group(name: str, in_queue: str, n: int) -> Tree:
+    """The Workload of a group as Kueue makes it."""
+    ref = {"apiVersion": "v1", "kind": "Pod"}
+    owners = [{**ref, "name": f"{name}-{i}", "uid": f"u{i}"} for i in range(n)]
+    template = {"spec": members(name, in_queue, 1)[0]["spec"]}
+    pod_sets = [{"name": "main", "count": n, "template": template}]
+    made = kueue("Workload", name, queueName=in_queue, podSets=pod_sets)
+    made["metadata"] |= {"namespace": "default", "uid": "w", "ownerReferences": owners}
+    made["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
+    return made
+
+
+@pytest.mark.parametrize("has_pods", [True, False])
+def test_a_workload_of_several_pods_is_that_of_their_group(tmp_path: Path, has_pods: bool) -> None:
+    """As of a live cluster: its Workload counts, and once, whether its pods are there or not."""
+    made = workload_of_group("g", "one", 3)
+    pods = members("g", "one", 3) if has_pods else []
+    found = answers(tmp_path, "b", queue("one", "6"), made, pods, job("b", "one", 4))
+    assert found == [f"nominalQuota 7 {QUOTA} one (it is 6)", "the end of podgroup/g"]
+    assert answers(tmp_path, "b", queue("one", "6"), made, pods, job("b", "one", 3)) == []

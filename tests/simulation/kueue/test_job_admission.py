@@ -320,3 +320,9 @@ def test_an_object_with_a_mistake(tmp_path: Path) -> None:
         simulated(tmp_path, node(), flavor(), queue("one", "abc"), job("a", "one", 1))
     file = written(tmp_path, node(), flavor(), queue("one", "2"), job("a", "one", 1))
     assert len(read_cluster(file).queued) == 1
+
+
+def test_jobs_are_ordered_by_creation_whatever_the_order_of_the_files(tmp_path: Path) -> None:
+    jobs = job("late", "one", 3, minute=5), job("early", "one", 3, minute=1)
+    result = simulated(tmp_path, node(), flavor(), queue("one", "4"), *jobs)
+    assert placed(result) == {"early-0", "early-1", "early-2"}

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stowplan.controllers.job_sets.job_set_kinds import JOB_SETS
+from stowplan.controllers.kueue.kueue_kinds import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from stowplan.controllers.kueue.train_jobs import TRAIN_JOBS
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import simulate
+from tests.apiserver.small_cluster import JOBS
 from tests.cli.run import Ran, check_one_line, run
+from tests.controllers.test_job_sets import replicated
+from tests.controllers.test_kueue_job_sets import QueuedJobSets, TorchJobs, torch
 from tests.simulation.kueue.test_job_admission import (
     QUEUE,
     Tree,
@@ -37,10 +43,11 @@ def test_a_job_is_admitted_when_the_one_before_it_ends(tmp_path: Path) -> None:
     assert 600 < one["admittedS"] < one["startedS"] < 610
     assert one["startedS"] + 60 <= one["finishedS"] <= one["startedS"] + 65
     (first,) = json.loads(asked(tmp_path, "job/c", "-o", "json", objects=objects).out)["workloads"]
-    assert first["now"]["position"] == 2
+    # It was created before b, which Kueue asks afterwards.
+    assert first["now"]["position"] == 1
     never = asked(tmp_path, "job/c", objects=objects)
     assert (
-        "job/c in default waits now: position 2 in the queue; short: cpu in flavor f" in never.out
+        "job/c in default waits now: position 1 in the queue; short: cpu in flavor f" in never.out
     )
     assert never.code == 1
     assert "job/c in default: ExceedsMaxQuota" in never.out
@@ -143,3 +150,67 @@ def test_a_train_job_of_files_has_its_own_name_and_start(tmp_path: Path) -> None
     (one,) = json.loads(found.out)["workloads"]
     assert (one["job"], one["status"]) == ("trainjob/t", "Finished")
     assert one["startedS"] is not None
+
+
+TORCH_JOBS = "kubeflow.org/pytorchjobs"
+
+
+def dump(cluster: QueuedJobSets, directory: Path) -> Path:
+    """The objects of a cluster as its API server has stored them."""
+    runtimes = "trainer.kubeflow.org/clustertrainingruntimes"
+    queues = WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, FLAVORS
+    for path in ("nodes", "pods", JOBS, JOB_SETS, TRAIN_JOBS, TORCH_JOBS, runtimes, *queues):
+        resource = cluster.server.registry.by_path(path)
+        assert resource is not None
+        for one in cluster.list(path):
+            one |= {"apiVersion": resource.api_version, "kind": resource.kind}
+            file = directory / f"{resource.kind}-{one['metadata']['name']}.json"
+            file.write_text(json.dumps(one))
+    return directory
+
+
+def test_job_sets_of_a_dump_run_on(tmp_path: Path) -> None:
+    cluster = TorchJobs("5")
+    cluster.runtime("torch", nodes=2, run=300)
+    cluster.torch_job("torch", torch(1, 9000))
+    cluster.queued("first", replicated("workers", 3, run=600))
+    cluster.train("then", "torch")
+    cluster.queued("last", replicated("workers", 3, run=60))
+    cluster.run(120)
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    file, config = str(dump(cluster, tmp_path / "dump")), str(tmp_path / "kueue.yaml")
+    found = run("eta", "--all", "-f", file, "--config", config, "-o", "json")
+    times = {one["job"]: one for one in json.loads(found.out)["workloads"]}
+    assert {one["status"] for one in times.values()} == {"Finished"}
+    first, then, last = (times[name] for name in ("jobset/first", "trainjob/then", "jobset/last"))
+    # Its pods have run for about two of their ten minutes.
+    assert first["startedS"] == 0
+    assert 450 < first["finishedS"] < 610
+    assert first["finishedS"] <= then["admittedS"] < then["startedS"] < first["finishedS"] + 10
+    assert 290 < then["finishedS"] - then["startedS"] < 310
+    assert then["finishedS"] <= last["admittedS"] < then["finishedS"] + 5
+    running = times["pytorchjob/torch"]
+    assert running["startedS"] == 0
+    assert 8850 < running["finishedS"] < 9010
+
+
+def test_explain_finds_a_workload_by_its_name_and_by_its_pods(tmp_path: Path) -> None:
+    cluster = QueuedJobSets("3")
+    cluster.queued("first", replicated("workers", 3, run=600))
+    cluster.queued("last", replicated("workers", 3, run=60))
+    cluster.run(10)
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    file, config = str(dump(cluster, tmp_path / "dump")), str(tmp_path / "kueue.yaml")
+    options = "-f", file, "--config", config
+    pod = f"pod/{cluster.pods()[0]['metadata']['name']}"
+    admitted = run("explain", pod, *options)
+    assert admitted.code == 0
+    assert admitted.out.startswith("jobset/first in default: Admitted\n")
+    assert f"Its pods are placed without Kueue: explain {pod} without" in admitted.out
+    name = cluster.workload("last")["metadata"]["name"]
+    waiting = run("explain", f"workload/{name}", *options)
+    assert waiting.code == 1
+    assert waiting.out.startswith("jobset/last in default: Pending\n")
+    check_one_line(run("explain", "pod/none", *options), '"pod/none" not found', "jobset/first")

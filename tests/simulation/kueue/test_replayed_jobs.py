@@ -63,28 +63,42 @@ def test_a_job_of_higher_priority_stops_another_one(tmp_path: Path) -> None:
     assert low["finished_s"] >= low["admitted_s"] + 3600
 
 
-def test_a_jobset_is_admitted_as_a_group_of_pods(tmp_path: Path) -> None:
-    template = job("x", "one", 2)["spec"]["template"]
-    template["metadata"] = {"annotations": {"stowplan.dev/run-seconds": "60"}}
-    template["spec"]["schedulingGates"] = []
-    made = {
+def job_set(name: str, in_queue: str, workers: int, seconds: int, **more: object) -> Tree:
+    """A JobSet of a driver and workers with one CPU each."""
+    jobs = []
+    for title, replicas in (("driver", 1), ("workers", workers)):
+        made = timed("x", in_queue, 1, seconds)["spec"]
+        inner = {"parallelism": 1, "completions": 1, "template": made["template"]}
+        jobs.append({"name": title, "replicas": replicas, "template": {"spec": inner}})
+    meta = {"name": name, "namespace": "default", "labels": {QUEUE: in_queue}, **more}
+    return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": "train", "namespace": "default", "labels": {QUEUE: "one"}},
-        "spec": {
-            "suspend": True,
-            "replicatedJobs": [
-                {
-                    "name": "workers",
-                    "replicas": 2,
-                    "template": {
-                        "spec": {"parallelism": 2, "completions": 2, "template": template}
-                    },
-                }
-            ],
-        },
+        "metadata": meta,
+        "spec": {"suspend": True, "replicatedJobs": jobs},
     }
-    result = replayed(tmp_path, node(), flavor(), queue("one", "4"), made)
-    (found,) = result.summary["workloads"]
-    assert (found["job"], found["pods"], found["status"]) == ("jobset/train", 4, "Finished")
-    assert result.summary["bindings"] == 4
+
+
+def test_a_jobset_runs_and_ends(tmp_path: Path) -> None:
+    result = replayed(
+        tmp_path, node(), flavor(), queue("one", "4"),
+        job_set("train", "one", 3, 60), job_set("next", "one", 3, 60),
+    )  # fmt: skip
+    first, second = sorted(result.summary["workloads"], key=lambda one: one["admitted_s"])
+    assert {first["job"], second["job"]} == {"jobset/train", "jobset/next"}
+    assert (first["pods"], first["status"], second["status"]) == (4, "Finished", "Finished")
+    assert first["finished_s"] <= second["admitted_s"] <= first["finished_s"] + 5
+    assert result.summary["bindings"] == 8
+
+
+def test_a_jobset_that_is_preempted_starts_again(tmp_path: Path) -> None:
+    high = kueue("WorkloadPriorityClass", "high") | {"value": 9}
+    labels = {"kueue.x-k8s.io/priority-class": "high"}
+    own = queue("one", "3", preemption={"withinClusterQueue": "LowerPriority"})
+    urgent = timed("urgent", "one", 2, 60, minute=5, labels=labels)
+    low = job_set("low", "one", 2, 3600, creationTimestamp="2026-01-01T12:00:00Z")
+    result = replayed(tmp_path, node(), flavor(), own, high, low, urgent)
+    found = workload_of(result, "jobset/low")
+    assert workload_of(result, "job/urgent")["wait_s"] < 60
+    assert found["admitted_s"] > 360
+    assert found["finished_s"] >= found["admitted_s"] + 3600

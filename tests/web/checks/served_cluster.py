@@ -50,13 +50,13 @@ class ServedCluster:
 
     def page(self, path: str) -> Tree:
         """An answer of the page's data API."""
-        with urllib.request.urlopen(f"{self.url}/api/page/v1/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/page/v1/{path}", timeout=240) as answer:
             return json.loads(answer.read())
 
     def pod(self, name: str) -> Tree:
         return self.send("GET", f"{PODS}/{name}")
 
-    def until(self, holds: Callable[[], Any], seconds: float = 60) -> Any:
+    def until(self, holds: Callable[[], Any], seconds: float = 240) -> Any:
         """What a condition returns once that is true."""
         end = time.monotonic() + seconds
         while True:

@@ -27,8 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 N_VIEWERS = 10
 ROUNDS = 4
-COST_MAX = 0.03
-"""Part of the deciding thread's work: with it the binding rate stays at 0.97."""
+COST_MAX = 0.3
+"""Of a copy, in bindings: beside 500 bindings a second ten copies take less than a hundredth of the
+deciding thread."""
 ELEMENTS_MAX = 3_000
 FRAMES_MIN, LATENCY_MS, RATE_MIN = 50, 150, 0.97
 TOPICS = "status,nodes,pending,decisions"
@@ -107,11 +108,11 @@ def looking(cluster: ServedCluster, count: int) -> Iterator[list[int]]:
     thread = threading.Thread(target=lambda: asyncio.run(look()), daemon=True)
     thread.start()
     try:
-        assert ready.wait(30), "the viewers did not connect"
+        assert ready.wait(240), "the viewers did not connect"
         yield frames
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(240)
 
 
 @pytest.fixture(scope="module")
@@ -132,22 +133,31 @@ def bind(cluster: ServedCluster, prefix: str, count: int) -> float:
     return time.perf_counter() - begun
 
 
+def cost_of_a_copy(cluster: ServedCluster, times: ThreadTimes, prefix: str, count: int) -> float:
+    """Processor time of a copy by that of a binding, of the same thread: how many copies there are
+    for a binding depends on what else the machine does."""
+    n_before, copied, begun = times.n_copies, times.copying_s, times.thread_s
+    bind(cluster, prefix, count)
+    cluster.until(lambda: times.n_copies > n_before)
+    copying = times.copying_s - copied
+    of_binding = (times.thread_s - begun - copying) / count
+    return copying / (times.n_copies - n_before) / of_binding
+
+
 def test_ten_viewers_take_little_of_the_deciding_thread(cluster: ServedCluster) -> None:
     bind(cluster, "warm", 20)
     times = ThreadTimes(cluster)
     n_before = times.n_copies
-    costs = []
+    costs: list[float] = []
     with looking(cluster, N_VIEWERS) as frames:
         # A collection in a copy is counted as its cost; not in each of some rounds.
-        while len(costs) < ROUNDS and min(costs, default=1) >= COST_MAX:
-            copied, begun = times.copying_s, times.thread_s
-            bind(cluster, f"counted{len(costs)}", 200)
-            costs.append((times.copying_s - copied) / (times.thread_s - begun))
+        while len(costs) < ROUNDS and min(costs, default=COST_MAX) >= COST_MAX:
+            costs.append(cost_of_a_copy(cluster, times, f"counted{len(costs)}", 200))
         cluster.until(lambda: min(frames) > 10)
     viewers: Viewers = cluster.viewed.viewers
     # One copy a tick, however many look; the requests of a tick are one call.
     assert times.n_copies - n_before <= viewers.n_ticks
-    assert min(costs) < COST_MAX, f"copies take {costs} of the deciding thread"
+    assert min(costs) < COST_MAX, f"a copy takes as much as {costs} bindings"
     cluster.until(lambda: not len(viewers))
     bind(cluster, "after", 20)
     n_copies = times.n_copies
@@ -170,9 +180,8 @@ def test_a_copy_for_every_viewer_would_be_seen(
     monkeypatch.setattr(live_source, "copied", dear)
     times = ThreadTimes(cluster)
     with looking(cluster, 1):
-        begun = times.thread_s
-        bind(cluster, "planted", 50)
-        assert times.copying_s / (times.thread_s - begun) > COST_MAX
+        cost = cost_of_a_copy(cluster, times, "planted", 50)
+    assert cost > COST_MAX
 
 
 @pytest.mark.soak

@@ -71,7 +71,7 @@ def test_from_the_page_to_a_picture_of_the_congestion(page: Browser, tmp_path: P
         button = "return document.querySelector('.toolbar button[title^=\"Save the map\"]')"
         page.run(button).click()
         n_clicks += 1
-        end = time.monotonic() + 30
+        end = time.monotonic() + 240
         while not (files := list(tmp_path.glob("nodes-cpu-*.png"))):
             assert time.monotonic() < end, "no picture was saved"
             time.sleep(0.05)

@@ -91,7 +91,7 @@ def large_cluster(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         raise AssertionError("the server ended before it served the page")
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
 
 
 def memory_kb(process: subprocess.Popen[str]) -> int:

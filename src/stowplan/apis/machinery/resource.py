@@ -84,6 +84,17 @@ class ObjectClient(Protocol):
         (`binding`) the result is stored without strategy and admission.
         """
 
+    def rewrite(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[bytes], bytes | None],
+        now: float,
+    ) -> bool:
+        """Write an object as `change` makes it of its stored bytes, with the next version, without
+        strategy and admission. False, and nothing done, without an object or for None."""
+
     def delete(
         self,
         resource: Resource,
@@ -366,6 +377,7 @@ class Subresource:
     strategy: reads and writes the object itself (status, finalize). view: presents it as another
     kind. act: performs an action on POST. group, version, kind, schema: of the body where it is
     not the object itself. verbs: get, update, patch, create, delete in the order discovery prints.
+    plain: decodes bodies of the action in their usual form as the schema does, None for others.
     """
 
     name: str
@@ -377,6 +389,7 @@ class Subresource:
     version: str = ""
     kind: str = ""
     schema: ResourceSchema | None = None
+    plain: Callable[[bytes], Tree | None] | None = None
 
     def body_schema(self, resource: Resource) -> tuple[ResourceSchema, str, str]:
         """Schema, kind and apiVersion of the body."""

@@ -11,6 +11,7 @@ Source: structured-merge-diff v6, fieldpath.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,11 @@ MEMBER: FieldSet = {}
 _encode = msgspec.json.Encoder(order="sorted").encode
 _ELEMENTS_MAX, _ELEMENT_MAX = 4096, 256
 _known_elements: dict[tuple[tuple[str, Any], ...], str] = {}
+_ADDRESS_START = b'"k:{\\"ip\\":'
+ADDRESS_ELEMENT = b'"k:{\\"ip\\":\\"%b\\"}"'
+"""The path element of an address (`podIPs`, `hostAliases`), as JSON, with a place for it."""
+NO_ADDRESS = ADDRESS_ELEMENT % b""
+_ADDRESS = re.compile(rb'"k:\{\\"ip\\":\\"([0-9A-Fa-f.:]*)\\"\}"')
 _RANKS = {"f:": 0, "k:": 1, "v:": 2, "i:": 3}
 
 
@@ -56,6 +62,14 @@ def key_element(keys: Tree) -> str:
 def value_element(value: Any) -> str:
     """The path element of a value of a set."""
     return f"v:{_encode(value).decode()}"
+
+
+def without_addresses(text: bytes) -> tuple[bytes, list[bytes]]:
+    """JSON of sets, its items that are keyed by an address with an empty one, and the addresses."""
+    if _ADDRESS_START not in text:
+        return text, []
+    parts = _ADDRESS.split(text)
+    return NO_ADDRESS.join(parts[::2]), parts[1::2]
 
 
 def is_member(node: FieldSet) -> bool:

@@ -5,11 +5,12 @@ Source: structured-merge-diff v6, typed/compare.go.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
 
-from stowplan.apiserver.apply.field_set import MEMBER, SELF, FieldSet, union
+from stowplan.apiserver.apply.field_set import MEMBER, SELF, FieldSet, union, without_addresses
 from stowplan.apiserver.apply.field_types import FieldType, ListType, MapType
 from stowplan.apiserver.apply.typed_value import (
     ABSENT,
@@ -34,6 +35,8 @@ _Nodes = tuple[FieldSet | None, FieldSet | None]
 _SAME: _Nodes = (None, None)
 KNOWN_MAX, KNOWN_BYTES_MAX = 1024, 16 << 10
 _encode = msgspec.json.Encoder().encode
+_IP, _MARK = b'"ip":"', b'"~'
+_ADDRESS = re.compile(rb'"ip":"([0-9A-Fa-f.:]+)"')
 
 
 def compare(old: Any, new: Any, kind: FieldType) -> FieldComparison:
@@ -99,10 +102,11 @@ class PartComparison:
         below = None if meta is None else meta.resolved().map
         self._struct, self._ignored = struct, ignored
         self._metadata = None if below is None else PartComparison(below)
-        self._known: dict[tuple[str, bytes, bytes], bytes] = {}
+        self._known: dict[tuple[str, bytes, bytes], tuple[bytes, list[int]]] = {}
 
-    def differences(self, old: Tree, new: Tree) -> tuple[object, ...]:
-        """Names of fields that differ, and the sets of `compare` in each. Sets determine this."""
+    def differences(self, old: Tree, new: Tree, addresses: list[bytes]) -> tuple[object, ...]:
+        """Names of fields that differ, and the sets of `compare` in each, without the addresses of
+        items, which are appended. Sets determine this."""
         ignored, metadata = self._ignored, self._metadata
         found: list[object] = []
         for key, one in new.items():
@@ -112,27 +116,49 @@ class PartComparison:
             if before == one:
                 continue
             if key == "metadata" and metadata is not None:
-                found += (key, metadata.differences(before, one))
+                found += (key, metadata.differences(before, one, addresses))
             else:
-                found += (key, self._difference(key, before, one))
+                found += (key, self._difference(key, before, one, addresses))
         if not old.keys() <= new.keys():
             for key, one in old.items():
                 if key not in new and key not in ignored:
-                    found += (key, self._difference(key, one, ABSENT))
+                    found += (key, self._difference(key, one, ABSENT, addresses))
         return tuple(found)
 
-    def _difference(self, key: str, old: Any, new: Any) -> bytes:
-        if old is ABSENT or new is ABSENT:
-            return _encode(_compare_undeclared(self._struct, key, old, new))
-        parts = key, _encode(old), _encode(new)
-        found = self._known.get(parts)
-        if found is None:
-            found = _encode(_compare_undeclared(self._struct, key, old, new))
-            if len(parts[1]) + len(parts[2]) <= KNOWN_BYTES_MAX:
-                if len(self._known) >= KNOWN_MAX:
-                    self._known.clear()
-                self._known[parts] = found
+    def _difference(self, key: str, old: Any, new: Any, addresses: list[bytes]) -> bytes:
+        one, other, own = _with_marks(_value_bytes(old), _value_bytes(new))
+        known = self._known.get((key, one, other))
+        if known is not None:
+            addresses += [own[at] for at in known[1]]
+            return known[0]
+        found = _encode(_compare_undeclared(self._struct, key, old, new))
+        found, used = without_addresses(found)
+        addresses += used
+        is_general = all(each in own for each in used) and not any(each in found for each in own)
+        if is_general and len(one) + len(other) <= KNOWN_BYTES_MAX:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[key, one, other] = found, [own.index(each) for each in used]
         return found
+
+
+def _value_bytes(value: Any) -> bytes:
+    return b"" if value is ABSENT else _encode(value)
+
+
+def _with_marks(one: bytes, other: bytes) -> tuple[bytes, bytes, list[bytes]]:
+    """JSON of two values with marks instead of the addresses of items, and these.
+
+    Values of one form differ in the same fields, since only equality counts: pods of a template
+    have statuses that differ in addresses.
+    """
+    if (_IP not in one and _IP not in other) or _MARK in one or _MARK in other:
+        return one, other, []
+    own = list(dict.fromkeys(_ADDRESS.findall(one) + _ADDRESS.findall(other)))
+    for at, address in enumerate(own):
+        quoted, mark = b'"%b"' % address, b'%b%d"' % (_MARK, at)
+        one, other = one.replace(quoted, mark), other.replace(quoted, mark)
+    return one, other, own
 
 
 def _metadata_fields(meta: Tree, kind: FieldType | None, left_out: FieldSet) -> FieldSet | None:

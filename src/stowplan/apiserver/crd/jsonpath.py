@@ -1,6 +1,6 @@
 """JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
 
-Differs: slices, unions and order comparisons are not supported. A path that visits more than
+Differs: unions and order comparisons are not supported. A path that visits more than
 `VALUES_MAX` values (`....` visits values more than once) has no result.
 Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
 """
@@ -26,6 +26,7 @@ _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\])++)
     |\[\s*+'(?P<quoted>[^']*+)'\s*+\]
     |\[\s*+(?P<index>-?\d{1,18})\s*+\]
+    |\[\s*+(?P<from>(?:-?\d{1,18})?+):(?P<to>(?:-?\d{1,18})?+)(?::(?P<stride>\d{0,18}))?+\s*+\]
     |(?P<all>\[\s*+\*\s*+\])
     |(?P<deep>\.(?=\.))
     |(?P<same>\.(?=\[))
@@ -78,6 +79,8 @@ def _step(found: re.Match[str]) -> PathStep:
         return _field(found["quoted"])
     if found["index"] is not None:
         return _item(parse_int(found["index"]))
+    if found["from"] is not None:
+        return _slice(*map(_whole, (found["from"], found["to"], found["stride"])))
     if found["all"] is not None:
         return _all_items
     if found["deep"] is not None:
@@ -101,6 +104,26 @@ def _item(index: int) -> PathStep:
             yield value[index]
 
     return step
+
+
+def _slice(start: int | None, end: int | None, stride: int | None) -> PathStep:
+    """A part of a list, which must be within it; None: from its begin, to its end, by one."""
+
+    def step(value: Any) -> Iterator[Any]:
+        if not isinstance(value, list):
+            return
+        size, first, last = len(value), start or 0, end
+        first += size if first < 0 else 0
+        last = size if last is None else last
+        last += size if last < 0 else 0
+        if 0 <= first < last <= size and stride != 0:
+            yield from value[first : last : stride or 1]
+
+    return step
+
+
+def _whole(text: str | None) -> int | None:
+    return parse_int(text) if text else None
 
 
 def _all_items(value: Any) -> Iterator[Any]:

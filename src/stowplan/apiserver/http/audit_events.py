@@ -1,6 +1,7 @@
 """Audit events: who asked for what, when, and what was answered.
 
-Source: apiserver v1.36, pkg/apis/audit/v1, pkg/endpoints/filters/audit.go, pkg/audit/request.go.
+Source: apiserver v1.36, pkg/apis/audit/v1, pkg/audit/request.go, pkg/endpoints/filters/audit.go and
+authn_audit.go.
 
 Differs: one level counts for all requests, without a policy file; the stages are the end of a
 request, and the beginning and the end of a watch; annotations of admission are left out.
@@ -24,6 +25,7 @@ from stowplan.objects.encoding.tree import Tree
 
 AuditSink = Callable[[Tree], None]
 """Takes each event; it must not wait."""
+_UNAUTHORIZED = 401
 _READING = {"GET": "get", "HEAD": "get"}
 _WRITING = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _STATUS_FIELDS = ("metadata", "status", "message", "reason", "details")
@@ -48,12 +50,14 @@ def audit_event(
     request, made, route = asked.request, asked.made, asked.route
     query = "&".join(f"{name}={value}" for name, value in request.query)
     watches = isinstance(made, WatchResponse)
+    # The original does not read the body of a request without a user, nor reports a later stage.
+    is_unknown = asked.user is None and made.status == _UNAUTHORIZED
     event: Tree = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": level,
         "auditID": uid,
-        "stage": "ResponseStarted" if watches else "ResponseComplete",
+        "stage": "ResponseStarted" if watches or is_unknown else "ResponseComplete",
         "requestURI": request.path + (f"?{query}" if query else ""),
         "verb": _verb(request, route, watches=watches),
         **_users(asked, access),
@@ -62,14 +66,17 @@ def audit_event(
     agent = request.headers.get("user-agent", "")
     if agent:
         event["userAgent"] = agent
-    body = _readable(request.body) if request.body and route is not None else None
+    body = None
+    if request.body and route is not None and not is_unknown:
+        body = _readable(request.body)
     if route is not None:
         event["objectRef"] = _reference(route, request.method, body)
     answer = _readable(made.body) if isinstance(made, HttpResponse) and made.body else None
-    event["responseStatus"] = {"metadata": {}, **_status_fields(answer), "code": made.status}
+    status = {"message": _tried(request)} if is_unknown else _status_fields(answer)
+    event["responseStatus"] = {"metadata": {}, **status, "code": made.status}
     if level in ("Request", "RequestResponse") and body is not None:
         event["requestObject"] = _with_kind(asked, body)
-    if level == "RequestResponse" and route is not None and answer is not None:
+    if level == "RequestResponse" and route is not None and answer and not is_unknown:
         event["responseObject"] = answer
     event["requestReceivedTimestamp"] = format_micro_time(asked.received)
     event["stageTimestamp"] = format_micro_time(now)
@@ -100,6 +107,17 @@ def _users(asked: AuditedRequest, access: AccessControl) -> Tree:
     if asked.user is not None:
         users["impersonatedUser"] = _user_tree(asked.user)
     return users
+
+
+def _tried(request: HttpRequest) -> str:
+    """What a request without a user says of the credentials that it had."""
+    kind, _, token = request.headers.get("authorization", "").strip().partition(" ")
+    tried = ["bearer"] if token and kind.lower() == "bearer" else []
+    if any(name == "access_token" and value.strip() for name, value in request.query):
+        tried.append("access_token")
+    if tried:
+        return f"Authentication failed, attempted: {', '.join(tried)}"
+    return "Authentication failed, no credentials provided"
 
 
 def _status_fields(answer: Any) -> Tree:

@@ -1,18 +1,29 @@
-"""Counts of requests, under the names of kube-apiserver's metrics.
+"""Counts and durations of requests, under the names of kube-apiserver's metrics.
 
 Source: apiserver v1.36, pkg/endpoints/metrics/metrics.go, pkg/registry/generic/registry.
+
+Differs: a duration is that until the answer is made; the original waits for the disk and the client
+as well, and has that of each watch.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
+from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.auth.request_info import RequestInfo
 
-LabelledValues = Iterable[tuple[Mapping[str, str], int]]
+LabelledValues = Iterable[tuple[Mapping[str, str], float]]
+DURATIONS_S = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+)  # fmt: skip
+"""Upper bounds of durations in a histogram, seconds."""
 
 
 class CountedRequest(NamedTuple):
@@ -58,18 +69,39 @@ def _counted_verb(method: str, named: bool, watches: bool, applies: bool) -> str
     return "APPLY" if applies else method
 
 
+class _Durations:
+    """Of requests of one kind. n: all of them, watches included. n_within: by upper bound, the last
+    of which is infinite. total_s: of all, in seconds."""
+
+    __slots__ = ("n", "n_within", "total_s")
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.n_within = [0] * (len(DURATIONS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, other: _Durations) -> None:
+        """Count those of another kind as well."""
+        self.n_within = [a + b for a, b in zip(self.n_within, other.n_within, strict=True)]
+        self.total_s += other.total_s
+
+
 class RequestCounters:
     """The requests that were answered, counted by what is at hand at each of them."""
 
     def __init__(self) -> None:
-        self._counts: dict[_Key, int] = {}
+        self._counts: dict[_Key, _Durations] = {}
         self.n_audited = 0
         """Audit events."""
 
     def count(
-        self, request: HttpRequest, route: RequestInfo, made: HttpResponse | WatchResponse
+        self,
+        request: HttpRequest,
+        route: RequestInfo,
+        made: HttpResponse | WatchResponse,
+        seconds: float,
     ) -> None:
-        """Count the answer to a request for a resource."""
+        """Count the answer to a request for a resource. seconds: what it took."""
         method, query = request.method, request.query
         content = request.headers.get("content-type", "") if method == "PATCH" else ""
         key = (
@@ -78,27 +110,53 @@ class RequestCounters:
             bool(query) and ("dryRun", "All") in query,
             route.group, route.version, route.plural, route.subresource, made.status,
         )  # fmt: skip
-        self._counts[key] = self._counts.get(key, 0) + 1
+        kind = self._counts.get(key)
+        if kind is None:
+            kind = self._counts[key] = _Durations()
+        kind.n += 1
+        if not key[3]:
+            kind.n_within[bisect_left(DURATIONS_S, seconds)] += 1
+            kind.total_s += seconds
 
     def _by_labels(self) -> Counter[CountedRequest]:
         found: Counter[CountedRequest] = Counter()
-        for key, count in self._counts.items():
-            found[_counted_request(key)] += count
+        for key, kind in self._counts.items():
+            found[_counted_request(key)] += kind.n
         return found
+
+    def _durations(self) -> Iterator[tuple[dict[str, str], _Durations]]:
+        """Durations by labels, without those of watches."""
+        found: dict[CountedRequest, _Durations] = {}
+        for key, kind in self._counts.items():
+            asked = _counted_request(key)._replace(code=0)
+            if asked.verb != "WATCH":
+                found.setdefault(asked, _Durations()).add(kind)
+        for asked, kind in sorted(found.items(), key=lambda pair: pair[0]):
+            yield {name: one for name, one in asked.labels().items() if name != "code"}, kind
 
     def lines(
         self,
-        objects: Mapping[tuple[str, str], int],
-        watches: Mapping[tuple[str, str, str], int],
+        kinds: Iterable[Resource],
+        count_of: Callable[[str], int],
+        open_watches: Iterable[Resource],
         watch_events: Mapping[tuple[str, str, str], int],
     ) -> Iterator[str]:
-        """The exposition. objects: how many there are by group and resource. watches: how many
-        are open by group, version and resource; watch_events: sent to them and earlier ones."""
+        """The exposition. count_of: the number of objects of a resource path. open_watches: the
+        kind of each. watch_events: sent to them and earlier ones, by group, version and
+        resource."""
+        paths = {(one.group, one.plural): one.path for one in kinds}
+        objects = {key: n for key, path in sorted(paths.items()) if (n := count_of(path)) > 0}
+        watches = Counter((one.group, one.version, one.plural) for one in open_watches)
         yield from metric_family(
             "apiserver_request_total",
             "counter",
             "Requests by verb, dry run, group, version, resource, scope and HTTP code.",
             ((one.labels(), count) for one, count in sorted(self._by_labels().items())),
+        )
+        yield from histogram_family(
+            "apiserver_request_duration_seconds",
+            "Durations of requests, in seconds, by the labels of apiserver_request_total but code.",
+            self._durations(),
         )
         yield from metric_family(
             "apiserver_longrunning_requests",
@@ -142,13 +200,31 @@ class RequestCounters:
         )
 
 
+def histogram_family(
+    name: str, about: str, kinds: Iterable[tuple[dict[str, str], _Durations]]
+) -> Iterator[str]:
+    """The lines of a histogram of durations."""
+    yield from metric_family(name, "histogram", about, ())
+    for labels, kind in kinds:
+        bounds = [*map(str, DURATIONS_S), "+Inf"]
+        counts = list(accumulate(kind.n_within))
+        for bound, n_within in zip(bounds, counts, strict=True):
+            yield _line(f"{name}_bucket", {**labels, "le": bound.removesuffix(".0")}, n_within)
+        yield _line(f"{name}_sum", labels, kind.total_s)
+        yield _line(f"{name}_count", labels, counts[-1])
+
+
 def metric_family(name: str, kind: str, about: str, values: LabelledValues) -> Iterator[str]:
     """The lines of one metric."""
     yield f"# HELP {name} {about}"
     yield f"# TYPE {name} {kind}"
     for labels, value in values:
-        reported = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
-        yield f"{name}{{{reported}}} {value}" if reported else f"{name} {value}"
+        yield _line(name, labels, value)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    reported = ",".join(f'{key}="{_escaped(one)}"' for key, one in labels.items())
+    return f"{name}{{{reported}}} {value}" if reported else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:

@@ -1,25 +1,32 @@
 """managedFields as bytes: entries without their times, and what changes make of them.
 
-Objects of a template have the same entries but for times, and get the same changes over and over.
-What a change makes of entries depends on them, on what the change differs in, on its manager, and
-on which times come first; so it is worked out once, and times are filled in.
+Objects of a template have the same entries but for times and addresses, and get the same changes
+over and over. What a change makes of entries depends on them, on what the change differs in, on its
+manager, on which times come first, and on which addresses are equal; so it is worked out once, and
+times and addresses are filled in.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import lt
 from typing import NamedTuple
 
 import msgspec
 
-from stowplan.apiserver.apply.field_set import FieldSet
+from stowplan.apiserver.apply.field_set import (
+    ADDRESS_ELEMENT,
+    NO_ADDRESS,
+    FieldSet,
+    without_addresses,
+)
 from stowplan.apiserver.apply.manager_entries import ManagerKey, manager_key
 
 SKELETONS_MAX, OUTCOMES_MAX = 1024, 4096
 SPACED_USES_MIN = 8
-"""Spaces are put into entries that come back; those of pods with addresses are of one pod each."""
+"""Spaces are put into entries that come back."""
 SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
@@ -57,23 +64,46 @@ class KnownSet(NamedTuple):
 
 
 class Skeleton:
-    """The bytes of entries between times. is_plain: each entry has one. uses: its updates."""
+    """Entries without their times and addresses. is_plain: each entry has a time. uses: its
+    updates."""
 
-    __slots__ = ("_spaced", "count", "is_plain", "pieces", "uses")
+    __slots__ = ("_pieces", "_places", "_spaced", "count", "is_plain", "uses")
 
     def __init__(self, pieces: tuple[bytes, ...], count: int, is_plain: bool) -> None:
-        self.pieces, self.count, self.is_plain = pieces, count, is_plain
-        self._spaced: list[bytes] | None = None
+        """pieces: between times, with `NO_ADDRESS`."""
+        self._pieces, self.count, self.is_plain = pieces, count, is_plain
+        self._places: tuple[int, ...] = ()
+        self._spaced: bytes | None = None
         self.uses = 0
 
-    def spaced(self, times: Sequence[bytes]) -> bytes:
+    def spaced(self, times: Sequence[bytes], addresses: Sequence[bytes]) -> bytes:
         """The entries as encoders write them that put a space after each colon and comma."""
         if self._spaced is None:
-            self._spaced = [_TOKEN.sub(_with_space, piece) for piece in self.pieces]
-        made = [self._spaced[0]]
-        for time, piece in zip(times, self._spaced[1:], strict=True):
-            made += (b'"time": "', time, b'"', piece)
-        return b"".join(made)
+            n_times = len(times)
+            self._spaced = _TOKEN.sub(_with_space, _pattern(self._pieces))
+            places = range(n_times, n_times + len(addresses))
+            self._places = _in_order(self._pieces, range(n_times), places)
+        values = *times, *addresses
+        return self._spaced % tuple([values[at] for at in self._places])
+
+
+def _pattern(pieces: Sequence[bytes]) -> bytes:
+    """Pieces between times with `NO_ADDRESS`, as a format with places for times and addresses."""
+    whole = b'"time":"%b"'.join([one.replace(b"%", b"%%") for one in pieces])
+    return whole.replace(NO_ADDRESS, ADDRESS_ELEMENT)
+
+
+def _in_order(
+    pieces: Sequence[bytes], times: Sequence[int], addresses: Sequence[int]
+) -> tuple[int, ...]:
+    """What is to be filled into a format of `_pattern`, in its order."""
+    made: list[int] = []
+    at = 0
+    for number, piece in enumerate(pieces):
+        after = at + piece.count(NO_ADDRESS)
+        made += *addresses[at:after], *times[number : number + 1]
+        at = after
+    return tuple(made)
 
 
 def _with_space(token: re.Match[bytes]) -> bytes:
@@ -81,7 +111,7 @@ def _with_space(token: re.Match[bytes]) -> bytes:
 
 
 class ChangedEntries(NamedTuple):
-    """Entries after a change, with places for times. places: of entries before, -1: now.
+    """Entries after a change, with places for times and addresses. places: which values they get.
 
     settles: nothing but times differs from the entries before.
     """
@@ -90,9 +120,9 @@ class ChangedEntries(NamedTuple):
     places: tuple[int, ...]
     settles: bool
 
-    def text(self, times: Sequence[bytes]) -> bytes:
-        """The entries with their times, the last of which is now."""
-        return self.pattern % tuple([times[at] for at in self.places])
+    def text(self, values: Sequence[bytes]) -> bytes:
+        """The entries. values: times before, the time of the change, addresses."""
+        return self.pattern % tuple([values[at] for at in self.places])
 
 
 class EntriesText(NamedTuple):
@@ -101,6 +131,7 @@ class EntriesText(NamedTuple):
     text: bytes
     skeleton: Skeleton
     times: list[bytes]
+    addresses: list[bytes]
 
     def entries(self) -> list[Entry]:
         """The entries, decoded."""
@@ -127,15 +158,16 @@ class KnownEntries:
             known = self._read(text)
             if len(self._texts) >= SKELETONS_MAX:
                 self._texts.clear()
-            if known.skeleton.uses and len(text) <= SET_BYTES_MAX:
+            if known.skeleton.uses and not known.addresses and len(text) <= SET_BYTES_MAX:
                 self._texts[text] = known
         return known
 
     def _read(self, text: bytes) -> EntriesText:
-        parts = _TIME.split(text)
+        bare, addresses = without_addresses(text)
+        parts = _TIME.split(bare)
         times, pieces = parts[1::2], tuple(parts[::2])
         skeleton = self._skeletons.get(pieces)
-        # Other times do not make entries something else.
+        # Other times and addresses do not make entries something else.
         if skeleton is None:
             entries = decode_entries(text)
             is_plain = [one.time.encode() for one in entries] == times
@@ -146,7 +178,7 @@ class KnownEntries:
                 self._outcomes.clear()
             if len(text) <= SET_BYTES_MAX:
                 self._skeletons[pieces] = skeleton
-        return EntriesText(text, skeleton, times)
+        return EntriesText(text, skeleton, times, addresses)
 
     def set_of(self, text: bytes) -> KnownSet:
         """The set of these bytes."""
@@ -170,32 +202,46 @@ class KnownEntries:
         self._outcomes[key] = found
 
 
-def order_of(times: list[bytes]) -> tuple[int, ...]:
+def order_of(times: Sequence[bytes]) -> tuple[int, ...]:
     """Which times come first, and which are equal."""
+    return _order_of(tuple(times))
+
+
+@lru_cache(maxsize=1024)
+def _order_of(times: tuple[bytes, ...]) -> tuple[int, ...]:
     ordered = sorted(times)
-    if ordered == times:
+    if ordered == list(times):
         return tuple(map(lt, times, times[1:]))
     return tuple([ordered.index(one) for one in times])
 
 
+def equal_ones(addresses: list[bytes]) -> tuple[int, ...]:
+    """Which addresses are equal: nothing else about them counts."""
+    return tuple([addresses.index(one) for one in addresses]) if addresses else ()
+
+
 def outcome_of(
-    text: bytes, places: tuple[int, ...], settles: bool, times: list[bytes]
+    text: bytes, places: Sequence[int], settles: bool, times: list[bytes], addresses: list[bytes]
 ) -> ChangedEntries | None:
     """The outcome of which `text` is one example; None if a set has a time of its own.
 
-    places, times: see `ChangedEntries`.
+    places: of times among those before, -1: that of the change, which is the last of `times`.
     """
-    pieces = [one.replace(b"%", b"%%") for one in _TIME.split(text)[::2]]
-    if len(pieces) != len(places) + 1:
+    bare, used = without_addresses(text)
+    pieces, n_times = _TIME.split(bare)[::2], len(times)
+    if len(pieces) != len(places) + 1 or not all(one in addresses for one in used):
         return None
-    made = ChangedEntries(b'"time":"%b"'.join(pieces), places, settles)
-    return made if made.text(times) == text else None
+    where = [n_times + addresses.index(one) for one in used]
+    order = _in_order(pieces, [at % n_times for at in places], where)
+    made = ChangedEntries(_pattern(pieces), order, settles)
+    return made if made.text([*times, *addresses]) == text else None
 
 
 def without_known(raw: bytes, known: EntriesText) -> bytes | None:
     """A body with a mark instead of entries that are the stored ones; None if it has others."""
     start = raw.find(_KEY)
-    if start < 0 or _MARKED in raw:
+    # Backwards is faster where the text begins with a common byte.
+    if start < 0 or raw.rfind(_MARKED) >= 0:
         return None
     start += len(_KEY)
     text = known.text
@@ -203,7 +249,7 @@ def without_known(raw: bytes, known: EntriesText) -> bytes | None:
         if known.skeleton.uses < SPACED_USES_MIN:
             return None
         start += 1
-        text = known.skeleton.spaced(known.times)
+        text = known.skeleton.spaced(known.times, known.addresses)
     if not raw.startswith(text, start):
         return None
     return b"%b%b%b" % (raw[:start], _MARKED, raw[start + len(text) :])

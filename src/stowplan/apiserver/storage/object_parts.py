@@ -38,6 +38,7 @@ from stowplan.apiserver.storage.entry_patterns import (
     Entry,
     KnownEntries,
     encode,
+    equal_ones,
     order_of,
     outcome_of,
 )
@@ -119,21 +120,23 @@ class ObjectParts:
         """As `ManagedFields.updated`."""
         stored, parts = self._stored.entries, self._endpoint.parts
         stored.skeleton.uses += 1
-        # Addresses are in entries: those of many pods are of one pod each.
         if parts is None or not stored.skeleton.is_plain or stored.skeleton.uses < 2:
             self._work_out(call, new, old)
             return
         times = [*stored.times, format_time(call.now).encode()]
+        addresses = [*stored.addresses]
         key = (
-            self._endpoint, call.manager, parts.differences(old, new), order_of(times),
-            stored.skeleton,
+            self._endpoint, call.manager, parts.differences(old, new, addresses), order_of(times),
+            stored.skeleton, equal_ones(addresses),
         )  # fmt: skip
         outcome = self._known.outcome(key)
         if outcome is not None:
-            self._after, self._settles = outcome.text(times), outcome.settles
+            self._after, self._settles = outcome.text([*times, *addresses]), outcome.settles
             return
         places = self._work_out(call, new, old)
-        made = outcome_of(self._after, places, self._settles, times) if places else None
+        made = None
+        if places:
+            made = outcome_of(self._after, places, self._settles, times, addresses)
         if made is not None:
             self._known.keep(key, made)
 

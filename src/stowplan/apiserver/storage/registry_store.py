@@ -321,6 +321,16 @@ class RegistryStore:
         meta = obj["metadata"]
         return self._put(resource, resource.key(meta.get("namespace", ""), meta["name"]), obj)
 
+    def rewrite_packed(
+        self, resource: Resource, key: str, change: Callable[[bytes], bytes | None]
+    ) -> bool:
+        """As `rewrite`, of stored bytes; False if `change` gives None, or without an object."""
+        existing = self.store.get(key)
+        new = None if existing is None else change(existing)
+        if new is not None:
+            self.put_packed(resource, key, with_version(new, self.store.version + 1))
+        return new is not None
+
     def rewrite(self, resource: Resource, key: str, change: Callable[[Tree], None]) -> Tree:
         """Edit an existing object without strategy and admission."""
         existing = self.store.get(key)

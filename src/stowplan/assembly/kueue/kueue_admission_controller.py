@@ -83,6 +83,8 @@ _REBUILT = frozenset(
     {CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, TOPOLOGIES, CHECKS, NAMESPACES, "limitranges"}
 )
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+_NOT_TRIED = (DEACTIVATED, "PendingEvaluation", SUSPENDED, "Pending")
+"""Reasons of workloads that wait for being tried, as far as their conditions say."""
 _WHY = {
     "InClusterQueue": "prioritization in the ClusterQueue",
     "InCohortReclamation": "reclamation within the cohort",
@@ -142,8 +144,10 @@ class KueueAdmissionController:
         try:
             self._run()
         except ApiError:
-            # What was decided is not in the store: the state is read from it again.
-            self._is_stale = True
+            # What was decided is not in the store: the state is read from it again, and what was
+            # not written is, though nothing else changes.
+            self._is_stale = self._is_due = True
+            self._idle = 0
             raise
         finally:
             self._is_writing = False
@@ -431,11 +435,29 @@ class KueueAdmissionController:
         if is_new:
             self._event(tree, reason or "Pending", message, "Warning")
 
+    def _write_bypassed(self, admission: KueueAdmission, one: AdmissionWorkload) -> None:
+        """A workload that was requeued, and is not tried since one that asks for the same failed.
+
+        Source: pkg/controller/core/workload_controller.go (shouldCheckEquivalenceHash).
+        """
+        known = one.conditions.get(QUOTA_RESERVED)
+        reason = admission.pending[one.cluster_queue].why_bypassed(one)
+        tree = self._tree(one.key) if reason and known and known.reason in _NOT_TRIED else None
+        if tree is None:
+            return
+        one.set_condition(QUOTA_RESERVED, False, reason, self.api.now)
+        text = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+        is_new = note(tree, QUOTA_RESERVED, False, reason, text, self.api.now)
+        if note_not_admitted(tree, self.api.now) or is_new:
+            self.api.update_status(WORKLOADS, tree)
+
     def _write_rest(self, admission: KueueAdmission) -> None:
         """Workloads that no queue takes, and the status of queues."""
         for one in admission.workloads.values():
             if not one.cluster_queue or not admission.is_active(one.cluster_queue):
                 self._write_pending(admission, one)
+            elif not one.holds_quota:
+                self._write_bypassed(admission, one)
         for name, queue in admission.queues.items():
             pending = admission.pending[name]
             status = queue_status(queue, pending, is_fair=self.options.is_fair)

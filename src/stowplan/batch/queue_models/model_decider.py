@@ -214,7 +214,9 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         pods = self._observed
         return SessionResult(
             tuple(
-                NodeAssignment(pods[uid], node, decided.gangs.get(uid, ""))
+                NodeAssignment(
+                    pods[uid], node, decided.gangs.get(uid, ""), decided.requests.get(uid)
+                )
                 for uid, node in decided.binds.items()
                 if uid in pods
             ),

@@ -22,6 +22,7 @@ from stowplan.framework.deciders.session_decider import (
 )
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
+from stowplan.objects.kai.bind_request import KaiBindRequestSpec
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
@@ -126,7 +127,8 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     uid -> node kept for a pod until resources are released; the complete list. groups: statuses and
     events of PodGroups to write. pods: why pods have no node. unready: (group, number of missing
     pods) of groups that are not ready. continues, again_in_s: see SessionResult. queues: what pods
-    of queues have, where that is not what their status says.
+    of queues have, where that is not what their status says. requests: by uid, of bound pods that
+    KAI's binder binds.
     """
 
     binds: Mapping[str, str]
@@ -139,6 +141,7 @@ class ModelDecisions(msgspec.Struct, frozen=True):
     continues: bool = False
     queues: Sequence[QueueStatusReport] = ()
     again_in_s: float | None = None
+    requests: Mapping[str, KaiBindRequestSpec] = {}
 
 
 class QueueModel(Protocol):

@@ -17,7 +17,7 @@ stowplan queues -f cluster.yaml
 # Show the queues of a live cluster by its own configuration
 stowplan queues --context prod --config kube-batch-conf.yaml
 
-# Find quotas that cannot be met, and jobs that can never start
+# Find quotas that cannot be met, and jobs that can never start; with Kueue by --config
 stowplan queues --audit --compat kai -f cluster.yaml
 
 # Print the names of the queues

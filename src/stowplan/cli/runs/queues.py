@@ -15,8 +15,15 @@ from stowplan.simulation.session_runner import SessionRunner
 
 def run_audit(source: ClusterSource, deciders: Deciders, output: str) -> int:
     """Print what is wrong with the queues; 1 if something can never be met."""
-    cluster = read_cluster_source(source, deciders, notes=True)
-    audit = audit_queues(cluster, SessionRunner(cluster, deciders))
+    if deciders.kueue is not None:
+        # Imported here: most clusters have nothing of Kueue.
+        from stowplan.cli.runs.kueue.kueue_reports import read_queued_cluster
+        from stowplan.forecast.queue_reports.kueue_audit import audit_kueue
+
+        audit = audit_kueue(read_queued_cluster(source, deciders), deciders.kueue)
+    else:
+        cluster = read_cluster_source(source, deciders, notes=True)
+        audit = audit_queues(cluster, SessionRunner(cluster, deciders))
     if output in TREES:
         print_tree(audit, output)
     elif output == "name":

@@ -174,6 +174,17 @@ class NumpyRun:
         total[~fits] = NOWHERE
         return total
 
+    def totals(self, one: RunRules, rows: at.Ints) -> at.Ints:
+        """int64 (n_rows,): the points of rows, NOWHERE where the pod does not fit, for a class
+        without terms that passes on no other row."""
+        total = self.evaluated(one, rows)
+        possible = total >= 0
+        for k, (is_reversed, weight) in enumerate(one.normalised):
+            raw = self._rules.raw[one.static, k][rows]
+            total += weight * _normalised(raw, possible, is_reversed == 1)
+        total[~possible] = NOWHERE
+        return total
+
     def _amounts(self, items: list[int], rows: at.Codes | at.Ints | None) -> Amounts:
         allocatable, requested, nonzero, pod_count, _ = self._columns
         if rows is None:

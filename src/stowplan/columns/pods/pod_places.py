@@ -19,6 +19,10 @@ class PodPlaces:
     def find(self, row: int, pods: Sequence[PodInfo], uid: str) -> int:
         """The place of a pod, -1 where there is none. pods: those of the row."""
         n_pods = len(pods)
+        if n_pods >= LONG and row in self._places:
+            place = self._places[row].get(uid, n_pods)
+            if place < n_pods and pods[place].uid == uid:
+                return place
         if n_pods and pods[-1].uid == uid:  # The pod that was bound last.
             return n_pods - 1
         if n_pods < LONG:
@@ -27,11 +31,8 @@ class PodPlaces:
                 if info.uid == uid:
                     return place
             return -1
-        place = self._places.get(row, {}).get(uid, n_pods)
-        if place >= n_pods or pods[place].uid != uid:
-            places = self._places[row] = {info.uid: place for place, info in enumerate(pods)}
-            place = places.get(uid, -1)
-        return place
+        places = self._places[row] = {info.uid: place for place, info in enumerate(pods)}
+        return places.get(uid, -1)
 
     def moved(self, row: int, uid: str, place: int) -> None:
         """A pod of a row has another place now."""

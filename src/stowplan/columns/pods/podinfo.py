@@ -6,10 +6,13 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.objects.pod_requests import nonzero_requested, requested
+from stowplan.objects.pod_requests import counted_requests
 from stowplan.objects.pod_templates import template_of
 
 WILDCARD_IP = "0.0.0.0"
+
+AMOUNT_MAX = 1 << 62
+"""What containers without a request count may be added to it without exceeding int64."""
 
 Port = tuple[str, str, int]
 
@@ -20,6 +23,8 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
     defaults for containers that request none. ports: (ip, protocol, host port) in use. priority:
     `spec.priority`, 0 where absent: read here for many pods at once, since templates are few.
+    is_plain: requested is the sum of the regular containers, none left out, and each above 0 and at
+    most AMOUNT_MAX.
     """
 
     requested: dict[str, int]
@@ -27,6 +32,7 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     ports: tuple[Port, ...]
     has_affinity: bool
     priority: int
+    is_plain: bool = False
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False):
@@ -95,10 +101,14 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
     An absent IP is 0.0.0.0 and an absent protocol TCP. Source: kube-scheduler v1.36,
     plugins/nodeports and framework/types HostPortInfo.
     """
-    running = [*spec.containers]
+    running = spec.containers
     if spec.init_containers:
-        running = [*(c for c in spec.init_containers if c.is_sidecar), *running]
-    if not any(c.ports for c in running):
+        running = (*(c for c in spec.init_containers if c.is_sidecar), *running)
+    # A loop, because this is called for every template.
+    for container in running:
+        if container.ports:
+            break
+    else:
         return ()
     return tuple(
         (p.host_ip or WILDCARD_IP, p.protocol or "TCP", p.host_port)
@@ -109,11 +119,17 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
 
 
 def _footprint(pod: Pod) -> Footprint:
-    affinity = pod.spec.affinity
+    spec = pod.spec
+    affinity = spec.affinity
+    requested, nonzero, is_plain = counted_requests(pod)
+    if is_plain:
+        for amount in requested.values():
+            is_plain &= 0 < amount <= AMOUNT_MAX
     return Footprint(
-        requested=requested(pod),
-        nonzero=nonzero_requested(pod),
-        ports=host_ports(pod.spec),
+        requested=requested,
+        nonzero=nonzero,
+        ports=host_ports(spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
-        priority=pod.priority,
+        priority=spec.priority or 0,
+        is_plain=is_plain,
     )

@@ -22,6 +22,7 @@ from stowplan.batch.queue_models.kai.kai_objects import (
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.session_claims import claims_after
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
+from stowplan.batch.queue_models.kai.state.kai_node import DEFAULT_CARD_MEMORY
 from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaScope
@@ -79,7 +80,7 @@ class KaiCaseCluster(Value, frozen=True):
 def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     """Sessions of a case one after the other, and where its pods are at last."""
     cluster = msgspec.convert(case.cluster, KaiCaseCluster)
-    options = _options(case.config if isinstance(case.config, dict) else {})
+    options = _options(case.config if isinstance(case.config, dict) else {}, rounds)
     rules = KaiRules(fits_rules, fits_node_rules)
     states = _first_states(cluster)
     sessions: list[Answer] = []
@@ -111,14 +112,20 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     return {"sessions": sessions, "final": _final(cluster, states)}
 
 
-def _options(config: Mapping[str, Any]) -> KaiOptions:
+def _options(config: Mapping[str, Any], rounds: int) -> KaiOptions:
     plugins = {
         one["name"]: one.get("arguments") or {}
         for tier in config["tiers"]
         for one in tier["plugins"]
     }
-    # The recordings ran without `--use-scheduling-signatures`.
-    return kai_options(config["actions"], plugins, skips_alike=False)
+    # The recordings ran without `--use-scheduling-signatures`. Cases of several rounds were run in
+    # the state of KAI's own tests, others from their objects, by a client that deletes pods at
+    # once.
+    return msgspec.structs.replace(
+        kai_options(config["actions"], plugins, skips_alike=False),
+        unknown_memory=DEFAULT_CARD_MEMORY if rounds > 1 else 0,
+        evicts_once=rounds == 1,
+    )
 
 
 def _first_states(cluster: KaiCaseCluster) -> dict[str, KaiPodState]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from stowplan.controller_runtime.custom_kind import CustomKind
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.kai.bind_request import RESERVATION_NAME
 
 _QUEUE_COLUMNS = (
     ("Priority", "integer", ".spec.priority"),
@@ -20,14 +21,21 @@ _GROUP_COLUMNS = (
     ("Queue", "string", ".spec.queue"),
     ("AGE", "date", ".metadata.creationTimestamp"),
 )
+_REQUEST_COLUMNS = (
+    ("Node", "string", ".spec.selectedNode"),
+    ("Phase", "string", ".status.phase"),
+)
 _KINDS = (
     CustomKind("scheduling.run.ai", "Queue", "queues", ("v2",), (), _QUEUE_COLUMNS,
         namespaced=False),
     CustomKind("scheduling.run.ai", "PodGroup", "podgroups", ("v2alpha2",), (), _GROUP_COLUMNS),
+    CustomKind("scheduling.run.ai", "BindRequest", "bindrequests", ("v1alpha2",), (),
+        _REQUEST_COLUMNS),
     CustomKind("kai.scheduler", "Topology", "topologies", ("v1alpha1",), (), (), namespaced=False),
 )  # fmt: skip
 
 
 def kai_definitions() -> Iterator[Tree]:
-    """CustomResourceDefinitions of Queues, PodGroups and Topologies."""
-    return (kind.definition() for kind in _KINDS)
+    """CustomResourceDefinitions of its kinds, and the namespace of pods that hold shared cards."""
+    yield from (kind.definition() for kind in _KINDS)
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESERVATION_NAME}}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from stowplan.objects.quantity import Quantity, format_quantity, nanos
 
 KAI_QUEUES = "scheduling.run.ai/queues"
+KAI_BIND_REQUESTS = "scheduling.run.ai/bindrequests"
 KAI_POD_GROUPS = "scheduling.run.ai/podgroups"
 PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
 _NANO = 10**9

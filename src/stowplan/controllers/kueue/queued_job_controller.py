@@ -94,7 +94,7 @@ class QueuedJobController(Controller):
             return
         owner = self._queued_owner(job)
         if owner is not None:
-            self._follow_owner(job, owner)
+            self._follow_owner(job, *owner)
             return
         if not (job["metadata"].get("labels") or {}).get(QUEUE_LABEL):
             return
@@ -125,8 +125,9 @@ class QueuedJobController(Controller):
         elif self.kind.switch(job).get("suspend"):
             self._start(job, workload)
 
-    def _queued_owner(self, job: Tree) -> Tree | None:
-        """The outermost owner that Kueue manages instead, such as a JobSet with a queue."""
+    def _queued_owner(self, job: Tree) -> tuple[QueuedJobKind, Tree] | None:
+        """The outermost owner that Kueue manages instead, such as a JobSet with a queue, and its
+        kind."""
         found, namespace = None, job["metadata"]["namespace"]
         for _ in range(OWNERS_MAX):
             owner = controller_of(job)
@@ -138,13 +139,16 @@ class QueuedJobController(Controller):
                 break
             job = above
             if (job["metadata"].get("labels") or {}).get(QUEUE_LABEL):
-                found = job
+                found = kind, job
         return found
 
-    def _follow_owner(self, job: Tree, owner: Tree) -> None:
+    def _follow_owner(self, job: Tree, kind: QueuedJobKind, owner: Tree) -> None:
         """Suspend a job that runs although the Workload of its owner is not admitted."""
         switch = self.kind.switch(job)
         if switch.get("suspend") or self.kind.end(job) is not None:
+            return
+        if not kind.switch(owner).get("suspend"):
+            # The owner is stopped first, or its controller would let this job run again.
             return
         workload = self._workload_of(owner)
         if workload is not None and is_true(workload, ADMITTED):

@@ -36,11 +36,11 @@ def runtime_key(job: Tree) -> tuple[str, str, str]:
     return path, namespace, str(reference.get("name", ""))
 
 
-def child_job_set_spec(job: Tree, runtime: Tree) -> Tree:
-    """`spec` of the JobSet of a TrainJob, without what Kueue's own patch changes.
+def child_job_set_spec(job: Tree, runtime: Tree, *, with_kueue: bool = False) -> Tree:
+    """`spec` of the JobSet of a TrainJob.
 
-    job, runtime: as stored; neither is modified. Without a template the trainer's job is the only
-    one.
+    job, runtime: as stored; neither is modified. with_kueue: with what Kueue's own patch changes.
+    Without a template the trainer's job is the only one.
     """
     spec = runtime.get("spec") or {}
     template = (spec.get("template") or {}).get("spec") or {}
@@ -52,7 +52,7 @@ def child_job_set_spec(job: Tree, runtime: Tree) -> Tree:
     for one in jobs:
         if _is_trainer(one):
             _set_trainer(one, nodes, trainer.get("resourcesPerNode"))
-    for name, patch in _pod_patches(job):
+    for name, patch in _pod_patches(job, with_kueue=with_kueue):
         for one in jobs:
             if one.get("name") == name:
                 _apply_patch(_pod_template(one), patch)
@@ -87,10 +87,10 @@ def _pod_template(one: Tree) -> Tree:
     return tree
 
 
-def _pod_patches(job: Tree) -> Iterator[tuple[str, Tree]]:
-    """Name of a replicated job, and the patch of its pod template, of all managers but Kueue."""
+def _pod_patches(job: Tree, *, with_kueue: bool) -> Iterator[tuple[str, Tree]]:
+    """Name of a replicated job, and the patch of its pod template; of Kueue or without."""
     for one in job["spec"].get("runtimePatches") or ():
-        if one.get("manager") != KUEUE_MANAGER:
+        if with_kueue or one.get("manager") != KUEUE_MANAGER:
             yield from patches_of(one)
 
 

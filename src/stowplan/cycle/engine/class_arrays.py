@@ -50,7 +50,8 @@ class ClassArrays:
         self.counts = np.zeros(8, dtype=np.int64)
         self.present = np.zeros(8, dtype=np.uint8)
         self._n_counts = 0
-        self._effects: list[list[tuple[int, int]]] = []
+        # Of the classes that have any.
+        self._effects: dict[int, list[tuple[int, int]]] = {}
         self._keys: dict[str, int] = {}
         self._codes = np.full((1, nodes.n_nodes), -1, dtype=np.int32)
         self._masks: list[NDArray[np.uint8]] = []
@@ -70,12 +71,14 @@ class ClassArrays:
 
     def add_class(self) -> int:
         """Add a class; returns its number."""
+        return self.add_classes(1)
+
+    def add_classes(self, n: int) -> int:
+        """Add classes; returns the number of the first."""
         number = self.n_classes
-        self.n_classes += 1
-        if number == self.classes.shape[0]:
-            self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
-        self.classes[number, at.SEEN] = -1
-        self._effects.append([])
+        self.n_classes += n
+        self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
+        self.classes[number : self.n_classes, at.SEEN] = -1
         self._kernel_arrays = None
         return number
 
@@ -98,7 +101,7 @@ class ClassArrays:
 
     def add_effect(self, number: int, term: int, count: int) -> None:
         """Record that placing a pod of a class adds to a term's count."""
-        self._effects[number].append((term, count))
+        self._effects.setdefault(number, []).append((term, count))
         self._kernel_arrays = None
 
     # Shared by classes.
@@ -277,8 +280,10 @@ class ClassArrays:
     def _rules(self) -> at.ClassRules:
         n_nodes = self._nodes.n_nodes
         first_effect = np.zeros(self.n_classes + 1, dtype=np.int64)
-        first_effect[1:] = np.cumsum([len(one) for one in self._effects])
-        effects = [effect for one in self._effects for effect in one]
+        numbers = sorted(self._effects)
+        first_effect[[number + 1 for number in numbers]] = [len(self._effects[n]) for n in numbers]
+        np.cumsum(first_effect, out=first_effect)
+        effects = [effect for number in numbers for effect in self._effects[number]]
         n_groups = max((one.n_groups for one in self._layout_list), default=1)
         if self._logs.shape[0] < n_groups + 2:
             self._logs = logarithms(n_groups + 2)

@@ -20,13 +20,8 @@ from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
-from stowplan.objects.pod import (
-    Container,
-    Pod,
-    PodSchedulingGroup,
-    PodSpec,
-    ResourceRequirements,
-)
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import OutlineReader
 from stowplan.objects.volume import Volume
 
 CLASSES_MAX = 4096
@@ -35,6 +30,9 @@ SPECS_MAX = 65_536
 KEPT_MAX, KEPT_CELLS_MAX = 256, 1 << 20
 """Number of classes or specs, and of these times nodes, up to which idle classes are kept: plans
 made anew would cost more than their memory does."""
+
+NO_STATE = CycleState()
+"""Of a class without a plan; nothing is written into it."""
 
 
 class CachedRefusal(Protocol):
@@ -50,8 +48,8 @@ class CachedRefusal(Protocol):
 class KeptSearch(Protocol):
     """What is kept of a class whose pods preempt; see `cycle.preemptor_attempts`."""
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """True where no pod of the class passes on any row, unless it is nominated there."""
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
 
     def decide(
         self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
@@ -59,7 +57,38 @@ class KeptSearch(Protocol):
         """The decision for a pod of the class; None where it has to be walked."""
 
 
-class EnginePodClass:
+class PodOutline:
+    """What pods of a profile have in common that differ in the resources of their containers at
+    most, and in what no rule reads.
+
+    content: of their specs without these, equal for equal ones; empty for a class alone. prefix: of
+    the keys of its classes.
+    """
+
+    __slots__ = ("annotations", "content", "framework", "labels", "namespace", "owners", "prefix")
+
+    def __init__(self, pod: Pod, framework: Framework, content: bytes = b"") -> None:
+        meta = pod.metadata
+        self.content = content
+        self.prefix = b""
+        self.framework = framework
+        self.labels = meta.labels
+        self.namespace = meta.namespace
+        self.owners = meta.owner_references
+        self.annotations = framework.annotations_of(pod)
+
+    def holds(self, pod: Pod) -> bool:
+        """True for a pod that has it in common, given that the spec does."""
+        meta = pod.metadata
+        return (
+            (self.labels is meta.labels or self.labels == meta.labels)
+            and self.namespace == meta.namespace
+            and (self.owners is meta.owner_references or self.owners == meta.owner_references)
+            and (not self.annotations or self.annotations == self.framework.annotations_of(pod))
+        )
+
+
+class EnginePodClass(msgspec.Struct, eq=False):
     """Pods of one template in one profile.
 
     number: index in the kernel arrays, -1 for none. made_for: static revision for which its plan
@@ -69,84 +98,50 @@ class EnginePodClass:
     `Framework.claims_signature`; None where each pod's claims are its own. run_limits: of the
     length of runs. card_filter: the plugin that compares its request with GPU cards, "" for none.
     mark: the spec under which it is kept from being forgotten. search: of its pods that preempt.
-    outline: equal for classes whose specs differ at most in the resources of containers; empty
-    where that is not known.
     """
 
-    __slots__ = (
-        "annotations",
-        "card_filter",
-        "claims",
-        "counted_at",
-        "footprint",
-        "framework",
-        "is_fast",
-        "labels",
-        "made_for",
-        "mark",
-        "namespace",
-        "number",
-        "outline",
-        "owners",
-        "pod",
-        "refused",
-        "run_limits",
-        "search",
-        "state",
-        "terms",
-        "was_placed",
-    )
+    # A struct, since many pods make a class each: it is made in one step.
 
-    def __init__(
-        self,
-        pod: Pod,
-        framework: Framework,
-        claims: Hashable | None = None,
-        outline: bytes = b"",
-    ) -> None:
-        self.pod = pod
-        self.claims = claims
-        self.outline = outline
-        self.run_limits: tuple[RunLimit, ...] = ()
-        self.card_filter = ""
-        self.framework = framework
-        self.labels = pod.metadata.labels
-        self.namespace = pod.metadata.namespace
-        self.owners = pod.metadata.owner_references
-        self.annotations = framework.annotations_of(pod)
-        self.footprint: Footprint = PodInfo.of(pod).footprint
-        self.mark = pod.spec
-        self.number = -1
-        self.made_for = -1
-        self.counted_at = -1
-        self.is_fast = False
-        self.was_placed = False
-        self.state = CycleState()
-        self.terms: tuple[int, ...] = ()
-        self.refused: CachedRefusal | None = None
-        self.search: KeptSearch | None = None
+    pod: Pod
+    outline: PodOutline
+    framework: Framework
+    footprint: Footprint
+    mark: PodSpec
+    claims: Hashable | None = None
+    run_limits: tuple[RunLimit, ...] = ()
+    card_filter: str = ""
+    number: int = -1
+    made_for: int = -1
+    counted_at: int = -1
+    is_fast: bool = False
+    was_placed: bool = False
+    state: CycleState = NO_STATE
+    terms: tuple[int, ...] = ()
+    refused: CachedRefusal | None = None
+    search: KeptSearch | None = None
+
+    @classmethod
+    def of(cls, pod: Pod, outline: PodOutline, claims: Hashable | None = None) -> EnginePodClass:
+        """The class of a pod, without a plan."""
+        footprint = PodInfo.of(pod).footprint
+        return cls(pod, outline, outline.framework, footprint, pod.spec, claims)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its pods."""
+        return self.outline.labels
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The refusal that the next attempt would repeat; None if an attempt is needed."""
         return None if self.refused is None else self.refused.in_force(snapshot)
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """See `PodClass.fits_nowhere`."""
-        return self.search is not None and self.search.fits_nowhere(pod, snapshot)
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """See `PodClass.is_decided_alone`."""
+        return self.search is not None and self.search.is_decided_alone(pod, snapshot)
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `PodClass.lacks_resources_by`."""
         return None if self.refused is None else self.refused.lacks_resources_only(snapshot)
-
-    def holds(self, pod: Pod) -> bool:
-        """True for a pod with the same spec object that belongs to this class."""
-        meta = pod.metadata
-        return (
-            (self.labels is meta.labels or self.labels == meta.labels)
-            and self.namespace == meta.namespace
-            and (self.owners is meta.owner_references or self.owners == meta.owner_references)
-            and (not self.annotations or self.annotations == self.framework.annotations_of(pod))
-        )
 
 
 class AffinityTermIndex:
@@ -193,7 +188,15 @@ class PodClassIndex:
         # holds those not used since the last call of `forget_idle`, or longer.
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
-        self._by_content: dict[Hashable, list[EnginePodClass]] = {}
+        # By the prefix of the outline and the resources of the containers. Not by a tuple of them:
+        # of many classes, these are much for the garbage collector.
+        self._by_content: dict[bytes, EnginePodClass] = {}
+        self._n_outlines = 0
+        self._outlines: dict[Hashable, PodOutline] = {}
+        self._latest_outline: PodOutline | None = None
+        self._reader = OutlineReader()
+        # Of pods with claims, by what the spec says beside their names.
+        self._by_claims: dict[Hashable, list[EnginePodClass]] = {}
         # The latest spec without the names of its claims, what its claims are like, and classes:
         # pods of a template come together.
         self._latest: tuple[PodSpec, Hashable, list[EnginePodClass]] = PodSpec(), None, []
@@ -230,30 +233,28 @@ class PodClassIndex:
         if known is None:
             if spec.volumes and has_own_claims(spec):
                 return None
-            classes, outline = self._classes_of(spec)
-        else:
-            classes = known[1]
-            outline = classes[0].outline
+            return self._of_content(pod, framework, [])
+        classes = known[1]
         for place, one in enumerate(classes):
-            if one.framework is framework and one.holds(pod):
+            if one.framework is framework and one.outline.holds(pod):
                 if place:
                     # Pods of an owner come together: the next one is of this class, too.
                     classes.insert(0, classes.pop(place))
                 return one
-        return self._start(pod, framework, classes, outline)
+        return self._of_content(pod, framework, classes)
 
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
         spec = replace(pod.spec, volumes=tuple(map(_unnamed, pod.spec.volumes)))
         known, latest, classes = self._latest
         if claims is not latest or spec != known:
-            classes = self._by_content.setdefault((_encoder.encode(spec), claims), [])
+            classes = self._by_claims.setdefault((_encoder.encode(spec), claims), [])
             self._latest = spec, claims, classes
         for one in classes:
-            if one.framework is framework and one.holds(pod):
+            if one.framework is framework and one.outline.holds(pod):
                 break
         else:
-            one = EnginePodClass(pod, framework, claims)
+            one = EnginePodClass.of(pod, PodOutline(pod, framework), claims)
             # No pod has this spec, so nothing else is found by it.
             one.mark = spec
             self.learn(terms_of(pod).all)
@@ -279,16 +280,16 @@ class PodClassIndex:
             classes = known[1]
         else:
             content = "devices", _encoder.encode(replace(spec, resource_claims=()))
-            classes = self._by_content.setdefault(content, [])
+            classes = self._by_claims.setdefault(content, [])
             if len(self._by_spec) >= SPECS_MAX:
                 self._by_spec.clear()
             self._by_spec[id(spec)] = spec, classes
         for one in classes:
-            if one.framework is framework and one.claims == claims and one.holds(pod):
+            if one.framework is framework and one.claims == claims and one.outline.holds(pod):
                 # As for claims of volumes.
                 one.pod = pod
                 return one
-        one = EnginePodClass(pod, framework, claims)
+        one = EnginePodClass.of(pod, PodOutline(pod, framework), claims)
         self.learn(terms_of(pod).all)
         self.all.append(one)
         classes.append(one)
@@ -314,10 +315,14 @@ class PodClassIndex:
         if n_kept <= KEPT_MAX and n_kept * n_nodes <= KEPT_CELLS_MAX and not _have_terms(over):
             self._idle = over | self._idle
             return False
-        left = {id(classes): classes for _, classes in self._idle.values()}
-        self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
-        self._latest = PodSpec(), None, []
-        self.all = [one for classes in left.values() for one in classes]
+        lists = {id(classes): classes for _, classes in self._idle.values()}
+        left = dict.fromkeys(one for classes in lists.values() for one in classes)
+        self._by_claims = {c: one for c, one in self._by_claims.items() if id(one) in lists}
+        self._by_content = {c: one for c, one in self._by_content.items() if one in left}
+        outlines = {one.outline for one in left}
+        self._outlines = {k: one for k, one in self._outlines.items() if one in outlines}
+        self._latest, self._latest_outline = (PodSpec(), None, []), None
+        self.all = list(left)
         self.peers = AffinityTermIndex()
         for one in self.all:
             self.peers.add(terms_of(one.pod).all)
@@ -330,42 +335,50 @@ class PodClassIndex:
             self._by_spec[id(spec)] = known
         return known
 
-    def _classes_of(self, spec: PodSpec) -> tuple[list[EnginePodClass], bytes]:
-        """The classes of a spec, and its outline."""
-        outline, resources = outline_of(spec)
-        classes = self._by_content.setdefault((outline, resources), [])
+    def _of_content(
+        self, pod: Pod, framework: Framework, classes: list[EnginePodClass]
+    ) -> EnginePodClass:
+        """The class of a pod whose spec has none of its labels and profile yet. classes: those
+        that it has."""
+        spec = pod.spec
+        content, resources = self._reader.take_outline(spec)
+        outline = self._latest_outline
+        if (
+            outline is None
+            or outline.content != content
+            or outline.framework is not framework
+            or not outline.holds(pod)
+        ):
+            outline = self._latest_outline = self._outline(PodOutline(pod, framework, content))
+        key = outline.prefix + resources
+        one = self._by_content.get(key)
+        if one is None:
+            one = self._by_content[key] = EnginePodClass.of(pod, outline)
+            if one.footprint.has_affinity:
+                # New terms may concern pods of classes that already have a plan.
+                self.learn(terms_of(pod).all)
+            self.all.append(one)
+        classes.insert(0, one)
         if len(self._by_spec) >= SPECS_MAX:
             self._by_spec.clear()
         self._by_spec[id(spec)] = spec, classes
-        return classes, outline
+        return one
 
-    def _start(
-        self, pod: Pod, framework: Framework, classes: list[EnginePodClass], outline: bytes
-    ) -> EnginePodClass:
-        fresh = EnginePodClass(pod, framework, outline=outline)
-        # New terms may concern pods of classes that already have a plan.
-        self.learn(terms_of(pod).all)
-        self.all.append(fresh)
-        classes.append(fresh)
-        return fresh
-
-
-def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:
-    """What a spec says beside the resources of its containers, and these; together equal for
-    equal specs. Which group it names does not count."""
-    parts: dict[str, Any] = {"containers": tuple(map(_without_resources, spec.containers))}
-    resources = [one.resources for one in spec.containers]
-    if spec.init_containers:
-        parts["init_containers"] = tuple(map(_without_resources, spec.init_containers))
-        resources += [one.resources for one in spec.init_containers]
-    if spec.scheduling_group is not None:
-        # Which group it is does not matter on any node; gangs of one template are of one class.
-        parts["scheduling_group"] = _ANY_GROUP
-    return _encoder.encode(replace(spec, **parts)), _encoder.encode(resources)
-
-
-def _without_resources(container: Container) -> Container:
-    return replace(container, resources=_NO_RESOURCES)
+    def _outline(self, fresh: PodOutline) -> PodOutline:
+        """The known outline that is equal, or this one."""
+        key = (
+            fresh.content,
+            id(fresh.framework),
+            fresh.namespace,
+            frozenset(fresh.labels.items()),
+            fresh.owners,
+            fresh.annotations,
+        )
+        known = self._outlines.setdefault(key, fresh)
+        if known is fresh:
+            self._n_outlines += 1
+            fresh.prefix = self._n_outlines.to_bytes(8, "big")
+        return known
 
 
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
@@ -386,6 +399,4 @@ def has_own_claims(spec: PodSpec) -> bool:
     return bool(spec.resource_claims) or any(v.ephemeral is not None for v in spec.volumes)
 
 
-_ANY_GROUP = PodSchedulingGroup("")
-_NO_RESOURCES = ResourceRequirements()
 _encoder: Any = msgspec.msgpack.Encoder(order="deterministic")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.card_groups import reserved
@@ -28,7 +29,13 @@ from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
 from stowplan.cycle.engine.plans import Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
-from stowplan.cycle.engine.row_subsets import NO_CARDS, SubsetPods, SubsetRuns, SubsetTable
+from stowplan.cycle.engine.row_subsets import (
+    NO_CARDS,
+    RowTotals,
+    SubsetPods,
+    SubsetRuns,
+    SubsetTable,
+)
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
 from stowplan.objects.devices.device import ResourceSlice
@@ -85,6 +92,7 @@ class Engine:
         self._class_arrays: ClassArrays | None = None
         self._planner: Planner | None = None
         self._subsets: SubsetTable | None = None
+        self._totals: RowTotals | None = None
         self._made_for: tuple[int, ...] = ()
         self._reads: tuple[type[Object], ...] = ()
         self._reads_any = False
@@ -180,19 +188,37 @@ class Engine:
 
         return SubsetRuns(self._subsets, SubsetPods(run.pods, one, run.draws, run.scores), kernel)
 
+    def row_totals(self, one: EnginePodClass, rows: Ints) -> Ints | None:
+        """int64 (n_rows,): the total scores of these rows for a pod of a class, see `is_planned`,
+        that passes on no other row; None where the walk has to score them."""
+        if self._class_arrays is None or self._planner is None:
+            return None
+        if one.terms or one.card_filter or one.run_limits or one.claims is not None:
+            return None
+        if self._planner.card_groups.first(np.array([one.number]))[0] is not None:
+            return None
+        if self._totals is None or self._totals.class_arrays is not self._class_arrays:
+            self._totals = RowTotals(self._class_arrays)
+        return self._totals.of(one, rows)
+
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> tuple[int, NDArray[np.int64]]:
         """Plan the classes for the current state. Returns the epoch and int64 (n_pods,), the class
         numbers; -1 for classes without a plan."""
-        for one in dict.fromkeys(classes):
-            # Classes of a run stay valid when all others have been forgotten.
-            self._index.learn(terms_of(one.pod).all)
+        known = dict.fromkeys(classes)
+        for one in known:
+            if one.footprint.has_affinity:
+                # Classes of a run stay valid when all others have been forgotten.
+                self._index.learn(terms_of(one.pod).all)
         self._follow(snapshot)
-        for one in dict.fromkeys(classes):
-            if one.made_for != self._epoch:
-                one.made_for = self._epoch
-                one.is_fast = self._plan(one)
+        fresh = [one for one in known if one.made_for != self._epoch]
+        for one in fresh:
+            one.made_for = self._epoch
+            one.is_fast = self._plan(one)
+        if fresh:
+            assert self._planner is not None
+            self._planner.write()
         return self._epoch, np.array([one.number for one in classes], dtype=np.int64)
 
     def place(
@@ -399,7 +425,24 @@ class Engine:
         return nodes.shape, version, id(nodes)
 
     def _plan(self, one: EnginePodClass) -> bool:
-        framework = one.framework
+        assert self._planner is not None
+        one.number, one.terms, one.counted_at = -1, (), -1
+        try:
+            if self._planner.plan_alike(one):
+                return True
+            uses = self._points_of(one.framework)
+            if uses is None:
+                return False
+            if one.pod.spec.resource_claims and ResourceSlice not in self._reads:
+                self._reads = (*self._reads, ResourceSlice)
+            self._planner.plan(one, uses)
+        except (NoPlan, ContractError):
+            # The walk reports the error for each pod concerned.
+            return False
+        return True
+
+    def _points_of(self, framework: Framework) -> list[PluginPoints] | None:
+        """The plugins of a profile, whose reads count from now on."""
         if framework not in self._uses:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
@@ -410,19 +453,7 @@ class Engine:
                     reads = use.plan_reads
                     self._reads_any |= reads is None
                     self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))
-        uses = self._uses[framework]
-        one.number, one.terms, one.counted_at = -1, (), -1
-        if uses is None:
-            return False
-        assert self._planner is not None
-        if one.pod.spec.resource_claims and ResourceSlice not in self._reads:
-            self._reads = (*self._reads, ResourceSlice)
-        try:
-            self._planner.plan(one, uses)
-        except (NoPlan, ContractError):
-            # The walk reports the error for each pod concerned.
-            return False
-        return True
+        return self._uses[framework]
 
     def _catch_up(
         self, classes: Sequence[EnginePodClass], nodes: NodeTable, *, has_trees: bool

@@ -63,9 +63,11 @@ class NominatedRows:
         if one.terms or not params[at.HAS_ROOM]:
             return cls.none()
         n_pods = _n_alike(pods, classes, snapshot)
+        if n_pods == 0:
+            return cls.none()
         nominated = NominatedPodsByRow.of(snapshot, one.pod.priority)
         rows = np.flatnonzero(nominated.pod_count)
-        if n_pods == 0 or rows.shape[0] > ROWS_PER_POD_MAX * n_pods:
+        if rows.shape[0] > ROWS_PER_POD_MAX * n_pods:
             return cls.none()
         fitting = _n_fitting(rows, nominated, snapshot, params)
         if fitting is None:

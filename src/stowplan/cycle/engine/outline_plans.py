@@ -10,12 +10,16 @@ numbers only, which are written without asking. The others are asked for each cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
+import numpy as np
 
+from stowplan.columns import NodeTable
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podinfo import Footprint
-from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.classes import EnginePodClass, PodOutline
 from stowplan.cycle.engine.plugin_points import PluginPoints
 from stowplan.framework import CycleState
 from stowplan.framework.deciders.kernel_terms import (
@@ -24,7 +28,6 @@ from stowplan.framework.deciders.kernel_terms import (
     ResourceFit,
     ResourceScore,
 )
-from stowplan.objects.pod_requests import is_tracked, plain_requests
 
 AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
 """Kernel terms of amounts alone."""
@@ -41,6 +44,7 @@ class FormPlan(msgspec.Struct, frozen=True):
     params: int64 (N_COLUMNS,), that of one class. items: (column, place) of indices of resources;
     place: in the order in which the pod names them. amounts: (column, place, what is added to the
     request). wanted: places of resources that must be free and that not every node offers.
+    request_max: the highest request with which all amounts are in range.
     """
 
     params: at.Ints
@@ -48,14 +52,14 @@ class FormPlan(msgspec.Struct, frozen=True):
     amounts: tuple[tuple[int, int, int], ...]
     wanted: tuple[int, ...]
 
-    def write(self, params: at.Ints, items: Sequence[int], requests: Sequence[int]) -> None:
-        """Write the plan of a class of the form. items, requests: by place."""
+    def write(self, params: at.Ints, items: at.Ints, requests: at.Ints) -> None:
+        """Write the plans of classes of the form. params: int64 (n_classes, N_COLUMNS), output.
+        items, requests: int64 (n_classes, n_places)."""
         params[:] = self.params
-        cells = memoryview(params.data)
         for column, place in self.items:
-            cells[column] = items[place]
+            params[:, column] = items[:, place]
         for column, place, more in self.amounts:
-            cells[column] = requests[place] + more
+            params[:, column] = requests[:, place] + more
 
 
 class OutlinePlan:
@@ -70,13 +74,29 @@ class OutlinePlan:
         self.params, self.state = params, state
         self.forms: dict[object, FormPlan] = {}
         self.counted = [use for use in own if use.is_counted]
-        self._asked = [use for use in own if not use.is_counted]
-        self._kinds: dict[str, object] = {}
+        asked = [use for use in own if not use.is_counted]
+        # Of these the latter answer alike where nothing but requests differs.
+        self._asked = [use for use in asked if not use.reads_no_requests]
+        self._asked_once = [use for use in asked if use.reads_no_requests]
+        self._applies: set[PodOutline] = set()
+        self._kind_of = [use.resource_kind for use in self.counted if use.resource_kind]
+        # Resources that are treated alike have a number in common.
+        self._kinds: dict[str, int] = {}
+        self._numbers: dict[object, int] = {}
 
     def applies_to(self, one: EnginePodClass, ask: Ask) -> bool:
         """True where the plan of a class of the outline differs in amounts at most."""
+        if one.outline not in self._applies:
+            if not self._have_no_terms(self._asked_once, one, ask):
+                return False
+            self._applies.add(one.outline)
+        return self._have_no_terms(self._asked, one, ask)
+
+    def _have_no_terms(self, asked: list[PluginPoints], one: EnginePodClass, ask: Ask) -> bool:
+        """True where these plugins add nothing to the plan of a class, and skip what they skipped
+        for the first one."""
         skipped = self.state.skip_filter
-        for use in self._asked:
+        for use in asked:
             applies = use.applies_to is None or use.applies_to(one.pod)
             if applies == (use.member.name in skipped) or (applies and ask(use, one) != ()):
                 return False
@@ -85,11 +105,7 @@ class OutlinePlan:
     def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
         """Equal for classes of the outline whose plans differ in names and numbers only."""
         kinds = self._kinds
-        for name in requests:
-            if name not in kinds:
-                own = [use.resource_kind(name) for use in self.counted if use.resource_kind]
-                kinds[name] = is_tracked(name), name if name in NATIVE else "", *own
-        form = tuple([kinds[name] for name in requests])
+        form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
         containers = one.pod.spec.containers
         if len(containers) == 1:
             return form
@@ -97,12 +113,89 @@ class OutlinePlan:
         asked = [one.resources.requests for one in containers]
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
 
+    def _kind(self, name: str) -> int:
+        own = tuple([kind_of(name) for kind_of in self._kind_of])
+        kind = name if name in NATIVE else "", own
+        number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
+        return number
+
+
+class OutlineRows:
+    """Plans of classes that are planned together, each like others of its outline: written as rows
+    of arrays, when all are known."""
+
+    def __init__(self, class_arrays: ClassArrays, nodes: NodeTable) -> None:
+        self._class_arrays, self._nodes = class_arrays, nodes
+        # A resource keeps its index as long as the table's shape is the same.
+        self._items: dict[str, int] = {}
+        # By plan of a form: classes, and what they request.
+        self._rows: dict[int, tuple[FormPlan, list[EnginePodClass], list[dict[str, int]]]] = {}
+
+    def item(self, resource: str) -> int:
+        """Index of a resource in the node table."""
+        place = self._items.get(resource)
+        if place is None:
+            place = self._nodes.resources.find(resource)
+            if place < 0:
+                place = self._nodes.item(resource)
+            self._items[resource] = place
+        return place
+
+    def add(self, plan: FormPlan, one: EnginePodClass, requests: dict[str, int]) -> None:
+        """Add the plan of a class, which gets its number with `write`."""
+        rows = self._rows.get(id(plan))
+        if rows is None:
+            rows = self._rows[id(plan)] = plan, [], []
+        rows[1].append(one)
+        rows[2].append(requests)
+
+    def write(self) -> list[EnginePodClass]:
+        """Write what was added; returns the classes."""
+        written: list[EnginePodClass] = []
+        for plan, classes, requests in self._rows.values():
+            n_classes = len(classes)
+            first = self._class_arrays.add_classes(n_classes)
+            for number, one in enumerate(classes, first):
+                one.number = number
+            # Each is one call for all classes of a form, which are many where each has one pod.
+            names = [*chain.from_iterable(requests)]
+            found = [*map(self._items.get, names)]
+            if None in found:
+                found = [*map(self.item, names)]
+            shape = n_classes, len(names) // n_classes
+            items = np.array(found, dtype=np.int64).reshape(shape)
+            amounts = [*chain.from_iterable(map(dict.values, requests))]
+            rows = self._class_arrays.classes[first : first + n_classes]
+            plan.write(rows, items, np.array(amounts, dtype=np.int64).reshape(shape))
+            self.write_few(rows, items[:, plan.wanted])
+            written += classes
+        self._rows.clear()
+        return written
+
+    def write_few(self, params: at.Ints, items: at.Ints) -> None:
+        """Write the rows that offer what classes request, where they are few. params: int64
+        (n_classes, N_COLUMNS), output. items: int64 (n_classes, n_resources), by index."""
+        offered = self._nodes.offered
+        if not items.size or not offered.is_needed:
+            return
+        few = [*map(offered.rows, items[:, 0].tolist())]
+        for more in items.T[1:]:
+            others = map(offered.rows, more.tolist())
+            few = [min(pair, key=len) for pair in zip(few, others, strict=True)]
+        counts = np.array([*map(len, few)], dtype=np.int64)
+        counts[counts > at.FEW_MAX] = 0
+        params[:, at.N_FEW] = counts
+        for place in range(counts.max()):
+            having = np.flatnonzero(counts > place)
+            params[having, at.FEW + place] = [few[i][place] for i in having.tolist()]
+
 
 def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
     """What a class requests, by resource; None where its amounts are counted in other ways than by
-    adding up its containers, or where one of them is 0, which some rules leave out."""
-    requests = plain_requests(one.pod)
-    return None if requests is None or 0 in requests.values() else requests
+    adding up its containers, where one of them is 0, which some rules leave out, or where what
+    containers count beside it may not be in range."""
+    footprint = one.footprint
+    return footprint.requested if footprint.is_plain else None
 
 
 def own_points(
@@ -140,7 +233,8 @@ def form_plan(
             items.append((column, place))
         amounts.append((column + width - 1, place, amount - requests[name]))
     wanted = [name for part in parts if isinstance(part, ResourceFit) for name, _ in part.wanted]
-    rare = tuple(places[name] for name in wanted if name not in NATIVE)
+    is_alone = not params[at.N_TERMS] + params[at.N_NORMALISED]
+    rare = tuple(places[name] for name in wanted if name not in NATIVE and is_alone)
     return FormPlan(params.copy(), tuple(items), tuple(amounts), rare)
 
 

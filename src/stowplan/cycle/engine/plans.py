@@ -13,12 +13,13 @@ from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.class_terms import ClassTerms, NoPlan
-from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.cycle.engine.classes import EnginePodClass, PodOutline
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.outline_plans import (
     NATIVE,
     OutlinePlan,
+    OutlineRows,
     form_plan,
     own_points,
     shared_requests,
@@ -68,8 +69,6 @@ class Planner:
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
-        # A resource keeps its index as long as the table's shape is the same.
-        self._items: dict[str, int] = {}
         # By number: the term and its class.
         self._terms: dict[int, TopologyTerm] = {}
         self._planned: list[EnginePodClass] = []
@@ -79,6 +78,9 @@ class Planner:
         # How many of the planned classes are in it.
         self._n_labelled = 0
         self._outlines: dict[tuple[int, bytes], OutlinePlan] = {}
+        # The outline of the latest class that was looked up, and its plan.
+        self._latest: tuple[PodOutline | None, OutlinePlan | None] = None, None
+        self._rows = OutlineRows(class_arrays, snapshot.nodes)
 
     @property
     def device_rows(self) -> list[DeviceRows]:
@@ -87,9 +89,6 @@ class Planner:
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
-        shared = self._outlines.get((id(one.framework), one.outline))
-        if shared is not None and self._plan_by(shared, one):
-            return
         terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         unreserved: set[str] = set()
@@ -142,46 +141,67 @@ class Planner:
         self._write_amounts(params, one, class_terms)
         self._write_terms(params, one, class_terms, placed)
         wanted = () if class_terms.fit is None else class_terms.fit.wanted
-        self._write_few(params, [self._item(name) for name, _ in wanted if name not in NATIVE])
+        self._write_few(params, [self._rows.item(name) for name, _ in wanted if name not in NATIVE])
 
-    def _plan_by(self, shared: OutlinePlan, one: EnginePodClass) -> bool:
-        """Plan a class as others of its outline; False where it has to be planned on its own.
-        Raises NoPlan."""
+    def plan_alike(self, one: EnginePodClass) -> bool:
+        """Plan a class as others of its outline; its arrays are written by the next `write`. False
+        where it has to be planned on its own. Raises NoPlan."""
+        outline, shared = self._latest
+        if one.outline is not outline:
+            shared = self._outlines.get((id(one.framework), one.outline.content))
+            self._latest = one.outline, shared
         requests = shared_requests(one)
-        if requests is None or not shared.applies_to(one, self.kernel_terms):
+        if shared is None or requests is None:
+            return False
+        if not shared.applies_to(one, self.kernel_terms):
             return False
         form = shared.form(one, requests)
         plan = shared.forms.get(form)
-        if plan is None and len(one.footprint.requested) > at.AMOUNTS_MAX:
-            raise NoPlan
+        if plan is None:
+            if len(requests) > at.AMOUNTS_MAX:
+                raise NoPlan
+            self._begin_form(shared, form, one, requests)
+            return True
         one.state, one.run_limits, one.card_filter = shared.state, (), ""
-        one.number, one.terms = self._class_arrays.add_class(), ()
+        self._rows.add(plan, one, requests)
+        return True
+
+    def _begin_form(
+        self, shared: OutlinePlan, form: object, one: EnginePodClass, requests: dict[str, int]
+    ) -> None:
+        """Plan the first class of a form."""
+        one.state, one.run_limits, one.card_filter = shared.state, (), ""
+        one.number = self._class_arrays.add_class()
         params = self._class_arrays.classes[one.number]
-        items = [self._item(name) for name in requests]
-        if plan is not None:
-            plan.write(params, items, [*requests.values()])
-        else:
-            params[:] = shared.params
-            parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
-            self._write_amounts(params, one, ClassTerms(parts))
-            terms = [term for _, term in parts]
-            plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
+        params[:] = shared.params
+        parts = [(u, t) for u in shared.counted for t in self.kernel_terms(u, one) or ()]
+        self._write_amounts(params, one, ClassTerms(parts))
+        terms = [term for _, term in parts]
+        plan = shared.forms[form] = form_plan(params, terms, one.footprint, requests)
+        items = [self._rows.item(name) for name in requests]
         self._write_few(params, [items[place] for place in plan.wanted])
         self._count_labels(one)
-        return True
+
+    def write(self) -> None:
+        """Number the classes that `plan_alike` has planned since the last call, and write their
+        arrays."""
+        for one in self._rows.write():
+            self._count_labels(one)
 
     def _share(
         self, one: EnginePodClass, uses: Sequence[PluginPoints], class_terms: ClassTerms
     ) -> None:
         """Keep what a plan without amounts has for other classes of its outline."""
-        if not one.outline or one.run_limits:
+        if not one.outline.content or one.run_limits:
             return
         if class_terms.terms or class_terms.cards or class_terms.devices:
             return
         own = own_points(one, uses, self.kernel_terms)
         if own is not None:
             params = self._class_arrays.classes[one.number].copy()
-            self._outlines[id(one.framework), one.outline] = OutlinePlan(params, one.state, own)
+            shared = OutlinePlan(params, one.state, own)
+            self._outlines[id(one.framework), one.outline.content] = shared
+            self._latest = one.outline, shared
 
     def kernel_terms(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
         """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
@@ -238,7 +258,7 @@ class Planner:
     # Amounts.
 
     def _write_amounts(self, params: at.Ints, one: EnginePodClass, class_terms: ClassTerms) -> None:
-        item, footprint = self._item, one.footprint
+        item, footprint = self._rows.item, one.footprint
         # A memoryview: writing single numbers through it costs half as much as through the array.
         cells = memoryview(params.data)
         if class_terms.fit is not None:
@@ -271,19 +291,8 @@ class Planner:
     def _write_few(self, params: at.Ints, items: Sequence[int]) -> None:
         """Write the rows that offer what a class requests, where they are few and nothing but the
         row counts. items: indices of resources."""
-        offered = self._snapshot.nodes.offered
-        if not items or not offered.is_needed:
-            return
-        rows = min((offered.rows(item) for item in items), key=len)
-        if 0 < len(rows) <= at.FEW_MAX and not params[at.N_TERMS] + params[at.N_NORMALISED]:
-            params[at.N_FEW] = len(rows)
-            params[at.FEW : at.FEW + len(rows)] = rows
-
-    def _item(self, resource: str) -> int:
-        place = self._items.get(resource)
-        if place is None:
-            place = self._items[resource] = self._snapshot.nodes.item(resource)
-        return place
+        if not params[at.N_TERMS] + params[at.N_NORMALISED]:
+            self._rows.write_few(params[np.newaxis], np.array([items], dtype=np.int64))
 
     # Node-only rules.
 
@@ -291,7 +300,8 @@ class Planner:
         """Result of node-only rules for a class; classes with equal results share it."""
         pod = one.pod
         signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
-        key = id(one.framework), *signatures
+        # Pods that name the same claim read more of it once its volume or a CSINode has changed.
+        key = id(one.framework), one.claims, *signatures
         found = self._statics.get(key)
         if found is None:
             found = self._statics[key] = self._evaluated(one, uses)

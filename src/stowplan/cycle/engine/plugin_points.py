@@ -36,6 +36,7 @@ class PluginPoints:
         self.signature, self.resource_kind = calls["signature"], calls["resource_kind"]
         self.is_counted = self.resource_kind is not None and self.applies_to is None
         self.by_outline = member.declaration.by_outline
+        self.reads_no_requests = member.declaration.reads_no_requests
         # Plugins of claims: their terms are for classes by `claims_signature`.
         reads = member.declaration.reads or ()
         self.reads_claims = self.kernel_terms is not None and PersistentVolumeClaim in reads

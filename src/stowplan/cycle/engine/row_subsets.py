@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.array_types import Ints
 from stowplan.columns.engine import arrays as at
+from stowplan.columns.engine.numpy_kernels import NumpyRun, RunRules
 from stowplan.cycle.engine.class_arrays import CELLS_MAX, ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework.deciders.decider import RowTrial
@@ -114,6 +115,24 @@ class SubsetTable:
         rules.classes[0, [at.STATIC, at.LAYOUT, at.N_GROUPS, at.N_BLOCKS]] = 0, 0, 1, 0
         rules.classes[0, [at.TREE, at.SEEN]] = TREE, -1
         return tuple(columns), tuple(rules), tuple(grouping), tuple(scratch)
+
+
+class RowTotals:
+    """The points of some rows for single pods, of which only these rows are open."""
+
+    def __init__(self, class_arrays: ClassArrays) -> None:
+        self.class_arrays = class_arrays
+        self._parsed: dict[int, RunRules] = {}
+
+    def of(self, one: EnginePodClass, rows: Ints) -> Ints | None:
+        """int64 (n_rows,): the points that a kernel finds for a class without terms; None where the
+        class does not fit on one of the rows."""
+        columns, rules, grouping, _ = self.class_arrays.kernel_arrays()
+        parsed = self._parsed.get(one.number)
+        if parsed is None:
+            parsed = self._parsed[one.number] = RunRules(one.number, rules)
+        total = NumpyRun(columns, rules, grouping, NO_CARDS).totals(parsed, rows)
+        return total if total.min(initial=0) >= 0 else None
 
 
 class SubsetRuns:

@@ -17,8 +17,6 @@ from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
-from stowplan.config.queue_models.kai_configuration import SHARING
-from stowplan.config.queue_models.queue_model_choice import KAI as KAI_MODEL
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, Problem
@@ -126,17 +124,9 @@ def live_problems(configuration: Configuration, source: str) -> ConfigError | No
     """What a configuration asks for that works in simulations only; None for nothing.
 
     KAI's fractions need pods that reserve a card of the kubelet, else pods would be bound without a
-    GPU. Only the convention with such pods creates them; KAI's sessions can leave such pods out.
+    GPU. Only the convention with such pods creates them; KAI's sessions ask KAI's binder to.
     """
     problems = []
-    model = configuration.batch.queue_model if configuration.batch is not None else None
-    if model is not None and model.model == KAI_MODEL and model.tree.get(SHARING) is not False:
-        wanted = (
-            f"{SHARING}: false beside it on a live cluster, where only KAI's binder gives pods a "
-            "part of a GPU, by BindRequests, which are not made: they would be bound without a "
-            "card; allowed in simulate, up and dry runs"
-        )
-        problems.append(Problem("scheduler", f'"{KAI_MODEL}"', wanted))
     for number, profile in enumerate(configuration.profiles.values()):
         for name, args in profile.args.items():
             if isinstance(args, GpuShareArgs) and KAI in args.conventions:

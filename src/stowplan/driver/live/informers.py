@@ -14,6 +14,7 @@ from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import ApiResponse
 from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
@@ -49,7 +50,7 @@ class Informers:
     ) -> None:
         """on_events: called with events, in order for each resource. streams: ask for streaming
         lists first. whole: keeps objects of `whole_kinds` in the server's encoding."""
-        templates = PodTemplates()
+        templates = PodTemplates(prepare=PodInfo.of)
         self.informers = [
             Informer(
                 resource,

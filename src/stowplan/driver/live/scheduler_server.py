@@ -284,7 +284,11 @@ class SchedulerServer:
         self._extender_client = ExtenderClient(
             extenders, object_tree if whole is None else whole.full_tree
         )
-        api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
+        api_calls = ApiCalls(
+            EventCorrelator(platform.node(), self.informers.version),
+            request_time,
+            has_kai_binder=True,
+        )
         limiter = RateLimiter(options.qps, options.burst)
         self.api_dispatcher = ApiDispatcher(
             api, api_calls, self.add_event, self._may_perform, limiter
@@ -509,7 +513,7 @@ class SchedulerServer:
         """Finish pending work, and handle its outcomes."""
         if self.stop_reason or self.api_dispatcher is None or not self.leadership.leads:
             return
-        pending = self.api_dispatcher.n_waiting + self.api_dispatcher.n_busy
+        pending = self.api_dispatcher.n_pending
         log_keys(log, logging.INFO, "Stopping; waiting for pending writes", writes=pending)
         ends = monotonic_ns() + round(DRAIN_S * SECOND)
         while monotonic_ns() < ends:
@@ -517,6 +521,8 @@ class SchedulerServer:
             if not self._inbox and is_settled:
                 return
             self._handle(self._take_events(), 0)
+        pending = self.api_dispatcher.n_pending
+        log_keys(log, logging.WARNING, "Stopped before pending writes were done", writes=pending)
 
     async def _end(self) -> None:
         if self._extender_client is not None:

@@ -74,6 +74,7 @@ def status_summary(server: SchedulerServer) -> Tree:
             "waiting": 0 if api_dispatcher is None else api_dispatcher.n_waiting,
             "underWay": 0 if api_dispatcher is None else api_dispatcher.n_busy,
             "dropped": 0 if api_dispatcher is None else api_dispatcher.n_dropped,
+            "eventsWaiting": 0 if api_dispatcher is None else len(api_dispatcher.events),
         },
         "followed": [] if informers is None else [_informer(one) for one in informers.informers],
     }

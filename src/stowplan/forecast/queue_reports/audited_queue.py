@@ -15,7 +15,7 @@ AMOUNT_MIN = 0.001
 """Smaller differences (cores, bytes, units) are rounding errors."""
 
 Amounts = Mapping[str, float]
-"""Resource -> cores, bytes or units; infinity is unlimited."""
+"""Resource, which may have a flavor behind it, -> cores, bytes or units; infinity is unlimited."""
 
 
 class AuditFinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -33,10 +33,11 @@ class AuditFinding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 class AuditedQueue(msgspec.Struct, frozen=True):
-    """A queue. promises: what it is promised, by the word that its scheduler has for that, such as
-    quota; a resource that is left out is promised nothing. main: the one of these beyond which a
-    queue borrows, "" for none. limit: resources without one are left out. fixed: what jobs have
-    that may not be preempted. children: names of the queues below."""
+    """A queue. kind: as its scheduler calls it. promises: what it is promised, by the word that its
+    scheduler has for that, such as quota; a resource that is left out is promised nothing. main:
+    the one of these beyond which a queue borrows, "" for none. limit: resources without one are
+    left out. fixed: what jobs have that may not be preempted. children: names of the queues
+    below."""
 
     name: str
     parent: str = ""
@@ -52,11 +53,14 @@ class AuditedQueue(msgspec.Struct, frozen=True):
 
 class AuditedTree:
     """Queues by name. total: what they divide; a resource of which there is nothing is 0 or left
-    out."""
+    out. tops: what those at the top are called together."""
 
-    def __init__(self, queues: Iterable[AuditedQueue], total: Amounts) -> None:
+    def __init__(
+        self, queues: Iterable[AuditedQueue], total: Amounts, tops: str = "the top queues"
+    ) -> None:
         self.queues = {one.name: one for one in queues}
         self.total = total
+        self.tops = tops
 
     def above(self, name: str) -> Iterator[AuditedQueue]:
         """The queues above one, the next one first; each once where they are a cycle."""
@@ -77,10 +81,15 @@ def promised(queue: AuditedQueue, what: str, resource: str) -> float:
     return queue.promises.get(what, {}).get(resource, 0.0)
 
 
+def word_of(what: str) -> str:
+    """A promise as a part of a reason: `nominal quota` is NominalQuota."""
+    return what.title().replace(" ", "")
+
+
 def amount_text(resource: str, amount: float) -> str:
     """An amount with its unit where it has one."""
     if math.isinf(amount):
         return "unlimited"
-    if resource in ("memory", "ephemeral-storage"):
+    if resource.partition(" ")[0] in ("memory", "ephemeral-storage"):
         return format_bytes(amount)
     return f"{amount:.3f}".rstrip("0").rstrip(".")

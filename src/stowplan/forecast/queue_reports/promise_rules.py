@@ -18,6 +18,7 @@ from stowplan.forecast.queue_reports.audited_queue import (
     AuditFinding,
     amount_text,
     promised,
+    word_of,
 )
 
 
@@ -67,7 +68,7 @@ def _over_limit(
         lost = amount_text(resource, amount - limit)
         text = f"{mine} is above {whose}: {lost} of it can never be used"
         yield AuditFinding(
-            ERROR, queue.kind, queue.name, f"{_word(what)}OverLimit", text, resource,
+            ERROR, queue.kind, queue.name, f"{word_of(what)}OverLimit", text, resource,
             () if holder is queue else (holder.name,),
         )  # fmt: skip
         return
@@ -94,7 +95,7 @@ def _over_parent(
             mine = amount_text(resource, amount)
             text = f"{what} {mine} {resource} is above that of queue {parent.name}, {has_text}"
             yield AuditFinding(
-                WARNING, child.kind, child.name, f"{_word(what)}OverParent", text, resource,
+                WARNING, child.kind, child.name, f"{word_of(what)}OverParent", text, resource,
                 (parent.name,),
             )  # fmt: skip
     finite = [one for one in children if not math.isinf(promised(one, what, resource))]
@@ -105,7 +106,7 @@ def _over_parent(
             f"{amount_text(resource, total)} together: not all can be met at once"
         )
         yield AuditFinding(
-            WARNING, parent.kind, parent.name, f"ChildrenOver{_word(what)}", text, resource,
+            WARNING, parent.kind, parent.name, f"ChildrenOver{word_of(what)}", text, resource,
             tuple(one.name for one in finite if promised(one, what, resource)),
         )  # fmt: skip
 
@@ -124,12 +125,12 @@ def cluster_findings(tree: AuditedTree) -> Iterator[AuditFinding]:
             total = sum(promised(one, what, resource) for one in finite)
             if has > 0 and len(finite) > 1 and total > has + AMOUNT_MIN:
                 text = (
-                    f"the top queues have {what}s of {amount_text(resource, total)} {resource} "
+                    f"{tree.tops} have {what}s of {amount_text(resource, total)} {resource} "
                     f"together, the cluster has {amount_text(resource, has)}: "
                     "not all can be met at once"
                 )
                 yield AuditFinding(
-                    WARNING, "cluster", "", f"{_word(what)}SumOverCluster", text, resource,
+                    WARNING, "cluster", "", f"{word_of(what)}SumOverCluster", text, resource,
                     tuple(one.name for one in finite if promised(one, what, resource)),
                 )  # fmt: skip
 
@@ -142,20 +143,15 @@ def _over_cluster(
         return
     mine = f"{what} {amount_text(resource, amount)} {resource}"
     if has <= 0:
-        text, reason = f"{mine}, and no ready node has {resource}", f"{_word(what)}OfNoNode"
+        text, reason = f"{mine}, and no ready node has {resource}", f"{word_of(what)}OfNoNode"
     else:
         text = f"{mine} is above the {amount_text(resource, has)} of the cluster"
-        reason = f"{_word(what)}OverCluster"
+        reason = f"{word_of(what)}OverCluster"
     yield AuditFinding(ERROR, queue.kind, queue.name, reason, text, resource)
 
 
 def _resources(queues: list[AuditedQueue], what: str) -> list[str]:
     return [*dict.fromkeys(name for one in queues for name in one.promises.get(what, {}))]
-
-
-def _word(what: str) -> str:
-    """As a part of a reason: `nominal quota` is NominalQuota."""
-    return what.title().replace(" ", "")
 
 
 PROMISE_RULES = (parent_findings, limit_findings, parent_promise_findings, cluster_findings)

@@ -7,7 +7,7 @@ the capacity plugin, by what they deserve.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -77,9 +77,15 @@ def audit_queues(cluster: Cluster, runner: SessionRunner) -> QueueAudit:
         shares = shares_of(runner)
         tree = AuditedTree([*_plain_queues(shares)], shares.total)
         found = [*_by_rules(tree), *_missing_objects(shares)]
-    found.sort(key=lambda one: (_RANKS[one.severity], one.kind, one.name))
-    names = runner.batch.scheduler_name
-    return QueueAudit(SCHEMA, names, len(tree.queues), dict(tree.total), found)
+    return audit_of(runner.batch.scheduler_name, len(tree.queues), tree.total, found)
+
+
+def audit_of(
+    scheduler: str, n_queues: int, total: Amounts, findings: Iterable[AuditFinding]
+) -> QueueAudit:
+    """An audit with these findings."""
+    found = sorted(findings, key=lambda one: (_RANKS[one.severity], one.kind, one.name))
+    return QueueAudit(SCHEMA, scheduler, n_queues, dict(total), found)
 
 
 def _by_rules(tree: AuditedTree) -> Iterator[AuditFinding]:

@@ -18,6 +18,7 @@ from stowplan.forecast.queue_reports.audited_queue import (
     AuditFinding,
     amount_text,
     promised,
+    word_of,
 )
 
 
@@ -79,7 +80,7 @@ def idle_findings(tree: AuditedTree) -> Iterator[AuditFinding]:
                 f"{amount_text(resource, idle)} can be lent"
             )
             yield AuditFinding(
-                INFO, queue.kind, queue.name, f"Idle{queue.main.title()}", text, resource
+                INFO, queue.kind, queue.name, f"Idle{word_of(queue.main)}", text, resource
             )
 
 

@@ -33,8 +33,10 @@ def with_run_times(cluster: Cluster) -> tuple[Cluster, int]:
     writer = _RunTimes(known, statistics.median(every) if every else None)
     manifests = [writer.written(tree) for tree in cluster.manifests]
     queued = [writer.written(tree) for tree in cluster.queued]
+    job_sets = [writer.written(tree) for tree in cluster.job_sets]
     pods = [writer.of_pod(pod) for pod in cluster.pods]
-    return replace(cluster, manifests=manifests, queued=queued, pods=pods), writer.n_written
+    found = replace(cluster, manifests=manifests, queued=queued, pods=pods, job_sets=job_sets)
+    return found, writer.n_written
 
 
 class _RunTimes:

@@ -80,7 +80,12 @@ class AttachedDecider(Generic[PlanT]):
     def state_for(self, place: NodeAssignment) -> CycleState | str:
         """Cycle state of a pod for its chosen node; the reason if the node does not fit after
         all."""
-        return self._states.state_for(place, self._snapshot)
+        state = self._states.state_for(place, self._snapshot)
+        if place.request is None or isinstance(state, str):
+            return state
+        own = state.clone()
+        own.binding_request = place.request
+        return own
 
     def failures(self, uid: str) -> int:
         """Number of consecutive failed binds of a pod."""

@@ -128,9 +128,10 @@ class PodClass(Protocol):
         """Plugins that rejected the class last, if only resources on eligible rows are missing;
         otherwise None."""
 
-    def fits_nowhere(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """True where it is known that no pod of the class passes on any row, nominated pods
-        counted, unless it is nominated there itself; `pod` is one of them."""
+    def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where it is known that no kernel places `pod`, one of the class: no pod of the class
+        passes on any row, nominated pods counted, unless it is nominated there itself; or this pod
+        is."""
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The rejection that the next attempt would repeat; None where the attempt must be made."""

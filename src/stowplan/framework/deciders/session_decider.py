@@ -17,6 +17,7 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.snapshot import Snapshot
+from stowplan.objects.kai.bind_request import KaiBindRequestSpec
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -26,12 +27,14 @@ from stowplan.objects.podgroup import PodGroupStatus
 class NodeAssignment(msgspec.Struct, frozen=True, gc=False):
     """A pod and the node that a session chose for it.
 
-    gang: equal for pods that start all or none, "" for a pod on which no other depends.
+    gang: equal for pods that start all or none, "" for a pod on which no other depends. request:
+    by which KAI's binder binds the pod, None where the scheduler does.
     """
 
     pod: Pod
     node: str
     gang: str = ""
+    request: KaiBindRequestSpec | None = None
 
 
 class SessionVictim(msgspec.Struct, frozen=True, gc=False):

@@ -43,4 +43,4 @@ class TouchedRows:
             rows = None if names is None else rows + [nodes.row(name) for name in names]
         self._generation, self._nominations = generation, nominations
         self._nominated_at, self._swaps = nominated_at, nodes.swaps.generation
-        return None if rows is None else [row for row in rows if row >= 0]
+        return [row for row in rows if row >= 0] if rows else rows

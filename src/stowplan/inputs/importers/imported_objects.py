@@ -20,6 +20,8 @@ GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
 LOCAL_QUEUE, CLUSTER_QUEUE = "LocalQueue.kueue.x-k8s.io", "ClusterQueue.kueue.x-k8s.io"
 KUEUE_GROUP = "kueue.x-k8s.io"
 QUEUE_LABEL = f"{KUEUE_GROUP}/queue-name"
+JOB_SET_GROUPS = ("jobset.x-k8s.io", "trainer.kubeflow.org", "kubeflow.org")
+"""Groups of JobSets, of the TrainJobs that make them, and of other jobs of Kubeflow."""
 KUEUE_NOTE = "Kueue: workloads with a queue-name count as admitted"
 """How the note begins where Kueue does not decide."""
 REPLICAS_MAX = 100_000

@@ -1,18 +1,21 @@
 """BindRequest: KAI-Scheduler's decision where a pod goes, which its binder carries out.
 
-Until it is carried out the pod has no node, and counts as placed all the same.
+Until it is carried out the pod has no node, and counts as placed all the same. A card that pods
+share is held by a reservation pod of the binder.
 
 Source: KAI-Scheduler, pkg/apis/scheduling/v1alpha2/bindrequest_types.go,
-pkg/scheduler/api/bindrequest_info, pkg/scheduler/api/pod_info.
+pkg/scheduler/api/bindrequest_info, pkg/scheduler/api/pod_info, pkg/scheduler/cache/cache.go
+(createBindRequest), pkg/common/resources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import field
 from msgspec.structs import replace
 
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.pod import Pod
 
@@ -21,23 +24,37 @@ RECEIVED = "received-resource-type"
 """Annotation that says what a pod received: whole cards, or a part of some."""
 CARD_LABEL = "runai-gpu-group"
 """Label with the shared card of a pod; with `/ID` after it where it has several."""
-_FAILED = "Failed"
+FRACTION = "Fraction"
+"""Received by a pod with a part of cards."""
+RESERVATION_NAME = "kai-resource-reservation"
+"""Namespace of reservation pods, and the value of their label `app`."""
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+"""Phases of a request that the binder has answered."""
+
+
+class KaiReceivedGpu(Value, frozen=True):
+    """What a pod receives. portion: of each card, in decimals."""
+
+    count: int = 0
+    portion: str = ""
 
 
 class KaiBindRequestSpec(Value, frozen=True):
-    """`spec` of a bind request, as far as it is read."""
+    """`spec` of a bind request, as far as it is read and written."""
 
     pod_name: str = ""
     selected_node: str = ""
     received_resource_type: str = ""
     selected_gpu_groups: tuple[str, ...] = field(default=(), name="selectedGPUGroups")
     backoff_limit: int | None = None
+    received_gpu: KaiReceivedGpu | None = field(default=None, name="receivedGPU")
 
 
 class KaiBindRequestStatus(Value, frozen=True):
     """`status` of a bind request."""
 
     phase: str = ""
+    reason: str = ""
     failed_attempts: int = 0
 
 
@@ -57,7 +74,7 @@ class KaiBindRequest(NamespacedObject, frozen=True):
     def is_given_up(self) -> bool:
         """The binder has failed, and does not try again."""
         limit = self.spec.backoff_limit
-        if self.status.phase != _FAILED:
+        if self.status.phase != FAILED:
             return False
         return limit is None or self.status.failed_attempts >= limit
 
@@ -70,7 +87,7 @@ def placed_as_requested(pod: Pod, request: KaiBindRequest) -> Pod:
     labels, notes = meta.labels, meta.annotations
     if spec.selected_gpu_groups:
         labels = {key: text for key, text in labels.items() if not _is_of_card(key)}
-        labels |= _card_labels(spec.selected_gpu_groups)
+        labels |= card_labels(spec.selected_gpu_groups)
     if spec.received_resource_type:
         notes = {**notes, RECEIVED: spec.received_resource_type}
     meta = replace(meta, labels=labels, annotations=notes)
@@ -102,7 +119,40 @@ def _is_of_card(label: str) -> bool:
     return label.partition("/")[0] == CARD_LABEL
 
 
-def _card_labels(cards: Iterable[str]) -> dict[str, str]:
+def bind_request_tree(spec: KaiBindRequestSpec, namespace: str, uid: str) -> Tree:
+    """The BindRequest of a pod of this uid, as KAI's scheduler makes it."""
+    body: Tree = {
+        "podName": spec.pod_name,
+        "selectedNode": spec.selected_node,
+        "receivedResourceType": spec.received_resource_type,
+        "selectedGPUGroups": [*spec.selected_gpu_groups],
+    }
+    if spec.received_gpu is not None:
+        body["receivedGPU"] = {
+            "count": spec.received_gpu.count,
+            "portion": spec.received_gpu.portion,
+        }
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": spec.pod_name, "uid": uid}
+    return {
+        "apiVersion": KAI_BIND_API_VERSION,
+        "kind": "BindRequest",
+        "metadata": {
+            "name": spec.pod_name,
+            "namespace": namespace,
+            "labels": {"selected-node": spec.selected_node},
+            "ownerReferences": [owner],
+        },
+        "spec": body,
+    }
+
+
+def reserves_card(labels: Mapping[str, str]) -> bool:
+    """Whether labels are those of a pod that holds a card for others."""
+    return labels.get("app") == RESERVATION_NAME
+
+
+def card_labels(cards: Iterable[str]) -> dict[str, str]:
+    """Labels of a pod with parts of these cards."""
     names = tuple(cards)
     if len(names) == 1:
         return {CARD_LABEL: names[0]}

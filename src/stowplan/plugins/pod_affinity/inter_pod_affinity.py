@@ -214,7 +214,7 @@ class InterPodAffinity:
     """Filter on required, score on preferred affinity and anti-affinity between pods."""
 
     name = "InterPodAffinity"
-    declaration = Plugin(name=name, weight=2, reads=(Namespace,))
+    declaration = Plugin(name=name, weight=2, reads=(Namespace,), reads_no_requests=True)
     Args = InterPodAffinityArgs
     # Unresolvable: evicting pods cannot satisfy affinity.
     NO_AFFINITY = unresolvable("node(s) didn't match pod affinity rules")

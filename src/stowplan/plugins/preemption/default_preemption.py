@@ -56,7 +56,7 @@ from stowplan.plugins.preemption.dry_runs import (
     candidate_costs,
 )
 from stowplan.plugins.preemption.group_preemption import find_group_victims
-from stowplan.plugins.preemption.kept_candidates import DryRuns, SharedRows, search_of
+from stowplan.plugins.preemption.kept_candidates import DryRuns, search_of
 from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
@@ -372,9 +372,8 @@ class DefaultPreemption(PodGroupPostFilterPlugin):
         def dry_runs(key: Hashable) -> DryRuns:
             return lambda *given: self._cached_dry_runs(key, *given)
 
-        kept = DryRunCache.of(snapshot.nodes)
-        shared = SharedRows(kept.budgets, kept.ranked, kept.by_row)
-        return search_of(pod, framework, state, shared, dry_runs)
+        pods = DryRunCache.of(snapshot.nodes).pods
+        return search_of(pod, snapshot, framework, state, pods, dry_runs)
 
     def _dry_run_per_node(
         self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState, wanted: int

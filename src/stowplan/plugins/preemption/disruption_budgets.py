@@ -85,8 +85,11 @@ class DisruptionBudgetIndex:
 
     def _begin(self) -> None:
         self.cover = object()
-        self._selected: dict[Hashable, tuple[int, ...]] = {}
+        self._selected: dict[Hashable, tuple[tuple[int, ...], int]] = {}
         self._groups: dict[tuple[int, ...], int] = {(): NO_PDB}
+        self._disrupted = frozenset(
+            name for budget in self.budgets for name in budget.status.disrupted_pods
+        )
 
     @property
     def grouping(self) -> Callable[[Pod], int] | None:
@@ -108,24 +111,35 @@ class DisruptionBudgetIndex:
 
     def group_of(self, pod: Pod) -> int:
         """The number of the group of pods that the same budgets cover, UNCOVERED for none."""
-        covering = self.covering(pod)
-        return self._groups.setdefault(covering, len(self._groups)) if covering else NO_PDB
+        selected, group = self._selected_by(pod)
+        if selected and pod.name in self._disrupted:
+            return self._number(self.covering(pod))
+        return group
 
     def covering(self, pod: Pod) -> tuple[int, ...]:
         """The numbers of the budgets that count an eviction of the pod."""
-        key = pod.namespace, frozenset(pod.labels.items())
-        selected = self._selected.get(key)
-        if selected is None:
+        selected, _ = self._selected_by(pod)
+        if not selected or pod.name not in self._disrupted:
+            return selected
+        # It is one of those selected that may be disrupted already.
+        name = pod.name
+        return tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
+
+    def _selected_by(self, pod: Pod) -> tuple[tuple[int, ...], int]:
+        """The budgets that select the pod, and the number of the group of such pods."""
+        metadata = pod.metadata
+        key = metadata.namespace, tuple(metadata.labels.items())
+        found = self._selected.get(key)
+        if found is None:
             numbered = enumerate(self.budgets)
             selected = tuple(index for index, budget in numbered if pdb_selects(budget, pod))
             if len(self._selected) >= CACHED_LABEL_SETS_MAX:
                 self._selected.clear()
-            self._selected[key] = selected
-        if not selected:
-            return ()
-        # It is one of those selected that may be disrupted already.
-        name = pod.name
-        return tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
+            found = self._selected[key] = selected, self._number(selected)
+        return found
+
+    def _number(self, covering: tuple[int, ...]) -> int:
+        return self._groups.setdefault(covering, len(self._groups)) if covering else NO_PDB
 
     def groups_under(self, budgets: Ints) -> Bools:
         """bool (n_groups,): the groups that one of these budgets covers."""

@@ -19,9 +19,8 @@ from stowplan.framework import Snapshot
 from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
-from stowplan.plugins.preemption.pods_by_importance import PodsByImportance
+from stowplan.plugins.preemption.priority_rows import PodsOfTable
 from stowplan.plugins.preemption.ranked_pods import RankedPods
-from stowplan.plugins.preemption.row_dry_runs import RowDryRuns
 
 CELLS_MAX = 2_000_000
 CLASSES_MAX = 1024
@@ -85,7 +84,7 @@ class DryRunCache:
     def __init__(self) -> None:
         self.ranked = RankedPods()
         self.budgets = DisruptionBudgetIndex()
-        self.by_row = RowDryRuns(self.budgets, PodsByImportance(self.budgets))
+        self.pods = PodsOfTable(self.budgets, self.ranked)
         self._classes: OrderedDict[Hashable, CachedClassDryRuns] = OrderedDict()
 
     @classmethod

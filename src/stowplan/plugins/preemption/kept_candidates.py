@@ -9,56 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from operator import le
-from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import Code, CycleState, Framework, NodeTable, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
-from stowplan.framework.node_to_status import NodeToStatus, as_refusal
-from stowplan.framework.runtime.nominated_pods import (
-    NodesWithNominatedPods,
-    NominatedPodsByRow,
-)
+from stowplan.framework.node_to_status import as_refusal
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
-from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
-from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults, candidate_costs
-from stowplan.plugins.preemption.ordered_candidates import OrderedCandidates
-from stowplan.plugins.preemption.pods_by_importance import (
-    AMOUNT_MAX,
-    MustBeWalked,
-    check_amounts,
+from stowplan.plugins.preemption.ordered_candidates import (
+    NOT_OPEN,
+    RANKS_MAX,
+    OrderedCandidates,
 )
-from stowplan.plugins.preemption.ranked_pods import RankedPods
-from stowplan.plugins.preemption.row_dry_runs import (
-    EvictablePods,
-    RowDryRuns,
-    RowRoom,
-    dry_run,
-    shared_dry_run,
-)
-from stowplan.plugins.preemption.vector_dry_run import PotentialVictims
+from stowplan.plugins.preemption.pods_by_importance import AMOUNT_MAX, MustBeWalked
+from stowplan.plugins.preemption.priority_rows import PRIORITY_MAX, PRIORITY_MIN, PodsOfTable
 from stowplan.plugins.resources.fit import NodeResourcesFit
-
-ROWS_ONE_BY_ONE_MAX = 64
-"""With more changed rows than this, all of them are filtered together."""
-
-REFILL_SHARE = 8
-"""Where more than one of so many rows has changed, all candidates are sorted anew."""
 
 DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
 """Dry runs on rows, ascending, which count budgets and nominated pods."""
 
+ROWS_ONE_BY_ONE_MAX = 4
+"""With more changed rows than this, they are filtered together."""
+
 ONE_BY_ONE_MAX = 16
 """With more rows than this, dry runs are made together."""
 
-PROTECTED_PRIORITY = 2**40
-"""Above all priorities: of pods that take a budget below zero."""
+RESOURCES_MAX = 6
+"""A class that requests more resources is not kept: there is a number for each set of them."""
 
 
 class RowNumbers:
@@ -70,6 +52,7 @@ class RowNumbers:
         self.statuses: list[Status] = [OK]
         self.counts = [n_rows]
         self._known: dict[Status, int] = {OK: 0}
+        self._may_change = [False]
 
     def number(self, status: Status) -> int:
         """The number of a status."""
@@ -77,6 +60,7 @@ class RowNumbers:
         if number is None:
             number = self._known[status] = len(self.statuses)
             self.statuses.append(status)
+            self._may_change.append(status.code == Code.UNSCHEDULABLE)
             self.counts.append(0)
         return number
 
@@ -90,32 +74,29 @@ class RowNumbers:
 
     def set_all(self, rows: Ints, numbers: Ints) -> None:
         """These rows, each once, have these verdicts."""
-        for place in np.flatnonzero(self.numbers[rows] != numbers).tolist():
-            self.set(rows.item(place), numbers.item(place))
+        before = self.numbers[rows]
+        places = np.flatnonzero(before != numbers)
+        if not places.shape[0]:
+            return
+        self.numbers[rows] = numbers
+        counts = self.counts
+        for old, new in zip(before[places].tolist(), numbers[places].tolist(), strict=True):
+            counts[old] -= 1
+            counts[new] += 1
 
-    def set_verdicts(self, rows: Ints, verdicts: NodeToStatus) -> None:
-        """These rows have these verdicts."""
-        self.numbers[rows] = 0
-        for status, some in verdicts.refusals():
-            self.numbers[some] = self.number(status)
+    def set_numbers(self, numbers: Ints) -> None:
+        """All rows have these verdicts."""
+        self.numbers[:] = numbers
         self.counts = np.bincount(self.numbers, minlength=len(self.statuses)).tolist()
 
     def is_preemptible(self, row: int) -> bool:
         """True where evictions may change the refusal of a row."""
-        return self.statuses[self.numbers.item(row)].code == Code.UNSCHEDULABLE
+        return self._may_change[self.numbers.item(row)]
 
-    def preemptible(self) -> Ints:
-        """int64: the rows whose refusal evictions may change."""
-        may_change = np.array([status.code == Code.UNSCHEDULABLE for status in self.statuses])
-        return np.flatnonzero(may_change[self.numbers])
-
-
-class SharedRows(NamedTuple):
-    """What all classes of preemptors read of the rows of a table."""
-
-    budgets: DisruptionBudgetIndex
-    ranked: RankedPods
-    by_row: RowDryRuns
+    def are_preemptible(self, rows: Ints) -> Bools:
+        """bool (n_rows,): `is_preemptible` of each row."""
+        found: Bools = np.array(self._may_change)[self.numbers[rows]]
+        return found
 
 
 class KeptCandidates:
@@ -127,7 +108,7 @@ class KeptCandidates:
         framework: Framework,
         state: CycleState,
         fit: RegisteredPlugin,
-        shared: SharedRows,
+        pods: PodsOfTable,
         dry_runs: DryRuns,
     ) -> None:
         """pod: one of the class, and the state that its PreFilters left. fit: NodeResourcesFit, the
@@ -135,59 +116,56 @@ class KeptCandidates:
         self._framework = framework
         self._state = state
         self._fit = fit
-        self._budgets, self._ranked = shared.budgets, shared.ranked
-        self._by_row = shared.by_row
-        shared.by_row.add_reader(self)
+        self._budgets = pods.budgets
         self._dry_runs = dry_runs
-        self._priority = pod.priority
         rule: NodeResourcesFit = fit.plugin
         self._rule = rule
         self._wanted = rule.wanted(pod)
-        self._names = tuple(name for name, _ in self._wanted)
         self._amounts = tuple(amount for _, amount in self._wanted)
+        # As `PriorityRows.amounts`, and the bit of each of them.
+        self._levels = 1, *self._amounts, *self._amounts
+        self._column: Ints = np.array(self._levels, dtype=np.int64)[:, np.newaxis]
+        self._bits: Ints = 1 << np.arange(len(self._levels), dtype=np.int64)
+        self._shared = pods.rows_for(pod.priority, tuple(name for name, _ in self._wanted))
+        self._shared.join(self, self._amounts)
         self._pod = pod
-        self._touched = TouchedRows(of_pods=True)
-        self._counted_budgets: tuple[object, ...] | None = None
-        self._shape = self._version = -1
+        self._epoch = self._version = -1
+        self._generation = 0
         self._has_gangs = False
         self._snapshot: Snapshot | None = None
-        self._found: dict[int, PreemptionCandidate] = {}
         self._changed: set[int] = set()
+        self._found: dict[int, PreemptionCandidate] = {}
         self._is_filled = False
-        self._codes: dict[int, int] = {}
 
     # What a caller asks.
 
     def follow(self, pod: Pod, snapshot: Snapshot) -> bool:
         """See `PreemptorSearch.follow`."""
-        touched = self._touched.take(snapshot)
-        self._budgets.follow(snapshot.object_store)
-        is_begun = self._counted_budgets is self._budgets.budgets
-        if touched is None or touched or not is_begun:
-            self._by_row.follow(snapshot)
-        nodes, self._snapshot = snapshot.nodes, snapshot
+        shared, self._snapshot = self._shared, snapshot
         if snapshot.object_store.version != self._version:
             self._version = snapshot.object_store.version
             self._has_gangs = any(True for _ in snapshot.object_store.all(PodGroup))
         if self._has_gangs:
-            self._shape = -1
+            self._epoch = -1
             return False
+        self._budgets.follow(snapshot.object_store)
         try:
-            if nodes.shape != self._shape or not is_begun:
+            shared.follow(snapshot)
+            touched = shared.changes.since(self._generation)
+            self._generation = shared.changes.generation
+            if touched is None or shared.epoch != self._epoch:
                 self._begin(pod, snapshot)
-                touched = None
-            if touched is None:
-                self._filter_all(pod, snapshot)
+                self._epoch = shared.epoch
             elif touched:
-                rows = dict.fromkeys(touched)
-                self._changed.update(rows)
-                if len(rows) <= ROWS_ONE_BY_ONE_MAX:
-                    for row in rows:
-                        self._rows.set(row, self._verdict(row))
+                self._changed.update(touched)
+                if len(touched) <= ROWS_ONE_BY_ONE_MAX:
+                    for row in touched:
+                        self._rows.set(row, self._number_at(row))
                 else:
-                    self._filter(np.array(list(rows), dtype=np.int64))
+                    rows = np.array(touched, dtype=np.int64)
+                    self._rows.set_all(rows, self._numbers(rows))
         except MustBeWalked:
-            self._shape = -1
+            self._epoch = -1
             return False
         return True
 
@@ -202,10 +180,13 @@ class KeptCandidates:
 
     def passes_without(self, row: int, uid: str) -> bool | None:
         """See `PreemptorSearch.passes_without`."""
+        if self._is_closed(row):
+            return False
         try:
-            return self._verdict(row, uid) == 0
+            room = self._shared.room_without(row, uid)
         except MustBeWalked:
             return None
+        return room.n_slots > 0 and all(map(le, self._amounts, room.free))
 
     def rejections(self) -> Sequence[tuple[Status, int]]:
         """See `PreemptorSearch.rejections`."""
@@ -218,42 +199,45 @@ class KeptCandidates:
 
     def cheapest(self, pod: Pod) -> PreemptionCandidate | None:
         """See `PreemptorSearch.cheapest`."""
+        shared = self._shared
         try:
-            self._place_changed()
+            shared.find_keys()
+            self._open_changed()
             n_most = 1
             while True:
-                rows, are_known = self._candidates.first(n_most)
+                rows, are_known = self._candidates.first(n_most, shared.lowest)
                 if not rows:
                     return None
                 if are_known:
                     (row,) = rows
-                    return self._found[row] if row in self._found else self._dry_run(row)
+                    found = self._found.get(row)
+                    return shared.dry_run(row, self._amounts) if found is None else found
                 self._place(rows, pod)
                 if len(rows) == n_most:
                     n_most *= 2
         except MustBeWalked:
-            self._shape = -1
+            self._epoch = -1
             return None
 
     # Evaluation.
 
     def _begin(self, pod: Pod, snapshot: Snapshot) -> None:
-        """Other nodes or budgets: everything is evaluated again."""
+        """Other nodes or budgets, or many changes: everything is evaluated again."""
         nodes = snapshot.nodes
-        self._shape = nodes.shape
-        self._counted_budgets = self._budgets.budgets
         self._rows = RowNumbers(nodes.n_nodes)
-        self._codes = {0: 0}
+        # By code of `_codes`; -1 where it has none yet.
+        self._by_code = np.full(1 << self._bits.shape[0], -1, dtype=np.int32)
+        self._by_code[0] = 0
         self._found = {}
         self._changed = set()
         self._is_filled = False
         self._candidates = OrderedCandidates(nodes.n_nodes)
-        self._items = [nodes.item(name) for name, _ in self._wanted]
-        self._slots_item = nodes.item("pods")
         members = self._framework.filters_by_row(self._state) or []
         place = members.index(self._fit)
         self._before = self._static_numbers(members[:place], pod, nodes)
         self._after = self._static_numbers(members[place + 1 :], pod, nodes)
+        self._is_static = bool(self._before.any() or self._after.any())
+        self._rows.set_numbers(self._numbers(np.arange(nodes.n_nodes)))
 
     def _static_numbers(
         self, members: Sequence[RegisteredPlugin], pod: Pod, nodes: NodeTable
@@ -270,193 +254,110 @@ class KeptCandidates:
                 numbers[refused & (verdicts.codes == code)] = self._rows.number(status)
         return numbers
 
-    def _filter_all(self, pod: Pod, snapshot: Snapshot) -> None:
-        """Filter all rows; the one that the pod is nominated to by itself, as there the pod does
-        not count itself."""
-        nodes = snapshot.nodes
-        verdicts = self._framework.run_filters(pod, snapshot, self._state)
-        if verdicts.errors:
-            raise MustBeWalked
-        self._rows.set_verdicts(np.arange(nodes.n_nodes), verdicts)
-        own = nodes.row(snapshot.nominations.node_of(pod.uid))
-        if own >= 0:
-            self._rows.set(own, self._verdict(own))
-        self._is_filled = False
+    def _numbers(self, rows: Ints) -> Ints:
+        """int32 (n_rows,): the numbers of the verdicts of rows."""
+        codes = self._codes(rows)
+        numbers = self._by_code[codes]
+        if numbers.min(initial=0) < 0:
+            for code in np.unique(codes[numbers < 0]).tolist():
+                self._by_code[code] = self._number_of(code)
+            numbers = self._by_code[codes]
+        if self._is_static:
+            before, after = self._before[rows], self._after[rows]
+            numbers = np.where(before > 0, before, np.where(numbers > 0, numbers, after))
+        return numbers
 
-    def _filter(self, rows: Ints) -> None:
-        """Filter these rows."""
+    def _number_at(self, row: int) -> int:
+        """`_numbers` of one row."""
+        if self._is_static and self._before.item(row):
+            return int(self._before.item(row))
+        code, bit = 0, 1
+        for wanted, has in zip(self._levels, self._shared.amounts[:, row].tolist(), strict=True):
+            if wanted > has:
+                code |= bit
+            bit <<= 1
+        number: int = self._by_code.item(code)
+        if number < 0:
+            number = self._by_code[code] = self._number_of(code)
+        return number or (int(self._after.item(row)) if self._is_static else 0)
+
+    def _codes(self, rows: Ints) -> Ints:
+        """int64 (n_rows,): what is short on rows, a bit for each of `PriorityRows.amounts`."""
+        codes: Ints = self._bits @ (self._column > self._shared.amounts[:, rows])
+        return codes
+
+    def _number_of(self, code: int) -> int:
+        """The number of the verdict for a code of `_codes`."""
         assert self._snapshot is not None
+        n_slots = 1 - (code & 1)
+        free, offered = code >> 1, code >> 1 + len(self._amounts)
+        amounts = [
+            (amount - (offered >> place & 1), amount - (free >> place & 1))
+            for place, amount in enumerate(self._amounts)
+        ]
+        fit_code = self._rule.code_of_row(self._wanted, n_slots, amounts)
         nodes = self._snapshot.nodes
-        nominated = NominatedPodsByRow.of(self._snapshot, self._priority)
-        room = NodesWithNominatedPods(nodes, nominated)
-        for name, _ in self._wanted:
-            for amounts in (nodes.allocatable(name), nodes.requested(name)):
-                check_amounts(*_ends(amounts[rows]))
-            check_amounts(*_ends(nominated.requested(name)[rows]))
-        codes = self._fit.call("filter_column", self._pod, room, rows, self._state)
-        numbers = np.zeros(rows.shape[0], dtype=np.int64)
-        for code in np.unique(codes).tolist():
-            numbers[codes == code] = self._number_of(code)
-        before, after = self._before[rows], self._after[rows]
-        numbers = np.where(before > 0, before, np.where(numbers > 0, numbers, after))
-        self._rows.set_all(rows, numbers)
+        status = self._fit.call("filter_status", fit_code, self._pod, nodes, self._state)
+        return self._rows.number(as_refusal(status.by(self._fit.name)))
 
-    def _place_changed(self) -> None:
+    def _open_changed(self) -> None:
         """Put the rows that have changed where they are at best."""
-        assert self._snapshot is not None
-        nodes, candidates, found = self._snapshot.nodes, self._candidates, self._found
-        is_shared = self._by_row.is_shared
-        if not self._is_filled or REFILL_SHARE * len(self._changed) > nodes.n_nodes:
-            self._fill()
-            return
-        for row in self._changed:
-            candidates.drop(row)
-            found.pop(row, None)
-            if not self._rows.is_preemptible(row):
-                continue
-            evictable = self._evictable(row)
-            if not evictable or self._before.item(row) or self._after.item(row):
-                continue
-            at_best, rank = evictable.at_best, nodes.rank.item(row)
-            known = evictable.known(self._names, self._amounts) if is_shared else None
-            if known is None:
-                candidates.put(row, at_best, rank, are_known=False)
-            elif known.candidate is not None:
-                found[row] = known.candidate
-                candidates.put(row, known.costs, rank, are_known=True)
+        keys = self._shared.keys
+        if not self._is_filled:
+            rows = np.arange(keys.shape[0])
+            self._candidates.fill(self._open_keys(rows))
+            self._is_filled, self._found = True, {}
+        elif len(self._changed) <= ROWS_ONE_BY_ONE_MAX:
+            for row in self._changed:
+                is_open = self._rows.is_preemptible(row) and not self._is_closed(row)
+                self._candidates.open_one(row, keys.item(row) if is_open else NOT_OPEN)
+                self._found.pop(row, None)
+        else:
+            rows = np.array(list(self._changed), dtype=np.int64)
+            self._candidates.open(rows, self._open_keys(rows))
+            for row in self._found.keys() & self._changed:
+                del self._found[row]
         self._changed.clear()
 
-    def _fill(self) -> None:
-        """Put all rows where they are at best."""
-        assert self._snapshot is not None
-        nodes, ranked = self._snapshot.nodes, self._ranked
-        rows = self._rows.preemptible()
-        ranked.follow(nodes, rows)
-        ranked.group_by(self._budgets.cover, self._budgets.grouping)
-        if ranked.has_out_of_range_priority:
-            raise MustBeWalked
-        n_below = ranked.below(rows, self._priority)
-        rows, n_below = rows[n_below > 0], n_below[n_below > 0]
-        evictable = PotentialVictims(ranked, rows, n_below, self._budgets)
-        priority = ranked.priority[evictable.slots]
-        free = np.where(evictable.is_protected, PROTECTED_PRIORITY, priority)
-        lowest, lowest_free = (
-            np.minimum.reduceat(some, evictable.first) if rows.shape[0] else priority
-            for some in (priority, free)
-        )
-        violates = lowest_free == PROTECTED_PRIORITY
-        lowest = np.where(violates, lowest, lowest_free)
-        self._candidates.fill(rows, violates.astype(np.int64), lowest, nodes.rank[rows])
-        self._is_filled, self._found = True, {}
-        self._changed.clear()
+    def _is_closed(self, row: int) -> bool:
+        """True where a filter of the node only rejects the class."""
+        return self._is_static and bool(self._before.item(row) or self._after.item(row))
+
+    def _open_keys(self, rows: Ints) -> Ints:
+        """int64 (n_rows,): the keys of rows, NOT_OPEN where evictions do not help."""
+        may_help = self._rows.are_preemptible(rows)
+        if self._is_static:
+            may_help &= (self._before[rows] == 0) & (self._after[rows] == 0)
+        keys: Ints = np.where(may_help, self._shared.keys[rows], NOT_OPEN)
+        return keys
 
     def _place(self, rows: list[int], pod: Pod) -> None:
-        """Put rows where they belong."""
+        """Put open rows where they belong."""
         assert self._snapshot is not None
         rank, candidates = self._snapshot.nodes.rank, self._candidates
         for row in rows:
-            candidates.drop(row)
+            candidates.close(row)
         if len(rows) > ONE_BY_ONE_MAX:
             every = np.array(sorted(rows), dtype=np.int64)
             runs = self._dry_runs(pod, self._snapshot, every, self._state)
             helped = runs.candidates_in(every)
             costs = runs.costs[:, helped].T.tolist()
             for row, some in zip(helped.tolist(), costs, strict=True):
-                candidates.put(row, some, rank.item(row), are_known=True)
+                candidates.put(row, some, rank.item(row))
             return
         for row in rows:
-            found = self._dry_run(row)
+            found = self._shared.dry_run(row, self._amounts)
             if found is not None:
                 self._found[row] = found
-                candidates.put(row, candidate_costs(found), rank.item(row), are_known=True)
-
-    def _verdict(self, row: int, uid: str = "") -> int:
-        """The number of the verdict of a row. uid: of the pod, where it may be nominated there."""
-        before: int = self._before.item(row)
-        if before:
-            return before
-        room = self._room(row, uid) if uid else self._shared_room(row)
-        code = 0
-        if room.n_slots <= 0 or not all(map(le, self._amounts, room.free)):
-            amounts = zip(room.offered, room.free, strict=True)
-            code = self._rule.code_of_row(self._wanted, room.n_slots, amounts)
-        after: int = self._after.item(row)
-        return self._number_of(code) or after
-
-    def _number_of(self, code: int) -> int:
-        """The number of a code of NodeResourcesFit."""
-        number = self._codes.get(code)
-        if number is None:
-            assert self._snapshot is not None
-            nodes = self._snapshot.nodes
-            status = self._fit.call("filter_status", code, self._pod, nodes, self._state)
-            number = self._codes[code] = self._rows.number(as_refusal(status.by(self._fit.name)))
-        return number
-
-    def _shared_room(self, row: int) -> RowRoom:
-        """What is free on a row, as for other classes of the priority."""
-        if not self._by_row.is_shared:
-            return self._room(row)
-        return self._by_row.room(row, self._priority, self._names, self._room)
-
-    def _room(self, row: int, uid: str = "") -> RowRoom:
-        """What is free on a row beside the nominated pods, but for the one with this uid."""
-        assert self._snapshot is not None
-        nodes, nominations = self._snapshot.nodes, self._snapshot.nominations
-        allocatable, requested, _, pod_count = nodes.amounts
-        n_slots = allocatable.item(self._slots_item, row) - pod_count.item(row)
-        has: list[int] = []
-        left: list[int] = []
-        reserved = [
-            info.footprint.requested
-            for info in nominations.on(nodes.names[row])
-            if info.pod.priority >= self._priority and info.uid != uid
-        ]
-        for (name, _), item in zip(self._wanted, self._items, strict=True):
-            offered, held = allocatable.item(item, row), requested.item(item, row)
-            check_amounts(offered, held)
-            free = offered - held
-            for requests in reserved:
-                amount = requests.get(name, 0)
-                check_amounts(amount)
-                free -= amount
-            has.append(offered)
-            left.append(free)
-        return RowRoom(n_slots - len(reserved), tuple(left), tuple(has))
-
-    def _evictable(self, row: int) -> EvictablePods:
-        """The pods of a row that may be evicted."""
-        assert self._snapshot is not None
-        return self._by_row.evictable(row, self._priority, self._snapshot.nodes.pods[row])
-
-    def _dry_run(self, row: int) -> PreemptionCandidate | None:
-        """The victims of a row, None where eviction does not help."""
-        assert self._snapshot is not None
-        if self._before.item(row) or self._after.item(row):
-            return None
-        evictable = self._evictable(row)
-        if not evictable:
-            return None
-        name = self._snapshot.nodes.names[row]
-        if not self._by_row.is_shared:
-            return dry_run(evictable, self._names, self._amounts, self._room(row), name)
-        known = evictable.known(self._names, self._amounts)
-        if known is None:
-            room = self._shared_room(row)
-            known = shared_dry_run(evictable, self._names, self._amounts, room, name)
-            evictable.keep(self._names, known)
-        return known.candidate
-
-
-def _ends(amounts: Ints) -> tuple[int, int]:
-    return int(amounts.min(initial=0)), int(amounts.max(initial=0))
+                candidates.put(row, candidate_costs(found), rank.item(row))
 
 
 def search_of(
     pod: Pod,
+    snapshot: Snapshot,
     framework: Framework,
     state: CycleState,
-    shared: SharedRows,
+    pods: PodsOfTable,
     dry_runs: Callable[[Hashable], DryRuns],
 ) -> KeptCandidates | None:
     """A search for pods that get the verdicts of this one; see `SearchesForPreemptors`.
@@ -475,4 +376,10 @@ def search_of(
     wanted = rule.wanted(pod)
     if rule.may_leave_to_devices(wanted) or any(amount > AMOUNT_MAX for _, amount in wanted):
         return None
-    return KeptCandidates(pod, framework, state, fit, shared, dry_runs(key))
+    if (
+        len(wanted) > RESOURCES_MAX
+        or snapshot.nodes.n_nodes > RANKS_MAX
+        or not PRIORITY_MIN <= pod.priority <= PRIORITY_MAX
+    ):
+        return None
+    return KeptCandidates(pod, framework, state, fit, pods, dry_runs(key))

@@ -142,6 +142,7 @@ class NodeResourcesFit:
         self.args = args
         self.handle = handle
         self._sidecars_allowed = handle.gates.sidecar_containers
+        self._scored = frozenset(one.name for one in args.scoring_strategy.resources)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._rule = args.scoring_strategy.rule()
@@ -262,7 +263,7 @@ class NodeResourcesFit:
 
     def ignores(self, resource: str) -> bool:
         """True for an extended resource that the arguments name, itself or by its group."""
-        if not is_extended(resource):
+        if not (self._ignored or self._ignored_groups) or not is_extended(resource):
             return False
         return resource in self._ignored or resource.split("/")[0] in self._ignored_groups
 
@@ -319,8 +320,9 @@ class NodeResourcesFit:
 
     def resource_kind(self, resource: str) -> object:
         """Equal for resources that kernel terms treat alike; see `PluginPoints`."""
-        is_scored = any(one.name == resource for one in self.args.scoring_strategy.resources)
-        return resource if is_scored or not is_extended(resource) else self.ignores(resource)
+        if resource in self._scored or not is_extended(resource):
+            return resource
+        return self.ignores(resource)
 
     def _use(self, pod: Pod) -> ResourceScore:
         strategy, requests = self.args.scoring_strategy, _score_requests(pod)

@@ -181,7 +181,9 @@ class PodTopologySpread:
     """Filter by hard, score by soft topology spread constraints."""
 
     name = "PodTopologySpread"
-    declaration = Plugin(name=name, weight=2, reads=SELECTOR_KINDS, cross_node=True)
+    declaration = Plugin(
+        name=name, weight=2, reads=SELECTOR_KINDS, cross_node=True, reads_no_requests=True
+    )
     Args = PodTopologySpreadArgs
     REJECTED = unschedulable("node(s) didn't match pod topology spread constraints")
     # Unresolvable: no eviction gives a node a label.

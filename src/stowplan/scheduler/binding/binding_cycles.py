@@ -272,8 +272,8 @@ class BindingCycles:
             record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
             notes, times = state.binding_annotations, state.binding_times
-            lock, cards = state.binding_lock, state.binding_cards
-            bind = self._context.outbox.bind(pod, record.uid, node, notes, times, lock, cards)
+            before = state.binding_lock, state.binding_cards, state.binding_request
+            bind = self._context.outbox.bind(pod, record.uid, node, notes, times, *before)
             record.binding.awaits = (bind,)
 
     # Outcomes.

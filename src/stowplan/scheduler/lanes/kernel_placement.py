@@ -97,7 +97,7 @@ class KernelPlacement:
             now, refusal = snapshot(), None
             if now.nominations.is_empty:
                 refusal = classes[start].refusal_in(now)
-            if refusal is None and not classes[start].fits_nowhere(entries[start].pod, now):
+            if refusal is None and not classes[start].is_decided_alone(entries[start].pod, now):
                 rows = run.place(start, now)
                 self._bind(entries, classes, start, rows, run)
                 start += len(rows)

@@ -28,6 +28,7 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.client.requests import bind
 from stowplan.client.resources import RESOURCES
 from stowplan.controller_runtime.custom_kind import CustomKind
+from stowplan.controllers.job_sets.job_set_kinds import job_set_definitions
 from stowplan.controllers.kueue.kueue_kinds import kueue_definitions
 from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
@@ -68,9 +69,11 @@ class ApiCluster:
         gates: FeatureGates | None = None,
         *,
         volcano: bool = False,
+        job_sets: bool = False,
     ) -> None:
         """kueue: options of Kueue's admission; None for none. gates: of the controllers; all kinds
-        are served. volcano: with Volcano's kinds and controllers."""
+        are served. volcano: with Volcano's kinds and controllers. job_sets: with those of JobSets
+        and TrainJobs."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -91,6 +94,7 @@ class ApiCluster:
                 node_lifecycle=node_lifecycle,
                 volcano=volcano,
                 kueue=kueue,
+                job_sets=job_sets,
                 gates=gates or FeatureGates(),
             ),
         )
@@ -100,7 +104,8 @@ class ApiCluster:
         definitions = self.server.registry.by_path(_DEFINITIONS)
         assert definitions is not None
         of_kueue = kueue_definitions() if kueue is not None else ()
-        for definition in (*of_kueue, *(volcano_definitions() if volcano else ())):
+        of_job_sets = job_set_definitions() if job_sets else ()
+        for definition in (*of_kueue, *of_job_sets, *(volcano_definitions() if volcano else ())):
             self.server.create(definitions, definition, self.now_s)
 
     def _embedded(

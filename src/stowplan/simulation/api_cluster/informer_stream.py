@@ -9,6 +9,7 @@ import numpy as np
 from stowplan.client.informer import Informer
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import ApiResponse
+from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.messages.events import Event
 from stowplan.objects.pod_templates import PodTemplates
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
@@ -26,7 +27,7 @@ class InformerStream:
         rng: np.random.Generator,
     ) -> None:
         self.version = 0
-        templates = PodTemplates()
+        templates = PodTemplates(prepare=PodInfo.of)
         self.informers = [Informer(resource, rng, templates) for resource in resources]
         self._transport = transport
         self._event_queue = event_queue

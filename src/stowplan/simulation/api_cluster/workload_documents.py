@@ -201,9 +201,9 @@ def with_profile(tree: Tree, profile: str) -> Tree:
     if found.get("kind") == "Pod":
         if not spec.get("nodeName"):
             spec["schedulerName"] = profile
-    elif isinstance(spec.get("template"), dict):
+    elif isinstance(spec.get("template"), dict) and not tree["kind"].endswith("TrainingRuntime"):
         spec["template"].setdefault("spec", {})["schedulerName"] = profile
-    for template in _task_templates(spec):
+    for template in (*_task_templates(spec), *_replicated_templates(found)):
         template.setdefault("spec", {})["schedulerName"] = profile
     return found
 
@@ -213,6 +213,21 @@ def _task_templates(spec: Tree) -> Iterator[Tree]:
     for task in spec.get("tasks") or ():
         if isinstance(task.get("template"), dict):
             yield task["template"]
+
+
+def _replicated_templates(tree: Tree) -> Iterator[Tree]:
+    """The pod templates of a JobSet, of a runtime of TrainJobs, which has that of a JobSet, or of a
+    job of Kubeflow."""
+    spec = tree.get("spec") or {}
+    if str(tree.get("kind")).endswith("TrainingRuntime"):
+        spec = (spec.get("template") or {}).get("spec") or {}
+    for one in spec.get("replicatedJobs") or ():
+        if isinstance(one.get("template"), dict):
+            inner = one["template"].setdefault("spec", {})
+            yield inner.setdefault("template", {})
+    for field in spec if str(tree.get("apiVersion")).startswith("kubeflow.org/") else ():
+        for one in spec[field].values() if field.endswith("ReplicaSpecs") else ():
+            yield one.setdefault("template", {})
 
 
 def _annotations(tree: Tree) -> dict[str, str]:

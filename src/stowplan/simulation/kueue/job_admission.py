@@ -43,7 +43,11 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import (
     why_pending,
 )
 from stowplan.batch.queue_models.kueue.stopped_queues import stopped_by
-from stowplan.controllers.kueue.kueue_kinds import WORKLOAD_ANNOTATION
+from stowplan.controllers.kueue.kueue_kinds import (
+    ADMISSION_GATE,
+    TOPOLOGY_GATE,
+    WORKLOAD_ANNOTATION,
+)
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
 from stowplan.inputs.input_error import InputError
@@ -54,10 +58,17 @@ from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.workload import Namespace
 from stowplan.simulation.kueue.admitted_cluster import JobAdmission
 from stowplan.simulation.kueue.kueue_manifests import KUEUE_KINDS, KueueManifests
-from stowplan.simulation.kueue.queued_jobs import QueuedJob, queued_jobs, time_of
+from stowplan.simulation.kueue.queued_jobs import (
+    POD_GROUP,
+    QueuedJob,
+    is_of_pod_group,
+    queued_jobs,
+    time_of,
+)
 
 IDLE_MAX = 6
 """Cycles without effect after which nothing changes any more."""
+_GATES = (ADMISSION_GATE, TOPOLOGY_GATE)
 CYCLES_PER_WORKLOAD = 20
 """Cycles that are run at most: with `--compat kueue` some clusters never settle."""
 
@@ -206,6 +217,8 @@ def _report(
 def _title(workload: Workload) -> str:
     """The job that a workload of the input belongs to."""
     owners = workload.metadata.owner_references
+    if is_of_pod_group(owners):
+        return f"{POD_GROUP.lower()}/{workload.name}"
     if len(owners) != 1:
         return f"workload/{workload.name}"
     return f"{owners[0].kind.lower()}/{owners[0].name}"
@@ -275,7 +288,8 @@ def _held(pod: Pod, found: WorkloadReport) -> Placement:
 def _with_flavors(
     pod: Pod, index: int, demand: PodSetDemand, flavors: dict[str, ResourceFlavor]
 ) -> Pod:
-    """A pod with the selectors and tolerations of its flavors, and the labels of its place."""
+    """A pod with the selectors and tolerations of its flavors, the labels of its place, and without
+    the gates that kept it until it was admitted."""
     if pod.node_name:
         return pod
     used = [flavors[name] for name in sorted(set(demand.flavors.values())) if name in flavors]
@@ -287,7 +301,13 @@ def _with_flavors(
     if demand.places is not None:
         values = _place_of(index, demand.places.domains)
         selector |= dict(zip(demand.places.levels, values, strict=False))
-    spec = replace(pod.spec, node_selector=selector, tolerations=tuple(tolerations))
+    gates = tuple(one for one in pod.spec.scheduling_gates if one.name not in _GATES)
+    spec = replace(
+        pod.spec,
+        node_selector=selector,
+        tolerations=tuple(tolerations),
+        scheduling_gates=gates,
+    )
     return replace(pod, spec=spec)
 
 

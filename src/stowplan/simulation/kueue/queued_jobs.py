@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.apis.machinery.timestamps import parse_time
 from stowplan.batch.queue_models.kueue.kueue_objects import (
     KueuePodTemplate,
     KueueWorkloadSpec,
@@ -18,7 +19,7 @@ from stowplan.batch.queue_models.kueue.kueue_objects import (
 )
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import QUEUE_LABEL, namespace_of
-from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 from stowplan.simulation.kueue.kueue_manifests import KueueManifests
@@ -63,6 +64,11 @@ def queued_jobs(cluster: Cluster, manifests: KueueManifests) -> list[QueuedJob]:
         for one in manifests.all(Workload)
         for ref in one.metadata.owner_references
     }
+    for one in manifests.all(Workload):
+        owners = one.metadata.owner_references
+        if owners and all(ref.kind == "Pod" for ref in owners):
+            # That of a group, which has its name.
+            written[POD_GROUP, one.metadata.namespace, one.name] = one
     pods: dict[OwnerKey, list[Pod]] = {}
     for pod in cluster.pods:
         owner = owner_of_pod(pod, trees)
@@ -88,8 +94,15 @@ def queued_jobs(cluster: Cluster, manifests: KueueManifests) -> list[QueuedJob]:
 
 def time_of(cluster: Cluster) -> datetime:
     """The latest time of creation; that of objects without one."""
-    times = (pod.metadata.creation_timestamp for pod in cluster.pods)
+    times = [pod.metadata.creation_timestamp for pod in cluster.pods]
+    times += map(_created, cluster.queued)
     return max((one for one in times if one is not None), default=datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def _created(tree: Tree) -> datetime | None:
+    """When an object was created, as far as that is known."""
+    text = tree["metadata"].get("creationTimestamp")
+    return datetime.fromtimestamp(parse_time(text), UTC) if isinstance(text, str) and text else None
 
 
 def owner_of_tree(tree: Tree) -> OwnerKey:
@@ -112,6 +125,11 @@ def owner_of_pod(pod: Pod, trees: dict[OwnerKey, Tree]) -> OwnerKey | None:
     if POD_GROUP_LABEL in labels:
         return POD_GROUP, namespace, labels[POD_GROUP_LABEL]
     return "Pod", namespace, pod.metadata.name
+
+
+def is_of_pod_group(owners: Sequence[OwnerReference]) -> bool:
+    """Whether a Workload with these owners is that of a group of pods, whose name it has."""
+    return len(owners) > 1 and all(one.kind == "Pod" for one in owners)
 
 
 def _pod_sets(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
@@ -144,7 +162,8 @@ def _workload(
     labels = meta.get("labels") or first.metadata.labels
     annotations = meta.get("annotations") or {}
     fewest = annotations.get(MIN_PARALLELISM, "") if owner[0] == "Job" else ""
-    created = first.metadata.creation_timestamp or now
+    # What reading makes of a Job has no time of its own.
+    created = (_created(tree) if tree else None) or first.metadata.creation_timestamp or now
     pod_sets = tuple(
         PodSet(
             name,

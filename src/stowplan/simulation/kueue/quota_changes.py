@@ -20,7 +20,12 @@ from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, amount
 from stowplan.simulation.kueue.job_admission import admit_jobs
-from stowplan.simulation.kueue.queued_jobs import OwnerKey, owner_of_pod, owner_of_tree
+from stowplan.simulation.kueue.queued_jobs import (
+    POD_GROUP,
+    OwnerKey,
+    owner_of_pod,
+    owner_of_tree,
+)
 
 SCHEMA = "stowplan.dev/kueue-what-if/v1"
 LIMITS = ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -152,6 +157,7 @@ def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
     kind, _, name = change.text.partition("/")
     owners = {owner_of_tree(tree): tree for tree in cluster.queued}
     known = {*owners, *(key for tree in cluster.kueue_objects for key in _owners(tree))}
+    known |= {key for pod in cluster.pods if (key := owner_of_pod(pod, owners)) is not None}
     gone = [key for key in known if (key[0].lower(), key[2]) == (kind.lower(), name)]
     if not gone:
         raise change.error(f'no {kind} "{name}" with a queue in the input')
@@ -162,8 +168,9 @@ def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
         and not any((ref.kind, pod.namespace, ref.name) in gone for ref in _refs(pod))
     ]
     queued = [tree for tree in cluster.queued if owner_of_tree(tree) not in gone]
+    job_sets = [tree for tree in cluster.job_sets if owner_of_tree(tree) not in gone]
     trees = [tree for tree in cluster.kueue_objects if not {*_owners(tree)} & {*gone}]
-    return replace(cluster, pods=pods, queued=queued, kueue_objects=trees)
+    return replace(cluster, pods=pods, queued=queued, job_sets=job_sets, kueue_objects=trees)
 
 
 def are_of_queues(changes: Iterable[RequestedChange], cluster: Cluster) -> bool:
@@ -182,7 +189,10 @@ def _owners(tree: Tree) -> list[OwnerKey]:
         return []
     namespace = namespace_of(tree)
     refs = tree["metadata"].get("ownerReferences") or ()
-    return [(str(one.get("kind")), namespace, str(one.get("name"))) for one in refs]
+    found = [(str(one.get("kind")), namespace, str(one.get("name"))) for one in refs]
+    if len(found) > 1 and all(kind == "Pod" for kind, _, _ in found):
+        found.append((POD_GROUP, namespace, tree["metadata"]["name"]))
+    return found
 
 
 def _refs(pod: Pod) -> tuple[OwnerReference, ...]:

@@ -112,13 +112,15 @@ def replay_notes(workloads: list[ReplayedWorkload]) -> list[str]:
 def queued_documents(documents: Iterable[Tree], cluster: Cluster) -> Iterator[Tree]:
     """Documents of a replay with what reading expanded for a cluster without Kueue.
 
-    Jobs with a queue stand in place of their pods. Other jobs with a queue have no controller
-    here: their pods are pod groups of Kueue. Groups that reading made of jobs are left out.
+    Jobs with a queue, JobSets and jobs of Kubeflow stand in place of their pods. Other jobs with a
+    queue, and TrainJobs without a runtime, have no controller here: their pods are pod groups of
+    Kueue. Groups that reading made of jobs are left out.
     """
     read = {_identity(tree) for tree in cluster.manifests}
-    owners = {owner_of_tree(tree): tree for tree in cluster.queued}
+    job_sets = {owner_of_tree(tree): tree for tree in _runnable(cluster.job_sets)}
+    owners = {owner_of_tree(tree): tree for tree in cluster.queued} | job_sets
     jobs = [tree for tree in cluster.queued if tree["kind"] == "Job" and _is_batch(tree)]
-    for tree in (*cluster.kueue_objects, *jobs):
+    for tree in (*cluster.kueue_objects, *job_sets.values(), *jobs):
         if _identity(tree) not in read:
             yield tree
     of_pods = {pod.key: owner_of_pod(pod, owners) for pod in cluster.pods}
@@ -133,8 +135,18 @@ def queued_documents(documents: Iterable[Tree], cluster: Cluster) -> Iterator[Tr
         owner = of_pods.get("/".join(identity[1:])) if tree["kind"] == "Pod" else None
         if owner is None:
             yield tree
-        elif owner[0] != "Job":
+        elif owner[0] != "Job" and owner not in job_sets:
             yield _in_group(tree, owners.get(owner, tree), owner[2], sizes[owner])
+
+
+def _runnable(job_sets: list[Tree]) -> Iterator[Tree]:
+    """All but TrainJobs whose runtime is not among them."""
+    known = {(tree["kind"], tree["metadata"]["name"]) for tree in job_sets}
+    for tree in job_sets:
+        reference = (tree.get("spec") or {}).get("runtimeRef") or {}
+        runtime = reference.get("kind") or "ClusterTrainingRuntime", reference.get("name")
+        if tree["kind"] != "TrainJob" or runtime in known:
+            yield tree
 
 
 def _is_batch(tree: Tree) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 from stowplan.forecast.queue_loans import Loan, PartAndUse, loans_between
 from stowplan.forecast.queue_shares import Shares
 from stowplan.framework.deciders.tasks import group_of
+from stowplan.insight.pod_owners import job_titles
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
@@ -152,9 +153,7 @@ def workload_trees(report: KueueReport, pods: Iterable[Pod]) -> list[Tree]:
     """Kueue's workloads as gangs: pods of a job that are admitted together, or not."""
     counts: dict[str, Counter[str]] = {}
     for pod in pods:
-        owner = pod.controller
-        name = f"pod/{pod.name}" if owner is None else f"{owner.kind.lower()}/{owner.name}"
-        if not pod.is_finished:
+        for name in () if pod.is_finished else job_titles(pod):
             key = f"{pod.namespace}/{name}"
             counts.setdefault(key, Counter())[RUNNING if pod.node_name else PENDING] += 1
     return [_workload(one, counts) for one in report.workloads]
@@ -165,6 +164,10 @@ def _workload(one: WorkloadReport, counts: dict[str, Counter[str]]) -> Tree:
     count = counts.get(key, Counter())
     reason = f"{one.reason}: {one.message}" if one.reason else ""
     lines = [reason, *(shortage.text for shortage in one.shortages)]
+    if one.position:
+        lines.append(f"position {one.position} in the queue")
+    if one.order_text:
+        lines.append(f"order by usage: {one.order_text}")
     return {
         "gang": key,
         "queue": one.cluster_queue or one.local_queue,

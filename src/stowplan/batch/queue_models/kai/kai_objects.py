@@ -48,6 +48,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import sub_group_tree
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
+from stowplan.objects.kai.bind_request import reserves_card
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
     KaiPodGroupObject,
@@ -182,7 +183,10 @@ def _of_others(tasks: Iterable[KaiTask], names: Collection[str]) -> Iterable[Kai
     return (
         task
         for task in tasks
-        if names and task.status & USED_STATUSES and task.pod.spec.scheduler_name not in names
+        if names
+        and task.status & USED_STATUSES
+        and task.pod.spec.scheduler_name not in names
+        and not reserves_card(task.pod.labels)
     )
 
 
@@ -231,6 +235,8 @@ def resource_index(nodes: Iterable[Node], pods: Iterable[Pod]) -> ResourceIndex:
 def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -> KaiTask:
     """The pod of a session that a pod is."""
     annotations = pod.metadata.annotations
+    if reserves_card(pod.labels):
+        return _reservation_of(pod, now, index)
     if not pod.spec.resource_claims and not any(map(_is_of_cards, annotations)):
         return _plain_task_of(pod, now, index)
     request, cards = _requests(pod, index)
@@ -262,6 +268,13 @@ def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -
     if pod.spec.resource_claims:
         claims.read_devices(task)
     return task
+
+
+def _reservation_of(pod: Pod, now: float, index: ResourceIndex) -> KaiTask:
+    """The same of a pod that holds a card: its users count for that."""
+    request = [*_asks(pod, index)[0]]
+    request[CARDS] = 0.0
+    return KaiTask(pod, "", request, KaiCards(), WHOLE, _status(pod, now))
 
 
 def _is_of_cards(annotation: str) -> bool:

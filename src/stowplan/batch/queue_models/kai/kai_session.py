@@ -38,6 +38,8 @@ from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSe
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""
+OPENED = "opened/"
+"""Begins the names of cards that a session opens; no label can have such a value."""
 AVAILABLE_SCORE = 1000.0
 SHARED_CARD_SCORE = 10_000.0
 KIND_SCORE = 10.0
@@ -54,9 +56,11 @@ class KaiOptions(msgspec.Struct, frozen=True):
     in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
     with the constraints of one that found no victims is tried only if it asks for less.
     simulated_max: evictions that an action may simulate, 0 for any number. depths: action -> jobs
-    of a queue that it tries. usage: how usage over
-    time is counted, None where it is not. shares_cards: whether pods that ask for a part of a card
-    are decided."""
+    of a queue that it tries. usage: how usage over time is counted, None where it is not.
+    shares_cards: whether pods that ask for a part of a card are decided. unknown_memory: MiB by
+    which shares in memory count to what queues ask for where no node says how large its cards are,
+    0 for not at all. evicts_once: the second eviction of a pod in a session fails, as it does where
+    evicted pods are gone at once."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -73,6 +77,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     depths: Mapping[str, int] = {}
     usage: UsageRules | None = None
     shares_cards: bool = True
+    unknown_memory: int = 0
+    evicts_once: bool = False
 
 
 class KaiRules(msgspec.Struct, frozen=True):
@@ -141,7 +147,7 @@ class KaiSession:
         self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}
         self._rooms: dict[tuple[float, ...], tuple[int, float]] = {}
         memories = [node.memory for node in self.nodes.values() if node.memory > 100]
-        self.least_memory = min(memories, default=None)
+        self.least_memory = min(memories, default=options.unknown_memory or None)
         self.most_memory = max(memories, default=None)
         offered = self.rows.offered
         self.most: list[float] = offered.max(axis=1).tolist() if self.nodes else []
@@ -480,7 +486,7 @@ class KaiSession:
             if card == NEW_CARD:
                 waits |= is_simulated or not node.fits_idle(task)
                 self.opened_cards += 1
-                chosen.append(f"card-{self.opened_cards}")
+                chosen.append(f"{OPENED}{self.opened_cards}")
             else:
                 waits |= not node.fits_group_now(task.cards, card) or not node.fits_idle(task)
                 chosen.append(card)

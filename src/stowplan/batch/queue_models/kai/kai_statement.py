@@ -10,15 +10,17 @@ from collections.abc import Callable, Sequence
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
 
 EVICT, PIPELINE, ALLOCATE, UNDO = "evict", "pipeline", "allocate", "undo"
 
 
 class _Change:
-    """One change. undoes: place of the change that an UNDO undoes."""
+    """One change. undoes: place of the change that an UNDO undoes. origin: the node from which a
+    pod was evicted."""
 
-    __slots__ = ("kind", "redo", "reverse", "task", "undoes")
+    __slots__ = ("kind", "origin", "redo", "reverse", "task", "undoes")
 
     def __init__(
         self,
@@ -27,12 +29,14 @@ class _Change:
         reverse: Callable[[], None],
         redo: Callable[[], None],
         undoes: int = -1,
+        origin: KaiNode | None = None,
     ) -> None:
         self.kind = kind
         self.task = task
         self.reverse = reverse
         self.redo = redo
         self.undoes = undoes
+        self.origin = origin
 
 
 class KaiStatement:
@@ -95,7 +99,7 @@ class KaiStatement:
                 node.add(task)
             session.on_placed(task)
 
-        self._append(_Change(EVICT, task, reverse, lambda: self.evict(task)))
+        self._append(_Change(EVICT, task, reverse, lambda: self.evict(task), origin=node))
         task.is_virtual = True
 
     def pipeline(self, task: KaiTask, node_name: str, moves: bool) -> bool:
@@ -197,6 +201,9 @@ class KaiStatement:
             if task is None or not self._holds(i):
                 continue
             if change.kind == EVICT:
+                if session.options.evicts_once and task.key in session.evicts:
+                    self._keep_evicted(change, task)
+                    continue
                 session.evicts.append(task.key)
                 evicted.append(task)
                 task.is_virtual = False
@@ -207,6 +214,13 @@ class KaiStatement:
                 task.is_virtual = False
         self._changes, self._undone, self._evictions = [], {}, {}
         return evicted
+
+    def _keep_evicted(self, change: _Change, task: KaiTask) -> None:
+        """An eviction fails because the pod is gone: it counts again on the node from which it was
+        evicted, beside the place that it waits for, as in the original."""
+        assert change.origin is not None
+        change.origin.update(task)
+        self._session.on_placed(task)
 
     def _undo_eviction(self, task: KaiTask) -> bool:
         for i in self._evictions.get(task.uid, ()):

@@ -8,7 +8,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Set
 
-from stowplan.batch.queue_models.kueue.admission_workload import REQUEUED, AdmissionWorkload
+from stowplan.batch.queue_models.kueue.admission_workload import (
+    QUOTA_RESERVED,
+    REQUEUED,
+    AdmissionWorkload,
+)
 from stowplan.batch.queue_models.kueue.kueue_objects import ZERO_TIME, seconds
 
 STRICT = "StrictFIFO"
@@ -71,7 +75,8 @@ class PendingWorkloads:
         self.usage_of: Callable[[str], float] | None = None
         self._groups: dict[tuple[bytes, str, str], _AlikeWorkloads] = {}
         self._apart: dict[str, AdmissionWorkload] = {}
-        self._bad_shapes: set[bytes] = set()
+        # Shape -> why one of it got no quota.
+        self._bad_shapes: dict[bytes, str] = {}
 
     @property
     def active(self) -> dict[str, AdmissionWorkload]:
@@ -117,7 +122,7 @@ class PendingWorkloads:
         if why not in (NO_FIT, NO_CANDIDATES) or self.strategy == STRICT:
             self._apart[key] = workload
             return
-        self._bad_shapes.add(workload.shape)
+        self._bad_shapes[workload.shape] = workload.conditions[QUOTA_RESERVED].reason
         for (shape, _, _), one in self._groups.items():
             if shape == workload.shape:
                 one.is_active = False
@@ -125,6 +130,11 @@ class PendingWorkloads:
             self._add(workload)
         else:
             self._apart[key] = workload
+
+    def why_bypassed(self, one: AdmissionWorkload) -> str:
+        """Why a workload that asks for the same got no quota, so that this one is not tried; "" if
+        none failed."""
+        return self._bad_shapes.get(one.shape, "")
 
     def pop(self) -> AdmissionWorkload | None:
         """Take the head."""

@@ -19,9 +19,12 @@ from stowplan.cli.runs.cluster_source import (
 )
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import job_titles
 from stowplan.simulation.kueue.admitting_changes import admitting_changes
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
 
+ADMITTED = "Admitted"
+_PODS = ("pod/", "pods/")
 _AMOUNTS = ("NOMINAL", "MAY BORROW", "MAY LEND", "USED", "BORROWED", "LENT", "AVAILABLE")
 
 
@@ -64,11 +67,12 @@ def run_kueue_explain(
     *,
     changes: bool = True,
 ) -> int:
-    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME. changes: also
-    what would admit it."""
+    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME, or pod/NAME for
+    the workload of a pod. changes: also what would admit it."""
     cluster = read_queued_cluster(source, deciders)
     report = _report(cluster, deciders)
-    found = _workload(name, namespace or DEFAULT_NAMESPACE, report)
+    place = namespace or DEFAULT_NAMESPACE
+    found = _workload(_job_of(name, place, cluster, report), place, report)
     if changes and deciders.kueue is not None:
         made = admitting_changes(cluster, deciders.kueue, report, found)
         found = msgspec.structs.replace(found, admitted_by=[one.text for one in made])
@@ -78,7 +82,22 @@ def run_kueue_explain(
         click.echo(found.job)
     else:
         _print_workload(found, stdout_console())
-    return 0 if found.status == "Admitted" else 1
+        if name.startswith(_PODS) and found.status == ADMITTED and not found.job.startswith(_PODS):
+            click.echo(
+                f"Its pods are placed without Kueue: explain {name} without its configuration"
+            )
+    return 0 if found.status == ADMITTED else 1
+
+
+def _job_of(name: str, namespace: str, cluster: Cluster, report: KueueReport) -> str:
+    """The job of a pod; other names as they are."""
+    if not name.startswith(_PODS):
+        return name
+    key = f"{namespace}/{name.partition('/')[2]}"
+    titles = {one.job for one in report.workloads if one.namespace == namespace}
+    pods = (pod for pod in cluster.pods if pod.key == key)
+    jobs = (title for pod in pods for title in job_titles(pod))
+    return next((title for title in jobs if title in titles), name)
 
 
 def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport:
@@ -87,7 +106,7 @@ def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport:
     wanted = f"{kind.removesuffix('s').lower()}/{plain}"
     here = [one for one in report.workloads if one.namespace == namespace]
     for one in here:
-        if one.job == wanted:
+        if one.job == wanted or (wanted.startswith("workload/") and one.name == plain):
             return one
     known = ", ".join(one.job for one in here[:10]) or "none"
     raise CommandError(

@@ -6,13 +6,14 @@ Times are whole seconds, as in KAI, which reads them from the annotations for ea
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.kai_session import OPENED, KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
 from stowplan.objects.kai.bind_request import CARD_LABEL
@@ -29,9 +30,10 @@ LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 
 
 class KaiMemory:
-    """Shared cards by pod, and the times of groups. Cards are lost when the process ends:
-    afterwards each pod with a share and without the label of a card counts as alone on its card.
-    Times are read from the annotations of groups, also when another process changes them."""
+    """Shared cards by pod, and the times of groups. Cards are read from the labels of pods where
+    KAI's binder has bound them. Without a label they are lost when the process ends: afterwards a
+    pod with a share counts as alone on its card. Times are read from the annotations of groups,
+    also when another process changes them."""
 
     def __init__(self) -> None:
         self._cards: dict[str, tuple[str, ...]] = {}
@@ -99,13 +101,12 @@ class KaiMemory:
         """Remember what a session has decided; keys of groups of which other times are remembered
         now. jobs: those that may have changed."""
         self._n_sessions += 1
-        known = {card for cards in self._cards.values() for card in cards}
         changed = []
         for job in jobs:
             for task in job.tasks():
                 self._cards.pop(task.uid, None)
                 if task.is_shared and task.node and task.status != KaiStatus.PIPELINED:
-                    cards = tuple(self._name(card, known) for card in task.groups)
+                    cards = tuple(self._name(card, session.now) for card in task.groups)
                     self._cards[task.uid] = cards
             started = job.last_start if job.used else None
             since = self._stale.get(job.uid, session.now) if job.is_stale else None
@@ -120,14 +121,21 @@ class KaiMemory:
                     del one[key]
         return changed
 
+    def cards(self, uid: str) -> tuple[str, ...]:
+        """Shared cards of a pod, as they were last decided."""
+        return self._cards.get(uid, ())
+
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._cards.pop(uid, None)
 
-    def _name(self, card: str, known: Collection[str]) -> str:
-        """A name that no later session gives."""
-        is_new = card.startswith("card-") and card not in known
-        return f"{card}-{self._n_sessions}" if is_new else card
+    def _name(self, card: str, now: float) -> str:
+        """A name that no other session gives, not of another process either: by it KAI's binder
+        knows the card."""
+        if not card.startswith(OPENED):
+            return card
+        text = f"{card} {self._n_sessions} {now!r}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _set(times: dict[str, float], key: str, moment: float | None) -> bool:

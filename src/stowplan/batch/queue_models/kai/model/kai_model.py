@@ -1,7 +1,8 @@
 """KaiModel: KAI-Scheduler's sessions as a queue model of the scheduler.
 
-Differs: KAI writes the cards of shares to pods; here they are remembered (`kai_memory`). KAI's
-priority classes exist also where they are not installed. NodeResourceTopology objects are not read.
+Pods with parts of cards are bound by requests to KAI's binder, which writes their cards to them;
+where none are written cards are remembered (`kai_memory`). KAI's priority classes exist also where
+they are not installed. NodeResourceTopology objects are not read.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ from stowplan.framework.deciders.session_metrics import ACTION_LATENCY
 from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
-from stowplan.objects.kai.bind_request import KaiBindRequest
+from stowplan.objects.kai.bind_request import (
+    FRACTION,
+    KaiBindRequest,
+    KaiBindRequestSpec,
+    KaiReceivedGpu,
+)
 from stowplan.objects.kai.kai_kinds import (
     KaiPodGroupObject,
     KaiQueueObject,
@@ -140,7 +146,12 @@ class KaiModel:
         victims = [task for task in evicted if task is not None]
         written += eviction_reports(session, victims, groups)
         written += self._times.reports(self._memory, groups, outdated, cluster.changed_objects)
-        decisions = msgspec.structs.replace(decisions, again_in_s=again, groups=written)
+        decisions = msgspec.structs.replace(
+            decisions,
+            again_in_s=again,
+            groups=written,
+            requests=self._requests(changed, decisions.binds),
+        )
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
         return decisions
@@ -206,6 +217,25 @@ class KaiModel:
         return ModelDecisions(
             bound, victims, {}, gangs, (), reports, unready, continues=self._leaves_reasons
         )
+
+    def _requests(
+        self, changed: Iterable[KaiJob], bound: Mapping[str, str]
+    ) -> dict[str, KaiBindRequestSpec]:
+        """By uid: what KAI's binder does for the pods that are bound with parts of cards."""
+        return {
+            task.uid: KaiBindRequestSpec(
+                pod_name=task.pod.name,
+                selected_node=task.node,
+                received_resource_type=FRACTION,
+                received_gpu=KaiReceivedGpu(
+                    task.accepted_cards.count, f"{task.accepted_cards.portion:.2f}"
+                ),
+                selected_gpu_groups=self._memory.cards(task.uid),
+            )
+            for job in changed
+            for task in job.tasks()
+            if task.uid in bound and task.is_shared
+        }
 
     def _had_node(self, task: KaiTask) -> bool:
         before = self._state.task(task.uid)

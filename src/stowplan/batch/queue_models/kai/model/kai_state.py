@@ -40,6 +40,7 @@ from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
 from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.kai.bind_request import reserves_card
 from stowplan.objects.kai.kai_kinds import (
     KAI_PRIORITY_CLASSES,
     KaiPodGroupObject,
@@ -318,7 +319,7 @@ class KaiState:
         if task.node and task.status & USED_STATUSES:
             self._on.setdefault(task.node, {})[uid] = task
             self._old_nodes[task.node] = None
-            if not key:
+            if not key and not reserves_card(pod.labels):
                 self._foreign[uid] = task
 
     def _drop(self, uid: str, key: str | None) -> None:
