@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stowplan.columns.nodetable import NodeTable, table_of
-from stowplan.cycle.engine.layouts import Layout, is_host_like, stacked
+from stowplan.cycle.engine.layouts import Layout, block_rows, is_host_like, stacked
 from stowplan.testing import node
 from stowplan.testing.builders import HOSTNAME, ZONE
 
@@ -80,3 +80,21 @@ def test_stacked_layouts_keep_their_positions() -> None:
 )
 def test_domains_are_rows_if_every_value_is_unique(codes: list[int], wanted: bool) -> None:
     assert is_host_like(np.array(codes, dtype=np.int32), 3) is wanted
+
+
+def test_blocks_grow_as_the_root_of_the_rows() -> None:
+    assert [block_rows(n) for n in (0, 2048, 2049, 8192, 50_000)] == [64, 64, 128, 128, 512]
+
+
+def test_rows_of_a_large_cluster_are_in_few_blocks() -> None:
+    n_nodes = 2100
+    layout = Layout(
+        table_of([node(f"n{i}", zone="ab"[i % 2]) for i in range(n_nodes)]), (HOSTNAME, ZONE)
+    )
+    sizes = layout.block_end - layout.block_first
+    assert sizes.sum() == n_nodes
+    assert sizes.max() == 128
+    assert sizes.shape[0] == 2 * -(-n_nodes // 2 // 128)
+    for block, (first, end) in enumerate(zip(layout.block_first, layout.block_end, strict=True)):
+        assert len(set(layout.value[1][first:end].tolist())) == 1
+        assert (layout.block[np.isin(layout.group, np.arange(first, end))] == block).all()

@@ -100,6 +100,16 @@ OPEN, SCORED, AFFINITY_POINTS, SPREAD_POINTS, POINTS, N_ROWS = 0, 1, 2, 3, 4, 5
 N_GROUP_ROWS = 6
 FLOOR = 0
 
+# The first axis of `shares` and of `marks`.
+CPU_UNIT, MEMORY_UNIT, CPU_LEFT, MEMORY_LEFT, CPU_FREE, MEMORY_FREE, N_SHARES = 0, 1, 2, 3, 4, 5, 6
+EVENNESS, BASE, BOUND, HIGHEST_BOUND, N_MARKS = 0, 1, 2, 3, 4
+
+CLOSED = -(2**30)
+"""Base of a row that no pod may be placed on; with any other points added it is negative."""
+
+BOUND_ROWS = 64
+"""Rows of which the highest bound is kept."""
+
 
 class NodeColumns(NamedTuple):
     """The node table's own columns, in which placements are counted.
@@ -176,7 +186,12 @@ class Scratch(NamedTuple):
 
     by_group: int64 (N_GROUP_ROWS, n_groups_max). by_term: int64 (1, n_terms + 1). weights: float64
     (n_terms + 1,). stamps: int64 (n_values_max + 3,). stack: int64 (64,). even: float64 (n_nodes,).
-    leaves: int32 (n_nodes,). picked: int64 (n_groups_max,), the open groups that are rated.
+    leaves: int32 (n_nodes,). picked: int64 (n_groups_max,), the open groups that are rated. Three
+    arrays for `kernels.bound_rows`, whose rows end with a whole block of BOUND_ROWS: shares:
+    float32 (N_SHARES, n_rows), percent of what a row has of cpu and memory: one unit (milli-CPU,
+    byte), what is left by amounts with defaults, and by requested amounts. marks: int32 (N_MARKS,
+    n_rows): 50 less the evenness of the row as it is, twice the points of node-only plugins, the
+    bound, and by block the highest one. salts: uint64 (n_rows,), see `kernels.note_salts`.
     """
 
     by_group: Ints
@@ -187,3 +202,14 @@ class Scratch(NamedTuple):
     even: NDArray[np.float64]
     leaves: Codes
     picked: Ints
+    shares: NDArray[np.float32]
+    marks: Codes
+    salts: NDArray[np.uint64]
+
+
+def bound_arrays(n_nodes: int) -> tuple[NDArray[np.float32], Codes, NDArray[np.uint64]]:
+    """Arrays for `Scratch.shares`, `Scratch.marks` and `Scratch.salts`."""
+    n_rows = -(-n_nodes // BOUND_ROWS) * BOUND_ROWS
+    shares, marks = np.zeros((N_SHARES, n_rows), np.float32), np.zeros((N_MARKS, n_rows), np.int32)
+    marks[BASE] = CLOSED
+    return shares, marks, np.zeros(n_rows, np.uint64)

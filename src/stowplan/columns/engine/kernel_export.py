@@ -27,7 +27,7 @@ ARRAY_TYPES = (
     *("uint8/2", "uint8/1", "float64/1", "int64/1", "int64/2"),
     *("int64/3", "int32/3", "int32/3", "int32/2", "int32/2", "int32/1"),
     *("int32/3", "int64/2", "int64/2", "float64/1", "int64/1", "int64/1", "float64/1"),
-    *("int32/1", "int64/1"),
+    *("int32/1", "int64/1", "float32/2", "int32/2", "uint64/1"),
     *("int64/1", "uint64/1", "int64/1", "int64/1", "int64/2", "int64/2"),
 )
 """Type and number of axes of each array of `kernels.run`, in the order of its parameters."""
@@ -76,7 +76,8 @@ def _run_at() -> Any:
     from stowplan.columns.engine.kernels import run
 
     carray = importlib.import_module("numba").carray
-    i8, i4, u1, f8 = np.int64, np.int32, np.uint8, np.float64
+    i8, i4, u1, u8 = np.int64, np.int32, np.uint8, np.uint64
+    f8, f4 = np.float64, np.float32
 
     def run_at(at: Any, n: Any, n_log: Any) -> Any:
         columns = (
@@ -119,10 +120,13 @@ def _run_at() -> Any:
             carray(at[30], (n[90],), f8),
             carray(at[31], (n[93],), i4),
             carray(at[32], (n[96],), i8),
+            carray(at[33], (n[99], n[100]), f4),
+            carray(at[34], (n[102], n[103]), i4),
+            carray(at[35], (n[105],), u8),
         )
-        heads, draws = carray(at[33], (n[99],), i8), carray(at[34], (n[102],), np.uint64)
-        rows, totals = carray(at[35], (n[105],), i8), carray(at[36], (n[108],), i8)
-        left, given = carray(at[37], (n[111], n[112]), i8), carray(at[38], (n[114], n[115]), i8)
+        heads, draws = carray(at[36], (n[108],), i8), carray(at[37], (n[111],), u8)
+        rows, totals = carray(at[38], (n[114],), i8), carray(at[39], (n[117],), i8)
+        left, given = carray(at[40], (n[120], n[121]), i8), carray(at[41], (n[123], n[124]), i8)
         return run(
             columns, rules, grouping, scratch, heads, draws, rows, totals, left, given, n_log
         )

@@ -35,19 +35,42 @@ def jit(function):
     """Compile a function on its first call, with a cache on disk where that is writable: a
     container may have no such place."""
     # Kernels allocate nothing, so reference counting is off: with it a call costs twice as much.
-    options = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
+    return compiled(function, {"error_model": "numpy", "boundscheck": False, "_nrt": False})
+
+
+def compiled(function, options):
+    """Compile a function with these options of Numba; see `jit`."""
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:
         return numba.njit(**options)(function)
 
 
-# The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "fc6f8fe1de5b9d684b8b7ace26d82f5bd114f57b3a7b02ddfbc52260464dd3f6"
+def jit_fused(function):
+    """As `jit`, and a product may be added without being rounded: for results that need not be the
+    same to the bit everywhere."""
+    options = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
+    return compiled(function, {**options, "fastmath": {"contract"}})
 
-NOWHERE = -1
+
+# The array layout is compiled in, and Numba's disk cache only checks this file.
+ARRAYS = "607b1788c656919f89f9e9122799aaed8e1c41e99c57065c860e28aa1ce72c66"
+
+NOWHERE, NOT_PLAIN = -1, -2
 
 EXACT_BELOW = 2**46
+
+NOTHING, HALF = np.float32(0), np.float32(0.5)
+SLACK, TWICE_SLACK, WHOLE = np.float32(2**-13), np.float32(2**-12), np.float32(100 + 2**-13)
+"""In percent. Three roundings of numbers up to 100 to single precision, and those of what is
+computed of them, are off by less than half of SLACK."""
+NOT_ONE = np.int32(-2)
+WEIGHT_MAX, POINTS_BELOW = 2**20, 2**24
+"""Twice the points of a row, and 1, are an int32."""
+BOUNDED_MIN = 4
+"""Pods left in a run for which preparing bounds pays off."""
+FEW_UNSURE = 4
+"""Rows that are computed faster one by one than with all of their block."""
 
 
 @jit
@@ -69,6 +92,13 @@ def percentage(part, whole):
     if 0 <= part <= whole < EXACT_BELOW:
         return np.int64(np.float64(part * 100) / np.float64(whole))
     return quotient(part * 100, whole)
+
+
+@jit
+def unsigned_range(start, end):
+    """The numbers from `start` to `end`, not negative. Unsigned, so that none can be meant to count
+    from the end of an array: only then loops that do not begin at 0 are vectorized."""
+    return range(np.uint64(start), np.uint64(end))
 
 
 # One row of one class.
@@ -282,8 +312,8 @@ def build(
     if asks_plainly(c, classes):
         note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         if fill_plain(
-            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves,
-            left,
+            c, 0, leaves.shape[0], classes, allocatable, requested, nonzero, pod_count, passes,
+            points, even, leaves, left,
         ):  # fmt: skip
             for row in range(leaves.shape[0]):
                 trees[tree, places[layout, at.LEAF, row]] = leaves[row]
@@ -317,9 +347,10 @@ def build(
 
 @jit
 def fill_plain(
-    c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves, left
+    c, start, end, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
+    leaves, left,
 ):  # fmt: skip
-    """Write the points of every row, NOWHERE where the pod does not fit, into `leaves`: int32
+    """Write the points of rows, NOWHERE where the pod does not fit, into `leaves`: int32
     (n_nodes,). For a class of `asks_plainly`. False, with `leaves` undefined, where the shortcuts
     would not be exact: a node without cpu or memory, or with more than 2**46 of it.
 
@@ -328,21 +359,23 @@ def fill_plain(
     """
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
     mark_room(
-        classes[c, at.STATIC], classes[c, at.PODS], cpu, memory, classes[c, at.EVEN + 1],
-        classes[c, at.EVEN + 3], allocatable, requested, pod_count, passes, leaves,
+        start, end, classes[c, at.STATIC], classes[c, at.PODS], cpu, memory,
+        classes[c, at.EVEN + 1], classes[c, at.EVEN + 3], allocatable, requested, pod_count, passes,
+        leaves,
     )  # fmt: skip
     if classes[c, at.N_CARDS] > 0:
-        for row in range(leaves.shape[0]):
+        for row in unsigned_range(start, end):
             if leaves[row] >= 0 and not has_cards(c, row, classes, left):
                 leaves[row] = NOWHERE
     is_exact = add_use(
-        cpu, memory, classes[c, at.USED + 3], classes[c, at.USED + 7], classes[c, at.USE_WEIGHT],
-        allocatable, nonzero, leaves,
+        start, end, cpu, memory, classes[c, at.USED + 3], classes[c, at.USED + 7],
+        classes[c, at.USE_WEIGHT], allocatable, nonzero, leaves,
     )  # fmt: skip
     if is_exact:
         add_evenness(
-            classes[c, at.STATIC], cpu, memory, classes[c, at.EVEN + 1], classes[c, at.EVEN + 3],
-            classes[c, at.EVEN_WEIGHT], allocatable, requested, points, even, leaves,
+            start, end, classes[c, at.STATIC], cpu, memory, classes[c, at.EVEN + 1],
+            classes[c, at.EVEN + 3], classes[c, at.EVEN_WEIGHT], allocatable, requested, points,
+            even, leaves,
         )  # fmt: skip
     return is_exact
 
@@ -351,7 +384,7 @@ def fill_plain(
 def note_evenness(c, first, end, classes, allocatable, requested, even):
     """Write `evenness` of rows in their current state; the same for all plain classes."""
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
-    for row in range(first, end):
+    for row in unsigned_range(first, end):
         now = min(np.float64(requested[cpu, row]) / np.float64(max(allocatable[cpu, row], 1)), 1.0)
         now -= min(
             np.float64(requested[memory, row]) / np.float64(max(allocatable[memory, row], 1)), 1.0
@@ -361,11 +394,11 @@ def note_evenness(c, first, end, classes, allocatable, requested, even):
 
 @jit
 def mark_room(
-    static, slots, cpu, memory, cpu_asked, memory_asked, allocatable, requested, pod_count, passes,
-    leaves,
+    start, end, static, slots, cpu, memory, cpu_asked, memory_asked, allocatable, requested,
+    pod_count, passes, leaves,
 ):  # fmt: skip
     """Write 0 for each row with enough free resources, NOWHERE for the others."""
-    for row in range(leaves.shape[0]):
+    for row in unsigned_range(start, end):
         has_room = (
             (passes[static, row] != 0)
             & (pod_count[row] < allocatable[slots, row])
@@ -376,10 +409,12 @@ def mark_room(
 
 
 @jit
-def add_use(cpu, memory, cpu_filled, memory_filled, weight, allocatable, nonzero, leaves):
+def add_use(
+    start, end, cpu, memory, cpu_filled, memory_filled, weight, allocatable, nonzero, leaves
+):  # fmt: skip
     """Add weighted `use_points` in doubles; False where that is not exact."""
     is_exact = True
-    for row in range(leaves.shape[0]):
+    for row in unsigned_range(start, end):
         cpu_whole, memory_whole = allocatable[cpu, row], allocatable[memory, row]
         is_exact &= (cpu_whole > 0) & (cpu_whole < EXACT_BELOW)
         is_exact &= (memory_whole > 0) & (memory_whole < EXACT_BELOW)
@@ -394,11 +429,11 @@ def add_use(cpu, memory, cpu_filled, memory_filled, weight, allocatable, nonzero
 
 @jit
 def add_evenness(
-    static, cpu, memory, cpu_asked, memory_asked, weight, allocatable, requested, points, even,
-    leaves,
+    start, end, static, cpu, memory, cpu_asked, memory_asked, weight, allocatable, requested,
+    points, even, leaves,
 ):  # fmt: skip
     """Add weighted evenness and the points of node-only plugins, in doubles; see `fill_plain`."""
-    for row in range(leaves.shape[0]):
+    for row in unsigned_range(start, end):
         cpu_whole, memory_whole = (
             np.float64(allocatable[cpu, row]), np.float64(allocatable[memory, row])
         )  # fmt: skip
@@ -410,11 +445,257 @@ def add_evenness(
         leaves[row] = now if leaves[row] >= 0 else NOWHERE
 
 
+# Bounds of points, for classes without a tree.
+
+
+@jit
+def may_be_bounded(c, classes):
+    """True for a class of `is_flat` whose points `bound_rows` can bound."""
+    return (
+        classes[c, at.N_CARDS] == 0
+        and 0 <= classes[c, at.USE_WEIGHT] <= WEIGHT_MAX
+        and 0 <= classes[c, at.EVEN_WEIGHT] <= WEIGHT_MAX
+    )
+
+
+@jit
+def note_shares(c, first, end, classes, allocatable, requested, nonzero, even, shares, marks):
+    """Write `shares` of rows in their current state, and their evenness, the same for all plain
+    classes; False where a node has no cpu or memory, or more than 2**46 of it."""
+    cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
+    is_exact = True
+    for row in unsigned_range(first, end):
+        cpu_whole, memory_whole = allocatable[cpu, row], allocatable[memory, row]
+        is_exact &= (cpu_whole > 0) & (cpu_whole < EXACT_BELOW)
+        is_exact &= (memory_whole > 0) & (memory_whole < EXACT_BELOW)
+        cpu_unit = 100.0 / np.float64(max(cpu_whole, 1))
+        memory_unit = 100.0 / np.float64(max(memory_whole, 1))
+        shares[at.CPU_UNIT, row] = np.float32(cpu_unit)
+        shares[at.MEMORY_UNIT, row] = np.float32(memory_unit)
+        shares[at.CPU_LEFT, row] = np.float32((cpu_whole - nonzero[0, row]) * cpu_unit)
+        shares[at.MEMORY_LEFT, row] = np.float32((memory_whole - nonzero[1, row]) * memory_unit)
+        shares[at.CPU_FREE, row] = np.float32((cpu_whole - requested[cpu, row]) * cpu_unit)
+        shares[at.MEMORY_FREE, row] = np.float32(
+            (memory_whole - requested[memory, row]) * memory_unit
+        )
+        # With the 50 points of a row that stays as even as it is, and 50 more, twice.
+        marks[at.EVENNESS, row] = 150 - np.int32(even[row])
+    return is_exact
+
+
+@jit
+def is_based_on(c, based, classes):
+    """True where the classes have the same base; see `note_base`."""
+    return (
+        based >= 0
+        and classes[c, at.STATIC] == classes[based, at.STATIC]
+        and classes[c, at.PODS] == classes[based, at.PODS]
+    )
+
+
+@jit
+def note_base(c, first, end, classes, allocatable, pod_count, passes, points, marks):
+    """Write twice the points of node-only plugins for rows that pass them and have room for one
+    pod more, CLOSED for the others; False where they are too many."""
+    static, slots = classes[c, at.STATIC], classes[c, at.PODS]
+    is_small = True
+    for row in unsigned_range(first, end):
+        base = points[static, row]
+        is_small &= (base >= 0) & (base < POINTS_BELOW)
+        is_open = (passes[static, row] != 0) & (pod_count[row] + 1 <= allocatable[slots, row])
+        marks[at.BASE, row] = np.int32(2 * base) if is_open else at.CLOSED
+    return is_small
+
+
+@jit_fused
+def bound_rows(
+    first, end, cpu_filled, memory_filled, cpu_asked, memory_asked, use_weight, even_weight,
+    shares, marks,
+):  # fmt: skip
+    """Write for a pod twice the highest points that a row may have, and 1 more where they may be
+    fewer, or the pod may not fit; negative where it does not. Returns the highest of these.
+
+    Percent in single precision is off by less than SLACK, half of what is added here; so where
+    nothing changes without that, the whole number is the right one. One division a row is 16 cycles
+    for four rows of doubles; here there is none. Amounts: as for `plain_points`, of the pod alone.
+    """
+    highest = np.int32(NOWHERE)
+    for row in unsigned_range(first, end):
+        cpu_unit, memory_unit = shares[at.CPU_UNIT, row], shares[at.MEMORY_UNIT, row]
+        cpu = max(shares[at.CPU_LEFT, row] - cpu_filled * cpu_unit, NOTHING) + SLACK
+        memory = max(shares[at.MEMORY_LEFT, row] - memory_filled * memory_unit, NOTHING) + SLACK
+        cpu_free = shares[at.CPU_FREE, row] - cpu_asked * cpu_unit
+        memory_free = shares[at.MEMORY_FREE, row] - memory_asked * memory_unit
+        after = max(WHOLE - HALF * abs(cpu_free - memory_free), NOTHING)
+        use = np.int32(np.int32(cpu) + np.int32(memory))
+        evenness = np.int32(after)
+        # None is higher than its bound, so their sums are equal only if all are.
+        least = np.int32(np.int32(cpu - TWICE_SLACK) + np.int32(memory - TWICE_SLACK))
+        least = np.int32(least + np.int32(after - TWICE_SLACK))
+        fitting = min(cpu_free, memory_free)
+        is_sure = (np.int32(use + evenness) == least) & (fitting >= SLACK)
+        better = np.int32(np.int32(evenness + marks[at.EVENNESS, row]) & NOT_ONE)
+        total = np.int32(marks[at.BASE, row] + np.int32(use_weight * np.int32(use & NOT_ONE)))
+        total = np.int32(total + np.int32(even_weight * better))
+        if not is_sure:
+            total = np.int32(total + 1)
+        if fitting <= -SLACK:
+            total = np.int32(NOWHERE)
+        marks[at.BOUND, row] = total
+        highest = max(highest, total)
+    return highest
+
+
+@jit
+def settle(
+    c, block, level, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
+    leaves, left, marks,
+):  # fmt: skip
+    """Find the points of those rows of a block that may have `level`, the highest bound of all, or
+    less; there is one at least. Few are computed one by one, many together with their block."""
+    first = block * at.BOUND_ROWS
+    end = min(first + at.BOUND_ROWS, leaves.shape[0])
+    unsure = np.int32(2 * level + 1)
+    n_unsure = 0
+    for row in unsigned_range(first, end):
+        n_unsure += 1 if marks[at.BOUND, row] == unsure else 0
+    # One call for both: each would be compiled on its own.
+    step, row = (end - first if n_unsure > FEW_UNSURE else 1), first
+    while row < end:
+        if step > 1 or marks[at.BOUND, row] == unsure:
+            fill_plain(
+                c, row, row + step, classes, allocatable, requested, nonzero, pod_count, passes,
+                points, even, leaves, left,
+            )  # fmt: skip
+        row += step
+    highest = np.int32(NOWHERE)
+    for row in range(first, end):
+        if marks[at.BOUND, row] == unsure:
+            marks[at.BOUND, row] = np.int32(2 * leaves[row])
+        highest = max(highest, marks[at.BOUND, row])
+    marks[at.HIGHEST_BOUND, block] = highest
+
+
+@jit
+def note_salts(end, rank, salts):
+    """Write what of a row's tie-break rank does not depend on the draw."""
+    for row in range(end):
+        salt = np.uint64(rank[row]) * np.uint64(0x9E3779B97F4A7C15)
+        salts[row] = salt ^ (salt >> np.uint64(30))
+
+
+@jit
+def prepare_plain(
+    c, n_left, noted, based, classes, allocatable, requested, nonzero, pod_count, passes, points,
+    rank, even, shares, marks, salts,
+):  # fmt: skip
+    """Write what the rows for a class of `is_flat` are found with, unless that is done; returns the
+    class that `even` is of, the one that shares and marks are of, and whether they are used.
+
+    noted, based: what was returned last, NOWHERE at first. n_left: pods left in the run.
+    """
+    n_nodes = even.shape[0]
+    if noted < 0:
+        noted = c
+        note_evenness(c, 0, n_nodes, classes, allocatable, requested, even)
+        based = np.int64(NOT_PLAIN)
+        if n_left >= BOUNDED_MIN and note_shares(
+            c, 0, n_nodes, classes, allocatable, requested, nonzero, even, shares, marks
+        ):
+            based = np.int64(NOWHERE)
+            note_salts(n_nodes, rank, salts)
+    by_bounds = based != NOT_PLAIN and may_be_bounded(c, classes)
+    if by_bounds and not is_based_on(c, based, classes):
+        by_bounds = note_base(c, 0, n_nodes, classes, allocatable, pod_count, passes, points, marks)
+        based = c if by_bounds else np.int64(NOT_PLAIN)
+    return noted, based, by_bounds
+
+
+@jit
+def note_placed(
+    noted, based, row, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
+    shares, marks,
+):  # fmt: skip
+    """Bring up to date what `prepare_plain` wrote after a pod was placed on a row."""
+    note_evenness(noted, row, row + 1, classes, allocatable, requested, even)
+    if based != NOT_PLAIN:
+        note_shares(
+            noted, row, row + 1, classes, allocatable, requested, nonzero, even, shares, marks
+        )
+    if based >= 0:
+        note_base(based, row, row + 1, classes, allocatable, pod_count, passes, points, marks)
+
+
+@jit
+def is_all_higher(first, bound, draw, smallest, marks, salts):
+    """True where no row of a block with this bound can have a smaller tie-break rank.
+
+    The first 31 bits of a rank tell two of them apart nearly always, and there is no branch for
+    each row, so that the compiler uses vectors. Their last shift changes only the others.
+    """
+    spread = np.uint64(draw) ^ (np.uint64(draw) >> np.uint64(30))
+    least = smallest >> np.uint64(33)
+    n_lower = 0
+    for row in unsigned_range(first, first + at.BOUND_ROWS):
+        mixed = (salts[row] ^ spread) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        is_lower = (marks[at.BOUND, row] == bound) & ((mixed >> np.uint64(33)) <= least)
+        n_lower += 1 if is_lower else 0
+    return n_lower == 0
+
+
+@jit
+def bounded_row(
+    c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes, points, rank,
+    even, leaves, left, shares, marks, salts,
+):  # fmt: skip
+    """(int64, int64): the row with the most points, as `best_row` finds it in a tree, and its
+    points; NOWHERE if the pod fits on none. For a class of `may_be_bounded`."""
+    n_blocks = shares.shape[1] // at.BOUND_ROWS
+    for block in range(n_blocks):
+        first = block * at.BOUND_ROWS
+        marks[at.HIGHEST_BOUND, block] = bound_rows(
+            first, first + at.BOUND_ROWS,
+            np.float32(classes[c, at.USED + 3]), np.float32(classes[c, at.USED + 7]),
+            np.float32(classes[c, at.EVEN + 1]), np.float32(classes[c, at.EVEN + 3]),
+            np.int32(classes[c, at.USE_WEIGHT]), np.int32(classes[c, at.EVEN_WEIGHT]),
+            shares, marks,
+        )  # fmt: skip
+    chosen, level, smallest = np.int64(NOWHERE), np.int64(NOWHERE), np.uint64(0)
+    while chosen < 0:
+        highest = np.int32(NOWHERE)
+        for block in range(n_blocks):
+            highest = max(highest, marks[at.HIGHEST_BOUND, block])
+        level = np.int64(highest) >> 1
+        if level < 0:
+            break
+        for block in range(n_blocks):
+            if marks[at.HIGHEST_BOUND, block] > 2 * level:
+                settle(
+                    c, block, level, classes, allocatable, requested, nonzero, pod_count, passes,
+                    points, even, leaves, left, marks,
+                )  # fmt: skip
+            if marks[at.HIGHEST_BOUND, block] < 2 * level:
+                continue
+            first, bound = block * at.BOUND_ROWS, np.int32(2 * level)
+            if chosen >= 0 and has_draw and is_all_higher(
+                first, bound, draw, smallest, marks, salts
+            ):  # fmt: skip
+                continue
+            for row in range(first, first + at.BOUND_ROWS):
+                if marks[at.BOUND, row] == bound:
+                    its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
+                    if chosen < 0 or its < smallest:
+                        chosen, smallest = np.int64(row), its
+    return chosen, level
+
+
 @jit
 def is_flat(c, classes):
     """True for a class that needs no tree: it has none of its own, and no domain terms."""
     return (
         classes[c, at.TREE] == at.SHARED
+        and classes[c, at.N_FEW] == 0
         and classes[c, at.N_GROUPS] == 1
         and classes[c, at.N_TERMS] == 0
         and asks_plainly(c, classes)
@@ -945,26 +1226,46 @@ def best_row(
             its = np.uint64(rank[row])
         if chosen < 0 or its < smallest:
             chosen, smallest = row, its
-    # As `run` reads it: with a draw, the group need not be one of the picked.
-    by_group[at.POINTS, places[layout, at.GROUP, chosen]] = best
     return chosen
 
 
 @jit
 def flat_row(has_draw, draw, rank, leaves):
-    """int64: the row with the most points, as `best_row` finds it in a tree."""
+    """(int64, int64): the row with the most points, as `best_row` finds it in a tree, and its
+    points; NOWHERE if there is none."""
     best = np.int32(NOWHERE)
     for row in range(leaves.shape[0]):
         best = max(best, leaves[row])
     chosen, smallest = np.int64(NOWHERE), np.uint64(0)
     if best < 0:
-        return chosen
+        return chosen, chosen
     for row in range(leaves.shape[0]):
         if leaves[row] == best:
             its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
             if chosen < 0 or its < smallest:
                 chosen, smallest = np.int64(row), its
-    return chosen
+    return chosen, np.int64(best)
+
+
+@jit
+def plain_row(
+    c, by_bounds, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes,
+    points, rank, even, leaves, left, shares, marks, salts,
+):  # fmt: skip
+    """(int64, int64): the row with the most points for a class of `is_flat`, and its points;
+    NOWHERE if the pod fits on none, NOT_PLAIN where that has to be found by a tree. by_bounds: see
+    `prepare_plain`."""
+    if by_bounds:
+        return bounded_row(
+            c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes, points,
+            rank, even, leaves, left, shares, marks, salts,
+        )  # fmt: skip
+    if fill_plain(
+        c, 0, leaves.shape[0], classes, allocatable, requested, nonzero, pod_count, passes, points,
+        even, leaves, left,
+    ):  # fmt: skip
+        return flat_row(has_draw, draw, rank, leaves)
+    return np.int64(NOT_PLAIN), np.int64(0)
 
 
 @jit
@@ -1044,8 +1345,8 @@ def tree_row(
     present, groups, values, places, rows_of, rank, trees, cells, by_group, by_term, weights,
     stamps, logs, stack, picked,
 ):  # fmt: skip
-    """int64: the row for a pod of class `c`, whose tree is up to date; NOWHERE if it fits
-    nowhere."""
+    """(int64, int64): the row for a pod of class `c`, whose tree is up to date, and its points;
+    NOWHERE if it fits nowhere."""
     if classes[c, at.N_BLOCKS] > 0:
         n_picked = pick_cells(
             c, classes, terms, counts, present, groups, values, rows_of, rank, trees, cells,
@@ -1065,11 +1366,12 @@ def tree_row(
         picked,
     )  # fmt: skip
     if best < 0:
-        return np.int64(NOWHERE)
-    return best_row(
+        return np.int64(NOWHERE), best
+    row = best_row(
         c, best, n_picked, has_draw, draw, classes, terms, counts, groups, values, places, rows_of,
         rank, trees, by_group, stack, picked,
     )  # fmt: skip
+    return row, np.int64(best)
 
 
 @jit
@@ -1088,38 +1390,38 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
      first_effect, effects) = rules  # fmt: skip
     groups, values, places, rows_of, trees, log, cells = grouping
-    by_group, by_term, weights, stamps, stack, even, leaves, picked = scratch
-    has_draw, noted = draws.shape[0] > 0, np.int64(NOWHERE)
+    by_group, by_term, weights, stamps, stack, even, leaves, picked, shares, marks, salts = scratch
+    has_draw, noted, based = draws.shape[0] > 0, np.int64(NOWHERE), np.int64(NOWHERE)
     for i in range(heads.shape[0]):
         c = heads[i]
-        is_plainly_asked = classes[c, at.N_FEW] == 0 and is_flat(c, classes)
-        if is_plainly_asked and noted < 0:
-            noted = c
-            note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
+        is_plainly_asked, by_bounds = is_flat(c, classes), False
+        if is_plainly_asked:
+            noted, based, by_bounds = prepare_plain(
+                c, heads.shape[0] - i, noted, based, classes, allocatable, requested, nonzero,
+                pod_count, passes, points, rank, even, shares, marks, salts,
+            )  # fmt: skip
         draw = draws[i] if has_draw else np.uint64(0)
+        row, total = np.int64(NOT_PLAIN), np.int64(0)
         if classes[c, at.N_FEW] > 0:
             row, total = few_row(
                 c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes,
                 points, raw, terms, counts, codes, rank, left,
             )  # fmt: skip
-        elif is_plainly_asked and fill_plain(
-            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves,
-            left,
-        ):  # fmt: skip
-            row = flat_row(has_draw, draw, rank, leaves)
-            total = np.int64(leaves[max(row, 0)])
-        else:
+        elif is_plainly_asked:
+            row, total = plain_row(
+                c, by_bounds, has_draw, draw, classes, allocatable, requested, nonzero, pod_count,
+                passes, points, rank, even, leaves, left, shares, marks, salts,
+            )  # fmt: skip
+        if row == NOT_PLAIN:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
                 terms, counts, codes, groups, places, trees, cells, even, leaves, log, left,
             )  # fmt: skip
-            row = tree_row(
+            row, total = tree_row(
                 c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms,
                 counts, present, groups, values, places, rows_of, rank, trees, cells, by_group,
                 by_term, weights, stamps, logs, stack, picked,
             )  # fmt: skip
-            layout = classes[c, at.LAYOUT]
-            total = np.int64(by_group[at.POINTS, places[layout, at.GROUP, max(row, 0)]])
         if row < 0:
             return i
         rows[i], totals[i] = row, total
@@ -1130,7 +1432,10 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
         if classes[c, at.N_CARDS] > 0:
             take_cards(c, row, i, classes, left, given)
         if noted >= 0:
-            note_evenness(noted, row, row + 1, classes, allocatable, requested, even)
+            note_placed(
+                noted, based, row, classes, allocatable, requested, nonzero, pod_count, passes,
+                points, even, shares, marks,
+            )  # fmt: skip
         log[n_log] = row
         n_log += 1
         if behind[row] == 1:

@@ -320,6 +320,7 @@ class ClassArrays:
 
     def _scratch(self, n_groups: int) -> at.Scratch:
         n_values = int(self.terms[:, at.N_VALUES].max(initial=0))
+        shares, marks, salts = at.bound_arrays(self._nodes.n_nodes)
         return at.Scratch(
             by_group=np.zeros((at.N_GROUP_ROWS, n_groups), dtype=np.int64),
             by_term=np.zeros((1, self.n_terms + 1), dtype=np.int64),
@@ -329,6 +330,9 @@ class ClassArrays:
             even=np.zeros(self._nodes.n_nodes, dtype=np.float64),
             leaves=np.zeros(self._nodes.n_nodes, dtype=np.int32),
             picked=np.zeros(n_groups, dtype=np.int64),
+            shares=shares,
+            marks=marks,
+            salts=salts,
         )
 
 

@@ -12,8 +12,8 @@ GROUPS_MAX = 1 << 14
 """With more groups than this a pod is decided by the walk over all rows, unless they are rated by
 blocks."""
 
-BLOCK_ROWS = 64
-"""Groups of a block: a placement has one block divided into cells again."""
+BLOCK_ROWS, BLOCK_NODES = 64, 2048
+"""Groups of a block in a cluster of up to so many nodes; see `block_rows`."""
 
 NO_SLOT = -1
 
@@ -72,10 +72,19 @@ class Layout:
         begins = np.ones(self.n_groups, dtype=np.bool_)
         begins[1:] = (distinct[:-1, 1:] != distinct[:-1, :-1]).any(axis=0)
         starts = np.maximum.accumulate(np.where(begins, groups, 0))
-        begins |= (groups - starts) % BLOCK_ROWS == 0
+        begins |= (groups - starts) % block_rows(self.n_groups) == 0
         self.block_first = np.flatnonzero(begins)
         self.block_end = np.append(self.block_first[1:], self.n_groups)
         self.block = (np.cumsum(begins) - 1)[self.group].astype(np.int32)
+
+
+def block_rows(n_rows: int) -> int:
+    """Groups of a block. A pod has one block divided into cells again, and the cells of all blocks
+    rated; with a size that grows as the square root of the rows, both grow like it."""
+    times = 1
+    while n_rows > BLOCK_NODES * times * times:
+        times *= 2
+    return BLOCK_ROWS * times
 
 
 Stacked = tuple[at.Ints, at.Codes, at.Codes, at.Codes]

@@ -218,6 +218,7 @@ def _frame(n_rows: int) -> tuple[at.DomainGrouping, at.Scratch]:
         np.zeros(1, dtype=np.int32),
         np.zeros((TREE + 1, 1, 1 + 2 * CELLS_MAX), dtype=np.int32),
     )
+    shares, marks, salts = at.bound_arrays(n_rows)
     scratch = at.Scratch(
         by_group=np.zeros((at.N_GROUP_ROWS, 1), dtype=np.int64),
         by_term=np.zeros((1, 1), dtype=np.int64),
@@ -227,5 +228,8 @@ def _frame(n_rows: int) -> tuple[at.DomainGrouping, at.Scratch]:
         even=np.zeros(n_rows, dtype=np.float64),
         leaves=np.zeros(n_rows, dtype=np.int32),
         picked=np.zeros(1, dtype=np.int64),
+        shares=shares,
+        marks=marks,
+        salts=salts,
     )
     return grouping, scratch
