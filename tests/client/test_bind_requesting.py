@@ -10,6 +10,8 @@ import pytest
 from stowplan.client.api_calls import LOCKED, UNKNOWN, ApiCalls, RequestTime, RetryPause
 from stowplan.client.binding.bind_requesting import NO_BINDER, POLLS_MAX
 from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.requests import ApiRequest
+from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.devices.card_reservation import DEVICE_ID_KEY
@@ -165,6 +167,27 @@ def test_a_request_that_is_not_answered_is_taken_back() -> None:
     assert "nodeName" not in client.cluster.the("pods", "a")["spec"]
     # Nor does a pod wait to hold a card for nobody.
     assert not client.cluster.list("pods", RESERVATION_NAME)
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+@pytest.mark.parametrize("status", [0, 408, 500])
+def test_a_request_whose_answer_is_lost_may_have_been_made(status: int, is_made: bool) -> None:
+    client = Client()
+    send = client.transport.send
+
+    def lose(step: ApiRequest) -> ApiResponse:
+        answer = send(step) if is_made or step.method != "POST" else None
+        return ApiResponse(status) if answer is None or step.method == "POST" else answer
+
+    client.transport.send = lose  # type: ignore[method-assign]
+    found = client.bind("a", "card-x")
+    assert client.cluster.the("pods", "a")["spec"].get("nodeName") == (NODE if is_made else None)
+    if is_made:
+        assert isinstance(found, happened.BindDone)
+    else:
+        # The scheduler reads the pod before it tries again.
+        assert isinstance(found, happened.BindFailed)
+        assert not found.is_definite
 
 
 def test_without_a_binder_the_reason_names_it() -> None:

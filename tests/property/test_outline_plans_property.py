@@ -189,6 +189,32 @@ def test_classes_that_come_together_have_the_plans_of_those_that_do_not(
     same_together(framework, made)
 
 
+def test_a_plugin_that_fails_leaves_no_plan_half_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes before it have numbers, as they are not planned again; its own is walked."""
+    seen, engine = snapshot(), Engine(numpy_kernels)
+    made = [(specs_of({"cpu": f"{i}"}), {}) for i in range(1, 5)]
+    classes = [engine.class_of(pod, FRAMEWORKS[0]) for pod in pods_of(made)]
+    first, second, third, failing = (one for one in classes if one is not None)
+    for _ in range(2):
+        # Which objects are read is known after the first plan.
+        engine.heads([first, second], seen)
+    right = Planner.plan_alike
+
+    def plan_alike(self: Planner, one: EnginePodClass) -> bool:
+        if one is failing:
+            raise ZeroDivisionError
+        return right(self, one)
+
+    monkeypatch.setattr(Planner, "plan_alike", plan_alike)
+    failing.is_fast = True
+    with pytest.raises(ZeroDivisionError):
+        engine.heads([third, failing], seen)
+    assert third.is_fast
+    assert engine.heads([third], seen)[1].tolist() == [third.number]
+    assert len({first.number, second.number, third.number} - {-1}) == 3
+    assert (failing.number, failing.is_fast) == (-1, False)
+
+
 def test_classes_of_an_outline_share_what_plugins_say() -> None:
     """So that the property is about plans that are shared."""
     seen, engine = snapshot(), Engine(numpy_kernels)

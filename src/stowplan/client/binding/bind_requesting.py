@@ -19,6 +19,8 @@ from stowplan.objects.kai.bind_request import SUCCEEDED, KaiBindRequest, KaiBind
 
 POLLS_MAX = 120
 """How often a request is looked at until it is answered; the pause between is `pause`."""
+TIMEOUT = 408
+"""Status of a request that may have been carried out."""
 TRIES = 3
 """How often a request is created while another one has its name."""
 NO_BINDER = (
@@ -46,7 +48,7 @@ def bind_by_request(
     for _ in range(POLLS_MAX):
         answer = yield from send(requests.read_bind_request(effect.namespace, effect.name))
         if answer.status == NOT_FOUND:
-            return BindAnswer("its BindRequest was deleted", is_known=False)
+            return BindAnswer("its BindRequest is not there", is_known=False)
         found = decode_body(answer.body, KaiBindRequest) if answer.is_done else None
         if found is not None and found.status.phase == SUCCEEDED:
             return BindAnswer()
@@ -73,6 +75,9 @@ def _create(
             return ""
         if answer.status == NOT_FOUND:
             return NO_BINDER
+        if not 400 <= answer.status < 500 or answer.status == TIMEOUT:
+            # It may have been created all the same, and is carried out then.
+            return ""
         if answer.status != CONFLICT:
             return f"creating its BindRequest: {error_message(answer)}"
         answer = yield from send(requests.read_bind_request(effect.namespace, effect.name))

@@ -213,11 +213,13 @@ class Engine:
                 self._index.learn(terms_of(one.pod).all)
         self._follow(snapshot)
         fresh = [one for one in known if one.made_for != self._epoch]
-        for one in fresh:
-            one.made_for = self._epoch
-            one.is_fast = self._plan(one)
-        if fresh:
-            assert self._planner is not None
+        assert self._planner is not None
+        try:
+            for one in fresh:
+                one.made_for, one.is_fast = self._epoch, False
+                one.is_fast = self._plan(one)
+        finally:
+            # Also where a plugin has failed: the classes before are not planned again.
             self._planner.write()
         return self._epoch, np.array([one.number for one in classes], dtype=np.int64)
 

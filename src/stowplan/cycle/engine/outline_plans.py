@@ -44,7 +44,6 @@ class FormPlan(msgspec.Struct, frozen=True):
     params: int64 (N_COLUMNS,), that of one class. items: (column, place) of indices of resources;
     place: in the order in which the pod names them. amounts: (column, place, what is added to the
     request). wanted: places of resources that must be free and that not every node offers.
-    request_max: the highest request with which all amounts are in range.
     """
 
     params: at.Ints

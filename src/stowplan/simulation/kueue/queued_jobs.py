@@ -1,4 +1,8 @@
-"""Jobs and pods with Kueue's queue label, and the Workloads that they ask quota with."""
+"""Jobs and pods with Kueue's queue label, and the Workloads that they ask quota with.
+
+Differs: where the WorkloadPriorityClass of a job is not in the files, its pods' priority counts;
+Kueue makes no Workload then. A dump need not have all classes.
+"""
 
 from __future__ import annotations
 
