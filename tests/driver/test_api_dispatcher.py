@@ -292,7 +292,7 @@ async def recorded_after_losses(kind: type[ApiDispatcher], n_lost: int) -> list[
         dispatcher.start(tasks)
         for number in range(6):
             dispatcher.take(scheduled(number, f"pod{number % 3}"))
-        # Nobody waits for a server that is away.
+        # A shutdown does not wait for a server that is away.
         assert await dispatcher.wait_until_settled(60)
         for _ in range(2000):
             if not dispatcher.n_pending:

@@ -189,7 +189,7 @@ class ApiDispatcher:
             self._waiting_by_uid.pop(uid, None)
 
     def _update_settled(self) -> None:
-        # Nobody waits for what the server does not answer.
+        # A shutdown does not wait for a server that does not answer.
         if self.n_busy == 0 and not self._ready and self.events.are_all_postponed:
             self._settled.set()
 
