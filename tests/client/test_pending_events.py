@@ -144,3 +144,38 @@ def test_events_of_an_object_are_posted_in_order_and_older_ones_first() -> None:
 def test_wrong_orders_are_caught() -> None:
     for kind in (Unordered, Behind):
         assert sum(faults(kind, seed) for seed in range(5)) > 0
+
+
+def test_postponed_events_are_tried_again_in_time_and_hold_others_of_their_object() -> None:
+    events = PendingEvents()
+    for number, uid in enumerate(("a", "a", "b")):
+        events.add(event(number, uid))
+    first, other = started(events, 0, is_busy=False)
+    events.postpone(first, 10)
+    events.done(other)
+    assert started(events, 9, is_busy=False) == []
+    assert (len(events), events.n_under_way, events.are_all_postponed) == (2, 0, True)
+    assert started(events, 10, is_busy=True) == [first]
+    events.done(first)
+    (last,) = started(events, 10, is_busy=False)
+    assert last.effect.effect == 1
+    events.done(last)
+    assert (len(events), events.n_under_way) == (0, 0)
+
+
+def test_few_events_are_tried_while_a_server_is_away_and_all_afterwards() -> None:
+    events = filled(3 * EVENTS_AT_ONCE_MAX)
+    tried = set()
+    for now in range(100):
+        for one in started(events, now, is_busy=False):
+            tried.add(one.effect.effect)
+            events.postpone(one, now + 10)
+    assert len(tried) == EVENTS_AT_ONCE_MAX
+    assert len(events) == 3 * EVENTS_AT_ONCE_MAX
+    assert not events.are_all_postponed
+    while found := started(events, 200, is_busy=False):
+        tried |= {one.effect.effect for one in found}
+        for one in found:
+            events.done(one)
+    assert len(tried) == 3 * EVENTS_AT_ONCE_MAX
+    assert (len(events), events.n_under_way, events.are_all_postponed) == (0, 0, True)

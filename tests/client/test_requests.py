@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from stowplan.client.api_calls import ApiCalls, RequestTime, RetryPause
+from stowplan.client.api_calls import (
+    EVENT_TRIES_MAX,
+    ApiCalls,
+    EventRetryPause,
+    RequestTime,
+    RetryPause,
+)
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import (
     MERGE_PATCH,
@@ -214,6 +221,51 @@ def test_an_event_expired_on_the_server_is_created_again() -> None:
     assert status_messages(ApiResponse(404), ApiResponse(201)) == ["PATCH", "POST"]
     assert status_messages(ApiResponse(200)) == ["PATCH"]
     assert status_messages() == []
+
+
+def sent_for(calls: ApiCalls, answers: list[ApiResponse]) -> tuple[list[ApiRequest], list[float]]:
+    """The requests of an event and the pauses between them; the last answer is repeated."""
+    steps, answer = calls.steps(event()), None
+    sent: list[ApiRequest] = []
+    pauses: list[float] = []
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration:
+            return sent, pauses
+        answer = None
+        if isinstance(step, ApiRequest):
+            sent.append(step)
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        else:
+            assert isinstance(step, EventRetryPause)
+            pauses.append(step.seconds)
+
+
+def test_an_event_without_a_response_is_sent_again_as_it_was() -> None:
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT, rng=np.random.default_rng(1))
+    sent, pauses = sent_for(calls, [ApiResponse(0), ApiResponse(0), ApiResponse(201)])
+    assert len(sent) == 3
+    assert len(set(sent)) == 1
+    assert len(set(pauses)) == 2
+    assert all(10 <= seconds <= 12.5 for seconds in pauses)
+    # It is known at the server, so that the next one starts a series.
+    assert [one.method for one in sent_for(calls, [ApiResponse(200)])[0]] == ["PATCH"]
+
+
+def test_an_event_that_the_server_has_although_its_response_was_lost_is_known() -> None:
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
+    sent, pauses = sent_for(calls, [ApiResponse(0), ApiResponse(409)])
+    assert (len(sent), pauses) == (2, [10.0])
+    assert [one.method for one in sent_for(calls, [ApiResponse(200)])[0]] == ["PATCH"]
+
+
+def test_an_event_is_given_up_after_twelve_tries_and_when_it_is_refused() -> None:
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
+    assert len(sent_for(calls, [ApiResponse(0)])[0]) == EVENT_TRIES_MAX == 12
+    for status in (403, 422, 500, 503):
+        sent, pauses = sent_for(calls, [ApiResponse(status)])
+        assert ([one.method for one in sent], pauses) == (["POST"], [])
 
 
 def test_after_six_minutes_a_series_is_over() -> None:

@@ -266,3 +266,60 @@ def test_events_that_do_not_fit_are_counted_and_logged(caplog: pytest.LogCapture
     assert dispatcher.n_dropped == 3
     (line,) = lines_of(caplog)
     assert line.startswith("Too many events wait; dropping further ones waiting=50000 dropped=1")
+
+
+class AbsentApi(SlowApi):
+    """Does not answer to so many requests of events."""
+
+    def __init__(self, n_lost: int) -> None:
+        super().__init__()
+        self.n_lost = n_lost
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        answer = await super().send(request)
+        if self.n_lost and "/events" in request.path:
+            self.n_lost -= 1
+            return ApiResponse(0, fault="no route")
+        return answer
+
+
+async def recorded_after_losses(kind: type[ApiDispatcher], n_lost: int) -> list[str]:
+    """The paths and methods of what is sent until all is delivered."""
+    api = AbsentApi(n_lost)
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
+    dispatcher = kind(api, calls, lambda event: None, lambda effect: True)  # type: ignore[arg-type]
+    async with background_tasks() as tasks:
+        dispatcher.start(tasks)
+        for number in range(6):
+            dispatcher.take(scheduled(number, f"pod{number % 3}"))
+        # A shutdown does not wait for a server that is away.
+        assert await dispatcher.wait_until_settled(60)
+        for _ in range(2000):
+            if not dispatcher.n_pending:
+                break
+            await asyncio.sleep(0.005)
+        assert dispatcher.n_pending == dispatcher.n_dropped == 0
+    return [request.method for request in api.done]
+
+
+class Forgetful(ApiDispatcher):
+    """Wrong: gives an event up that the server has not answered."""
+
+    async def _perform(self, effect: Any, steps: Any = None) -> float:
+        await super()._perform(effect, steps)
+        return 0.0
+
+
+@pytest.mark.parametrize(("kind", "n_sent"), [(ApiDispatcher, 3 + 6), (Forgetful, 3 + 3)])
+def test_unanswered_events_are_sent_again_in_order(
+    kind: type[ApiDispatcher], n_sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stowplan.client.api_calls.EVENT_RETRY_S", 0.02)
+
+    async def steps() -> None:
+        methods = await recorded_after_losses(kind, n_lost=3)
+        assert len(methods) == n_sent
+        if kind is ApiDispatcher:
+            assert Counter(methods) == {"POST": 6, "PATCH": 3}
+
+    run(steps())

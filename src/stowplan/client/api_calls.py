@@ -11,10 +11,12 @@ decides what follows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from stowplan.client import requests
 from stowplan.client.binding.bind_requesting import bind_by_request
@@ -49,12 +51,20 @@ RESERVATION_POLL_S = 0.5
 """Seconds between two looks at a reservation pod."""
 THROTTLED_RETRIES_MAX = 20
 """How often a throttled request is sent at most."""
+EVENT_TRIES_MAX = 12
+"""How often an Event without a response is sent at most."""
+EVENT_RETRY_S, EVENT_RETRY_SPREAD = 10.0, 0.25
+"""Seconds between two tries, and the random part of them that is added at most."""
 
 
 class RetryPause(msgspec.Struct, frozen=True):
     """Wait this long before the next request."""
 
     seconds: float
+
+
+class EventRetryPause(RetryPause, frozen=True):
+    """The server has not answered: send an Event again after so long."""
 
 
 class RequestTime(msgspec.Struct, frozen=True):
@@ -85,13 +95,20 @@ def send_unthrottled(
 
 
 class ApiCalls:
-    """Turns effects into requests. clock: returns the current time.
-    has_kai_binder: what is asked of KAI's binder is asked of it; else pods are bound directly."""
+    """Turns effects into requests. clock: returns the current time. rng: spreads retries of Events;
+    None for no spread. has_kai_binder: what is asked of KAI's binder is asked of it; else pods are
+    bound directly."""
 
     def __init__(
-        self, series: EventCorrelator, clock: RequestClock, *, has_kai_binder: bool = False
+        self,
+        series: EventCorrelator,
+        clock: RequestClock,
+        *,
+        rng: np.random.Generator | None = None,
+        has_kai_binder: bool = False,
     ) -> None:
         self.series = series
+        self._rng = rng
         self._has_kai_binder = has_kai_binder
         self.clock = clock
         self._binding_times = BindingTimes()
@@ -213,21 +230,37 @@ class ApiCalls:
         return self.record(effect, self.clock(), self.series.version_of(effect))
 
     def record(self, effect: to_do.RecordEvent, moment: RequestTime, version: str) -> ApiCallSteps:
-        """Requests of an event that happened at a moment; see `EventCorrelator.record`."""
+        """Requests of an event that happened at a moment; see `EventCorrelator.record`.
+
+        A request without a response is repeated as it was; a refused one is not.
+        Source: client-go v1.36, tools/events event_broadcaster.
+        """
         when = moment.now, moment.wall_ns, moment.micros
         request = self.series.record(effect, *when, version)
         if request is None:
             return None
-        answer = yield from send_unthrottled(request)
+        answer = yield from self._send_event(request)
         if request.method == "PATCH" and answer.status == 404:
             # The Event has expired on the server.
             self.series.forget(effect)
             request = self.series.record(effect, *when, version)
             assert request is not None
-            answer = yield from send_unthrottled(request)
-        if not answer.is_done:
+            answer = yield from self._send_event(request)
+        # An earlier try may have created the Event, though its response was lost.
+        if not answer.is_done and answer.status != 409:
             self.series.forget(effect)
         return None
+
+    def _send_event(
+        self, request: ApiRequest
+    ) -> Generator[ApiRequest | RetryPause, ApiResponse | None, ApiResponse]:
+        for n_tries in itertools.count(1):
+            answer = yield from send_unthrottled(request)
+            if answer.status or n_tries == EVENT_TRIES_MAX:
+                break
+            spread = 0.0 if self._rng is None else float(self._rng.random())
+            yield EventRetryPause(EVENT_RETRY_S * (1 + EVENT_RETRY_SPREAD * spread))
+        return answer
 
     def _evict(self, effect: to_do.Evict) -> ApiCallSteps:
         answer = yield from send_unthrottled(requests.mark_victim(effect, self.clock().seconds))

@@ -5,6 +5,9 @@ bindings, one is posted at a time while other writes wait or are under way; as s
 none, many are. Under lasting load they are delivered too: once the oldest has waited for
 `EVENT_AGE_MAX`, or more than `EVENTS_HELD_MAX` wait, many are posted beside the bindings.
 
+An event that the server has not answered waits for another try. It counts among those at once, so
+that a server that is away is asked little, and the others wait meanwhile.
+
 Differs: client-go (v1.36, tools/events event_broadcaster) queues 1,000 events, drops further ones,
 and posts each in a goroutine of its own, through a client whose rate limit (50 a second with a
 burst of 100, unless configured) is separate from that of the bindings. With that limit the Events
@@ -14,10 +17,11 @@ each other; here they are in order.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from typing import NamedTuple
 
-from stowplan.client.api_calls import RequestTime
+from stowplan.client.api_calls import ApiCallSteps, RequestTime
 from stowplan.messages.effects import RecordEvent
 from stowplan.objects.encoding.duration import SECOND
 
@@ -33,11 +37,22 @@ EVENTS_AT_ONCE_MAX = 64
 
 class PendingEvent(NamedTuple):
     """An event and when it happened. version: resource version of the pod at that time, "" if
-    unknown or not about a pod."""
+    unknown or not about a pod. steps: the rest of its requests after a try without an answer, None
+    before."""
 
     effect: RecordEvent
     moment: RequestTime
     version: str
+    steps: ApiCallSteps | None = None
+
+
+class PostponedEvent(NamedTuple):
+    """An event that is tried again. until: not before, as `RequestTime.now`. number: order of those
+    with the same time."""
+
+    until: int
+    number: int
+    event: PendingEvent
 
 
 class PendingEvents:
@@ -54,10 +69,18 @@ class PendingEvents:
         # By uid of an object with an event under way: its next events, whose turn has come.
         self._blocked: dict[str, list[PendingEvent]] = {}
         self._n_blocked = 0
+        # A heap.
+        self._postponed: list[PostponedEvent] = []
+        self._n_postponements = 0
 
     def __len__(self) -> int:
         """Number of events that wait, without those under way."""
-        return len(self._waiting) + self._n_blocked
+        return len(self._waiting) + self._n_blocked + len(self._postponed)
+
+    @property
+    def are_all_postponed(self) -> bool:
+        """True when no event waits, but those that are tried again and what follows them."""
+        return not self._waiting
 
     def add(self, event: PendingEvent) -> bool:
         """Queue an event; False if it was dropped."""
@@ -70,19 +93,27 @@ class PendingEvents:
     def n_allowed(self, now: int, *, is_busy: bool) -> int:
         """Number of events that may be started now. is_busy: other writes wait or are under way.
         now: as `RequestTime.now`."""
-        if not self._waiting:
+        due = self._n_due(now)
+        n_ready = due + max(0, min(EVENTS_AT_ONCE_MAX - len(self._postponed), len(self._waiting)))
+        if not n_ready:
             return 0
+        first = self._postponed[0].event if due else self._waiting[0]
         is_held = (
-            is_busy
-            and len(self) <= EVENTS_HELD_MAX
-            and now - self._waiting[0].moment.now < EVENT_AGE_MAX
+            is_busy and len(self) <= EVENTS_HELD_MAX and now - first.moment.now < EVENT_AGE_MAX
         )
         at_once = 1 if is_held else EVENTS_AT_ONCE_MAX
-        return max(0, min(at_once - self.n_under_way, len(self._waiting)))
+        return max(0, min(at_once - self.n_under_way, n_ready))
+
+    def _n_due(self, now: int) -> int:
+        return sum(one.until <= now for one in self._postponed) if self._postponed else 0
 
     def next(self, now: int, *, is_busy: bool) -> PendingEvent | None:
-        """Take the event that is to be posted now, None if there is none; call `done` after it."""
+        """Take the event that is to be posted now, None if there is none; call `done` or `postpone`
+        after it."""
         while self.n_allowed(now, is_busy=is_busy):
+            if self._n_due(now):
+                self.n_under_way += 1
+                return heapq.heappop(self._postponed).event
             event = self._waiting.popleft()
             blocked = self._blocked.get(event.effect.uid)
             if blocked is None:
@@ -92,6 +123,12 @@ class PendingEvents:
             blocked.append(event)
             self._n_blocked += 1
         return None
+
+    def postpone(self, event: PendingEvent, until: int) -> None:
+        """An event is tried again; those of its object wait until then."""
+        self.n_under_way -= 1
+        self._n_postponements += 1
+        heapq.heappush(self._postponed, PostponedEvent(until, self._n_postponements, event))
 
     def done(self, event: PendingEvent) -> None:
         """An event was posted, or given up: the next one of its object may follow."""

@@ -15,6 +15,7 @@ import msgspec
 from stowplan.assembly.deciders import Deciders
 from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
+from stowplan.driver.client.tls_buffers import limit_tls_buffers
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
@@ -51,6 +52,7 @@ class ProcessOptions(msgspec.Struct, frozen=True):
 def run(deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions) -> int:
     """Schedule until a signal arrives; returns the exit code. Raises CompetingSchedulerError,
     ConfigError, ContractError, CredentialError and AddressError."""
+    limit_tls_buffers()
     code = asyncio.run(_run(deciders, options, orders))
     # Shutdown has begun: ignore further signals.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -107,8 +107,8 @@ def _check_preconditions(pod: Tree, meta: Tree) -> None:
 
 
 def _check_unassigned(pod: Tree) -> None:
-    name = pod["metadata"]["name"]
-    spec = pod["spec"]
+    # What is bound in its bytes has no name here, and nothing to refuse.
+    name, spec = pod["metadata"].get("name", ""), pod["spec"]
     if pod["metadata"].get("deletionTimestamp"):
         why = f"pod {name} is being deleted, cannot be assigned to a host"
     elif spec.get("nodeName"):

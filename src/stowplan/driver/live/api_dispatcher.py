@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from stowplan.client.api_calls import ApiCalls, ApiCallSteps, RetryPause
+from stowplan.client.api_calls import ApiCalls, ApiCallSteps, EventRetryPause, RetryPause
+from stowplan.client.backoff import seconds_after
 from stowplan.client.pending_events import EVENTS_AT_ONCE_MAX, PendingEvent, PendingEvents
 from stowplan.client.responses import ApiResponse
 from stowplan.driver.background_tasks import BackgroundTasks
@@ -122,7 +123,8 @@ class ApiDispatcher:
             log_keys(log, logging.WARNING, EVENTS_DROPPED_MESSAGE, **keys)
 
     async def wait_until_settled(self, timeout_s: float) -> bool:
-        """True when all queued effects are performed within the timeout."""
+        """True when all queued effects are performed within the timeout; events that wait for
+        another try do not count."""
         try:
             await asyncio.wait_for(self._settled.wait(), timeout_s)
         except TimeoutError:
@@ -151,11 +153,17 @@ class ApiDispatcher:
             while (event := events.next(clock(), is_busy=self._is_writing)) is None:
                 self._update_settled()
                 await _woken(self._idle_recorders)
+            self._settled.clear()
+            steps = event.steps or self._api_calls.record(*event[:3])
+            retry_s = 0.0
             try:
-                steps = self._api_calls.record(event.effect, event.moment, event.version)
-                await self._perform(event.effect, steps)
+                retry_s = await self._perform(event.effect, steps)
             finally:
-                events.done(event)
+                if retry_s:
+                    events.postpone(event._replace(steps=steps), seconds_after(clock(), retry_s))
+                    asyncio.get_running_loop().call_later(retry_s, self._wake_recorders)
+                else:
+                    events.done(event)
                 # More may be posted at once by now, or one that waited for this one. This worker
                 # takes the first.
                 self._wake_recorders(but=1)
@@ -181,14 +189,16 @@ class ApiDispatcher:
             self._waiting_by_uid.pop(uid, None)
 
     def _update_settled(self) -> None:
-        if self.n_busy == 0 and not self._ready and not self.events:
+        # A shutdown does not wait for a server that does not answer.
+        if self.n_busy == 0 and not self._ready and self.events.are_all_postponed:
             self._settled.set()
 
-    async def _perform(self, effect: Effect, steps: ApiCallSteps | None = None) -> None:
-        """Perform an effect. steps: its requests, None for those that it usually has."""
+    async def _perform(self, effect: Effect, steps: ApiCallSteps | None = None) -> float:
+        """Perform an effect. steps: its requests, None for those that it usually has. Returns the
+        seconds after which `steps` are to be continued, 0 when it is done."""
         if not isinstance(effect, to_do.ReadPod) and not self._may_write(effect):
             self.n_of_ended_terms += 1
-            return
+            return 0.0
         steps = steps or self._api_calls.steps(effect)
         answer: ApiResponse | None = None
         while True:
@@ -197,8 +207,10 @@ class ApiDispatcher:
             except StopIteration as end:
                 if end.value is not None:
                     self._on_outcome(end.value)
-                return
+                return 0.0
             answer = None
+            if isinstance(step, EventRetryPause):
+                return step.seconds
             if isinstance(step, RetryPause):
                 duration = f"{step.seconds:.1f}s"
                 log_keys(log, logging.INFO, THROTTLED_MESSAGE, duration=duration)

@@ -287,6 +287,7 @@ class SchedulerServer:
         api_calls = ApiCalls(
             EventCorrelator(platform.node(), self.informers.version),
             request_time,
+            rng=self._rng,
             has_kai_binder=True,
         )
         limiter = RateLimiter(options.qps, options.burst)
