@@ -169,6 +169,8 @@ async def check_other_jobs(api: ApiClient) -> None:
     replicas = {"Worker": {"replicas": 2, "template": {"spec": pod}}}
     torch = queued("kubeflow.org/v1", "PyTorchJob", "torch", {"pytorchReplicaSpecs": replicas})
     await created(api, TORCH_JOBS, torch)
+    # Of two that were created in the same second either may come first.
+    await asyncio.sleep(1.1)
     marks = {"kueue.x-k8s.io/pod-group-name": "group", "kueue.x-k8s.io/managed": "true"}
     for name in ("g0", "g1"):
         one = queued("v1", "Pod", name, {**pod, "schedulingGates": [ADMISSION_GATE]}, **marks)

@@ -160,7 +160,8 @@ class ApiDispatcher:
                 retry_s = await self._perform(event.effect, steps)
             finally:
                 if retry_s:
-                    events.postpone(event._replace(steps=steps), seconds_after(clock(), retry_s))
+                    again = PendingEvent(*event[:3], steps)
+                    events.postpone(again, seconds_after(clock(), retry_s))
                     asyncio.get_running_loop().call_later(retry_s, self._wake_recorders)
                 else:
                     events.done(event)
