@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.client.api_calls import LOCKED, UNKNOWN, ApiCalls, RequestTime, RetryPause
+from stowplan.client.api_calls import LOCKED, UNKNOWN, ApiCalls, RequestTime
 from stowplan.client.binding.bind_requesting import NO_BINDER, POLLS_MAX
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import ApiRequest
@@ -24,6 +24,7 @@ from stowplan.objects.kai.bind_request import (
 )
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
 from tests.apiserver.small_cluster import SmallCluster, pod
+from tests.client.performed_steps import perform
 
 NODE, REQUESTS = "node-1", "scheduling.run.ai/bindrequests"
 
@@ -62,19 +63,7 @@ class Client:
 
     def drive(self, steps: Any) -> Any:
         """The outcome of an effect."""
-        reply = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                self.cluster.run(2)
-                return end.value
-            if isinstance(step, RetryPause):
-                self.cluster.run(step.seconds)
-                reply = None
-            else:
-                self.sent[step.method, step.path.rpartition("/")[2]] += 1
-                reply = self.transport.send(step)
+        return perform(steps, self.transport, self.cluster, self.sent)
 
     def holders(self) -> dict[str, str]:
         """Card -> index of the GPU that the kubelet has given for it."""

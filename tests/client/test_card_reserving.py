@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
-from stowplan.client.api_calls import LOCKED, ApiCalls, RequestTime, RetryPause
+from stowplan.client.api_calls import LOCKED, ApiCalls, RequestTime
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -21,6 +22,7 @@ from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.pod import Pod
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
 from tests.apiserver.small_cluster import SmallCluster, pod
+from tests.client.performed_steps import perform
 
 NODE, DEVICES = "node-1", "stowplan.dev/gpu-devices"
 FIRST = reservation_name(NODE, "0")
@@ -49,18 +51,7 @@ class Binder:
 
     def drive(self, steps: Any) -> Any:
         """The outcome of an effect."""
-        reply = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                self.cluster.run(2)
-                return end.value
-            if isinstance(step, RetryPause):
-                self.cluster.run(step.seconds)
-                reply = None
-            else:
-                reply = self.transport.send(step)
+        return perform(steps, self.transport, self.cluster, Counter())
 
     def devices(self, name: str) -> str:
         notes = self.cluster.the("pods", name)["metadata"].get("annotations") or {}
