@@ -6,7 +6,8 @@ PYTHON ?=
 # Two workers more than processors: tests of live clusters wait for the clock, those of pages for
 # the browser.
 WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup
+# Groups of tests start in the order that tests/conftest.py gives them, the longest first.
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 # Workers of the tests, and the programs that they start, read what another has compiled: some
 # environments forbid to keep it, and then each takes ten seconds to begin.

@@ -4,6 +4,7 @@
 import gc
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -56,16 +57,27 @@ another one those of the group "embedded", so that the others are left with the 
 group they ended last, while the other workers had nothing to do."""
 
 SHARING_FILES = {
+    "test_controllers.py",
+    "test_ecosystem.py",
     "test_experiment.py",
     "test_exported_kernels.py",
     "test_gpu_sharing.py",
+    "test_http_fuzz.py",
     "test_other_configuration.py",
     "test_recorded_history.py",
     "test_recording_commands.py",
     "test_repeated_refusals.py",
+    "test_scheduler.py",
     "test_statistics.py",
 }
 """What the tests of one of these share takes seconds to make: one worker has them all."""
+
+LONGEST_GROUPS = ("waiting", "embedded", "browser", "dist")
+"""What one worker needs longest for starts first, in this order."""
+LONG_FOLDERS = {"cli", "experiments", "fault_runs", "simulation"}
+"""Files that take seconds start before those that take less, so that workers end together."""
+SLOW_CHUNK = 8
+"""Tests of a slow file that one worker takes at a time."""
 
 settings.register_profile(
     "stowplan",
@@ -93,22 +105,51 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if leaves_out and is_slow(collection_path) else None
 
 
+def group_of(item: pytest.Item, place: int) -> str:
+    """The tests that one worker takes at once. place: how many of the file are before this one.
+
+    pytest-xdist counts at each end of a test what a worker has had so far, group by group: with a
+    group for each test that took as long as a tenth of the tests.
+    """
+    path = item.path
+    if marked := item.get_closest_marker("xdist_group"):
+        return str(marked.args[0])
+    if path.name in WAITING_FILES:
+        return "waiting"
+    if "tidy" in path.parts:
+        return "tidy"
+    if path.name in SHARING_FILES:
+        return path.stem
+    file = path.relative_to(Path(__file__).parent).as_posix()
+    return f"{file} {place // SLOW_CHUNK}" if is_slow(path) else file
+
+
+def turn(item: pytest.Item, group: str) -> int:
+    """When a test is due: groups come in the order in which their first tests do."""
+    if group in LONGEST_GROUPS:
+        return LONGEST_GROUPS.index(group)
+    is_long = is_slow(item.path) or not LONG_FOLDERS.isdisjoint(item.path.parts)
+    return len(LONGEST_GROUPS) + (0 if is_long else 1)
+
+
 # First, for pytest-xdist looks at groups when its turn comes.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by its place, what Hypothesis draws, and what waits."""
+    """Mark what is slow by its place and what Hypothesis draws; group and order what is left."""
+    turns: dict[pytest.Item, int] = {}
+    places: Counter[Path] = Counter()
     for item in items:
         is_random = item.get_closest_marker("hypothesis") or is_hypothesis_test(
             getattr(item, "obj", None)
         )
         if is_random or is_slow(item.path):
             item.add_marker(pytest.mark.slow)
-        if item.path.name in WAITING_FILES:
-            item.add_marker(pytest.mark.xdist_group("waiting"))
-        elif "tidy" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("tidy"))
-        elif item.path.name in SHARING_FILES:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        group = group_of(item, places[item.path])
+        places[item.path] += 1
+        turns[item] = turn(item, group)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=turns.__getitem__)
 
 
 def pytest_collection_finish() -> None:

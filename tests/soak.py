@@ -2,7 +2,7 @@
 
 import os
 
-SAMPLE = 0.15
+SAMPLE = 0.1
 """The share of the examples that `make test` draws, so that it ends within 8 minutes."""
 LEAST = 2
 

@@ -284,6 +284,11 @@ WRONG_KERNELS: dict[str, Wrong] = {
 KNOWN = {
     "of a class asked for once ties go to the last row": (38,),
     "terms_of_others_come_unnoticed": (53,),
+    "a crowded block is left out": (6,),
+    "of a cell only the first row takes part in a draw": (6,),
+    "terms_are_forgotten_with_classes": (5,),
+    "labels_of_nodes_are_not_followed": (21,),
+    "a_namespace_is_not_followed": (7,),
 }
 """Seeds that show a mistake that few seeds show: they are tried first."""
 

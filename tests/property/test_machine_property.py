@@ -76,13 +76,13 @@ def test_a_pod_that_is_forgotten_after_a_read_is_missed(monkeypatch: pytest.Monk
 
     right = BindingCycles.settle
     monkeypatch.setattr(BindingCycles, "settle", settle)
-    assert_caught(nothing_is_lost, SEEDS, STEPS, known=(28, 28))
+    assert_caught(nothing_is_lost, SEEDS, STEPS, known=(11346, 68))
 
 
 def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what the API has taken is done."""
     monkeypatch.setattr(VolumeBinding, "pre_bind_progress", lambda self: OK)
-    assert_caught(nothing_is_lost, SEEDS, STEPS)
+    assert_caught(nothing_is_lost, SEEDS, STEPS, known=(1430100, 20))
 
 
 def test_a_volume_that_stays_assumed_without_a_pod_is_noticed(
@@ -114,7 +114,7 @@ def test_no_pod_is_lost_when_the_configuration_changes(seed: int, n_steps: int) 
 def test_pods_of_a_new_name_that_are_not_queued_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: only pods that arrive later are scheduled."""
     monkeypatch.setattr(profile_swap, "_adopt", lambda context, added: None)
-    assert_caught(nothing_is_lost_by_changes, SEEDS, STEPS)
+    assert_caught(nothing_is_lost_by_changes, SEEDS, STEPS, known=(221188, 69))
 
 
 def test_pods_that_a_new_profile_does_not_try_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_binding_that_is_undone_without_a_read_is_noticed(
 ) -> None:
     """Wrong: a timeout counts as a refusal, so the room is given to others."""
     monkeypatch.setattr(BindFailed, "is_definite", True)
-    assert_caught(every_binding_fits, SEEDS, STEPS, known=(42142830, 72))
+    assert_caught(every_binding_fits, SEEDS, STEPS, known=(235265, 63))
 
 
 # The same whatever comes in one batch.
