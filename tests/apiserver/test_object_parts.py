@@ -25,6 +25,7 @@ from stowplan.apiserver.storage.entry_patterns import (
     EntriesText,
     Key,
     KnownEntries,
+    Skeleton,
     order_of,
     outcome_of,
     without_known,
@@ -415,6 +416,80 @@ def test_addresses_are_filled_in() -> None:
     assert skeletons[0] is skeletons[1]
     spaced = skeletons[1].ordered(known.times, [b"10.0.0.2", b"::2"] * 2)
     assert skeletons[1].spaced(spaced) == json.dumps(json.loads(other)).encode()
+
+
+YEAR, DAY = "20", "01-01T00:00:00Z"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """Entries, many of which are as long as others."""
+    made = []
+    for _ in range(draw(st.integers(1, 2))):
+        elements = draw(
+            st.lists(st.sampled_from(("1.1.1.1", "1.1.1.2", "fd::1", "x", "")), max_size=2)
+        )
+        made.append({
+            **ENTRY,
+            "manager": draw(st.sampled_from(("a", "b", "%b", "%%", ""))),
+            "time": draw(st.sampled_from((f"{YEAR}20-{DAY}", f"{YEAR}21-{DAY}", "no", DAY))),
+            "fieldsV1": {"f:ips": {f'k:{{"ip":"{one}"}}': {} for one in elements}},
+        })  # fmt: skip
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def compare_split(one: bytes, other: bytes) -> None:
+    """Entries that are split as those before them are as those that are split alone."""
+    known = KnownEntries()
+    known.of_text(one)
+    found, alone = known.of_text(other), KnownEntries().of_text(other)
+    assert (found.times, found.addresses, found.values) == (
+        alone.times, alone.addresses, alone.values,
+    )  # fmt: skip
+    assert found.skeleton._pattern % found.values == other == found.text
+    assert found.skeleton._pattern == alone.skeleton._pattern
+    assert found.skeleton.is_plain == alone.skeleton.is_plain
+
+
+@settings(max_examples=examples(300))
+@given(texts(), texts())
+def test_entries_are_split_as_those_before_them(one: bytes, other: bytes) -> None:
+    compare_split(one, other)
+
+
+def test_entries_split_at_places_of_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong variant: entries of the same length are taken for alike."""
+
+    def careless(self: Skeleton, text: bytes) -> EntriesText | None:
+        if self._cut is None:
+            return None
+        values = self._cut(text)
+        at = self._address
+        left = values if at < 0 else values[:at] + values[at + 1 :]
+        own = () if at < 0 else (values[at],)
+        return EntriesText(text, self, left, own, values)
+
+    monkeypatch.setattr(Skeleton, "read", careless)
+    assert_caught(compare_split, texts(), texts())
+
+
+def test_entries_with_other_times_and_addresses_are_split_at_known_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = "2020-01-01T00:00:00Z", "2020-01-01T00:00:01Z"
+    text = entries_of(*times).text.replace(b'"f:x"', b'"k:{\\"ip\\":\\"1.1.1.1\\"}"', 1)
+    assert b"1.1.1.1" in text
+    known = KnownEntries()
+    first = known.of_text(text)
+
+    def fail(*given: Any) -> None:
+        raise AssertionError("searched for times and addresses")
+
+    monkeypatch.setattr(KnownEntries, "_read", fail)
+    again = known.of_text(text.replace(b"1.1.1.1", b"2.2.2.2").replace(b"00:01Z", b"10:03Z"))
+    assert again.skeleton is first.skeleton
+    assert again.addresses == (b"2.2.2.2",)
+    assert again.times == (times[0].encode(), b"2020-01-01T00:10:03Z")
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])

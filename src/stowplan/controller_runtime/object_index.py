@@ -89,10 +89,11 @@ _NOTHING: dict[Any, None] = {}
 
 def _indexed_pod(value: bytes) -> _IndexedPod:
     """A stored pod, read without its managedFields: to skip them takes longer than to cut them."""
-    before, key, after = value.partition(_MANAGED_FIELDS)
-    if key:
+    start = value.find(_MANAGED_FIELDS)
+    if start >= 0:
+        end = value.find(b"]", start) + 1
         try:
-            return _POD_DECODER.decode(before + after.partition(b"]")[2])
+            return _POD_DECODER.decode(value[:start] + value[end:])
         except msgspec.DecodeError:
             # The bracket is within a text. What is left then is no JSON: the quotes that end this
             # text are escaped, or end it and begin another one.

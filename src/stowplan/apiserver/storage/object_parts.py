@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -47,10 +48,16 @@ from stowplan.objects.encoding.tree import Tree
 
 ENTRIES = "managedFields"
 _KEY, _META = b',"managedFields":[', b'"metadata":'
+_BINDINGS = VALIDATING_BINDINGS, MUTATING_BINDINGS
 _BRACKETS_MAX = 8
 """Path elements may contain brackets; objects with many are left whole."""
 _NOW = "now"
 _in_order = attrgetter("operation", "time", "manager", "apiVersion", "subresource")
+
+
+@lru_cache(maxsize=1024)
+def _second(second: float) -> bytes:
+    return format_time(second).encode()
 
 
 class StoredParts(msgspec.Struct, eq=False):
@@ -62,25 +69,25 @@ class StoredParts(msgspec.Struct, eq=False):
 
 def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
     """The parts of the stored bytes of a built-in kind; None if they are not plain."""
-    # Methods of one argument take half as long as searches from a place.
-    before, key, after = value.partition(_KEY)
+    start = value.find(_KEY)
+    if start < 0:
+        return None
+    before = value[:start]
     head, _, meta = before.partition(_META)
     # Objects below, such as templates of pods, have metadata of their own. Values of labels and
     # annotations are texts, in which quotes are escaped.
-    if not key or head.count(b"{") != 1 or meta.find(_META) >= 0:
+    if head.count(b"{") != 1 or meta.find(_META) >= 0:
         return None
-    inner, _, rest = after.partition(b"]")
-    text = b"[%b]" % inner
+    at = end = start + len(_KEY) - 1
     for _ in range(_BRACKETS_MAX):
+        end = value.find(b"]", end) + 1
         try:
-            entries = known.of_text(text)
+            entries = known.of_text(value[at:end])
         except msgspec.DecodeError:
             # The bracket is within a text, or the entries are of another form.
-            inner, _, rest = rest.partition(b"]")
-            text = b"%b%b]" % (text, inner)
             continue
         few = entries.skeleton.count < UPDATE_MANAGERS_MAX
-        return StoredParts(before + rest, entries) if few else None
+        return StoredParts(before + value[end:], entries) if few else None
     return None
 
 
@@ -121,14 +128,16 @@ class ObjectParts(msgspec.Struct, eq=False):
         if parts is None or not skeleton.is_plain or skeleton.uses < 2:
             self._work_out(call, new, old)
             return True
-        times = *stored.times, format_time(call.now).encode()
+        times = *stored.times, _second(call.now // 1)
         own = [*addresses]
         differences = parts.differences(old, new, own)
         equal = equal_ones(own) if own else ()
         key = self.endpoint, call.manager, differences, order_of(times), skeleton, equal
         outcome = self.known.outcome(key)
         if outcome is not None:
-            self.after, self.settles = outcome.text((*times, *own)), outcome.settles
+            # As `ChangedEntries.text`.
+            self.after = outcome.pattern % outcome.take((*times, *own))
+            self.settles = outcome.settles
             return True
         places = self._work_out(call, new, old)
         made = None
@@ -240,8 +249,7 @@ class PartedUpdates:
             return None
         if call.resource.custom or call.resource.alias is not None:
             return None
-        count = self._store.count
-        if count(VALIDATING_BINDINGS) or count(MUTATING_BINDINGS):
+        if self._store.has_any(_BINDINGS):
             return None
         return stored_parts(value, self._known)
 
@@ -269,8 +277,11 @@ def drop_known(tree: Any, known: EntriesText) -> None:
 def drop_mark(tree: Tree) -> bool:
     """Drop the mark of `without_known` from a tree; False if it is elsewhere."""
     meta = tree.get("metadata")
-    mark = meta.get(ENTRIES) if isinstance(meta, dict) else None
-    if type(mark) is not int or mark != MARK:
+    if type(meta) is not dict:
         return False
-    del tree["metadata"][ENTRIES]
+    mark = meta.get(ENTRIES)
+    # A float may be equal.
+    if mark != MARK or type(mark) is not int:
+        return False
+    del meta[ENTRIES]
     return True
