@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.admission import default_admission
@@ -24,6 +25,7 @@ from stowplan.apiserver.storage.entry_patterns import (
     EntriesText,
     Key,
     KnownEntries,
+    Skeleton,
     order_of,
     outcome_of,
     without_known,
@@ -381,7 +383,7 @@ def test_other_orders_are_others(one: list[bytes], other: list[bytes]) -> None:
         for a, b in pairs
     )
     if len(one) == len(other):
-        assert (order_of(one) == order_of(other)) == is_same
+        assert (order_of(tuple(one)) == order_of(tuple(other))) == is_same
 
 
 def test_times_are_filled_in() -> None:
@@ -390,7 +392,7 @@ def test_times_are_filled_in() -> None:
     made = outcome_of(known.text, (0, 1), False, [*known.times, now], [])
     assert made is not None
     assert made.text([*known.times, now]) == known.text
-    swapped = made._replace(places=(2, 0)).text([*known.times, now])
+    swapped = replace(made, places=(2, 0)).text([*known.times, now])
     assert [one.time for one in KnownEntries().of_text(swapped).entries()] == [
         now.decode(), known.times[0].decode(),
     ]  # fmt: skip
@@ -402,7 +404,7 @@ def test_addresses_are_filled_in() -> None:
     entries = [{**ENTRY, "fieldsV1": {"f:ips": element}}, {**ENTRY, "fieldsV1": element}]
     known = KnownEntries().of_text(json.dumps(entries, separators=(",", ":")).encode())
     own = [b"10.0.0.1", b"fd00::1"]
-    assert known.addresses == own * 2
+    assert known.addresses == (*own, *own)
     times = [*known.times, b"now"]
     made = outcome_of(known.text, (0, -1), False, [*known.times[:1], known.times[1]], own)
     assert made is not None
@@ -412,8 +414,82 @@ def test_addresses_are_filled_in() -> None:
     again = KnownEntries()
     skeletons = [again.of_text(text).skeleton for text in (known.text, other)]
     assert skeletons[0] is skeletons[1]
-    spaced = skeletons[1].spaced(known.times, [b"10.0.0.2", b"::2"] * 2)
-    assert spaced == json.dumps(json.loads(other)).encode()
+    spaced = skeletons[1].ordered(known.times, [b"10.0.0.2", b"::2"] * 2)
+    assert skeletons[1].spaced(spaced) == json.dumps(json.loads(other)).encode()
+
+
+YEAR, DAY = "20", "01-01T00:00:00Z"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """Entries, many of which are as long as others."""
+    made = []
+    for _ in range(draw(st.integers(1, 2))):
+        elements = draw(
+            st.lists(st.sampled_from(("1.1.1.1", "1.1.1.2", "fd::1", "x", "")), max_size=2)
+        )
+        made.append({
+            **ENTRY,
+            "manager": draw(st.sampled_from(("a", "b", "%b", "%%", ""))),
+            "time": draw(st.sampled_from((f"{YEAR}20-{DAY}", f"{YEAR}21-{DAY}", "no", DAY))),
+            "fieldsV1": {"f:ips": {f'k:{{"ip":"{one}"}}': {} for one in elements}},
+        })  # fmt: skip
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def compare_split(one: bytes, other: bytes) -> None:
+    """Entries that are split as those before them are as those that are split alone."""
+    known = KnownEntries()
+    known.of_text(one)
+    found, alone = known.of_text(other), KnownEntries().of_text(other)
+    assert (found.times, found.addresses, found.values) == (
+        alone.times, alone.addresses, alone.values,
+    )  # fmt: skip
+    assert found.skeleton._pattern % found.values == other == found.text
+    assert found.skeleton._pattern == alone.skeleton._pattern
+    assert found.skeleton.is_plain == alone.skeleton.is_plain
+
+
+@settings(max_examples=examples(300))
+@given(texts(), texts())
+def test_entries_are_split_as_those_before_them(one: bytes, other: bytes) -> None:
+    compare_split(one, other)
+
+
+def test_entries_split_at_places_of_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong variant: entries of the same length are taken for alike."""
+
+    def careless(self: Skeleton, text: bytes) -> EntriesText | None:
+        if self._cut is None:
+            return None
+        values = self._cut(text)
+        at = self._address
+        left = values if at < 0 else values[:at] + values[at + 1 :]
+        own = () if at < 0 else (values[at],)
+        return EntriesText(text, self, left, own, values)
+
+    monkeypatch.setattr(Skeleton, "read", careless)
+    assert_caught(compare_split, texts(), texts())
+
+
+def test_entries_with_other_times_and_addresses_are_split_at_known_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = "2020-01-01T00:00:00Z", "2020-01-01T00:00:01Z"
+    text = entries_of(*times).text.replace(b'"f:x"', b'"k:{\\"ip\\":\\"1.1.1.1\\"}"', 1)
+    assert b"1.1.1.1" in text
+    known = KnownEntries()
+    first = known.of_text(text)
+
+    def fail(*given: Any) -> None:
+        raise AssertionError("searched for times and addresses")
+
+    monkeypatch.setattr(KnownEntries, "_read", fail)
+    again = known.of_text(text.replace(b"1.1.1.1", b"2.2.2.2").replace(b"00:01Z", b"10:03Z"))
+    assert again.skeleton is first.skeleton
+    assert again.addresses == (b"2.2.2.2",)
+    assert again.times == (times[0].encode(), b"2020-01-01T00:10:03Z")
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.controller_runtime import object_index
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
 from tests.property.wrong import assert_caught
 
@@ -104,3 +105,37 @@ def test_what_a_pod_may_change_is_looked_at(left_out: str) -> None:
     assert_caught(
         lambda changes: compare(Careless(), changes), CHANGES, known=([*OTHERS, KNOWN[left_out]],)
     )
+
+
+PIECES = st.text(st.sampled_from(']}{[,:"\\\\a'), max_size=6)
+
+
+def read_as_whole(manager: str, element: str, label: str) -> None:
+    meta = {
+        "name": "p",
+        "labels": {"app": label},
+        "managedFields": [{"manager": manager, "fieldsV1": {f"v:{element}": {}}}, {"time": "t"}],
+        "finalizers": ["a/b"],
+    }
+    tree = {"kind": "Pod", "metadata": meta, "spec": {"nodeName": "n"}, "status": {"phase": "Run"}}
+    value = msgspec.json.encode(tree)
+    whole = object_index._POD_DECODER.decode(value)
+    assert object_index._indexed_pod(value) == whole
+
+
+@given(PIECES, PIECES, PIECES)
+def test_pods_are_read_without_managed_fields_as_with_them(
+    manager: str, element: str, label: str
+) -> None:
+    read_as_whole(manager, element, label)
+
+
+def test_pods_cut_at_another_bracket_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong variant: managedFields end at the last bracket."""
+
+    def careless(value: bytes) -> Any:
+        before, _, after = value.partition(b',"managedFields":[')
+        return object_index._POD_DECODER.decode(before + after.rpartition(b"]")[2])
+
+    monkeypatch.setattr(object_index, "_indexed_pod", careless)
+    assert_caught(read_as_whole, PIECES, PIECES, PIECES)

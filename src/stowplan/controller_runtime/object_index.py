@@ -82,8 +82,23 @@ class _IndexedPod(msgspec.Struct):
 
 _OBJECT_DECODER = msgspec.json.Decoder(_IndexedObject)
 _POD_DECODER = msgspec.json.Decoder(_IndexedPod)
+_MANAGED_FIELDS = b',"managedFields":['
 _NO_LABELS: dict[str, str] = {}
 _NOTHING: dict[Any, None] = {}
+
+
+def _indexed_pod(value: bytes) -> _IndexedPod:
+    """A stored pod, read without its managedFields: to skip them takes longer than to cut them."""
+    start = value.find(_MANAGED_FIELDS)
+    if start >= 0:
+        end = value.find(b"]", start) + 1
+        try:
+            return _POD_DECODER.decode(value[:start] + value[end:])
+        except msgspec.DecodeError:
+            # The bracket is within a text. What is left then is no JSON: the quotes that end this
+            # text are escaped, or end it and begin another one.
+            pass
+    return _POD_DECODER.decode(value)
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
@@ -197,7 +212,7 @@ class ObjectIndex:
     def _observe_pod(self, change: WatchEvent) -> PodFacts | None:
         namespace, name = key = split_key(change)
         old = self.pods.pop(key, None)
-        tree = _POD_DECODER.decode(change.value)
+        tree = _indexed_pod(change.value)
         facts = None if change.type == "DELETED" else self._facts(key, tree)
         if old is not None and facts is not None and self._renew(old, facts):
             self._set_owners((PODS, namespace, name), tree.metadata.owner_references or ())

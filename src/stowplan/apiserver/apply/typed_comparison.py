@@ -109,27 +109,35 @@ class PartComparison:
         items, which are appended. Sets determine this."""
         ignored, metadata = self._ignored, self._metadata
         found: list[object] = []
+        n_new = 0
         for key, one in new.items():
             if key in ignored:
+                n_new += key not in old
                 continue
             before = old.get(key, ABSENT)
             if before == one:
                 continue
+            n_new += before is ABSENT
             if key == "metadata" and metadata is not None:
                 found += (key, metadata.differences(before, one, addresses))
             else:
                 found += (key, self._difference(key, before, one, addresses))
-        if not old.keys() <= new.keys():
+        if len(old) + n_new > len(new):
             for key, one in old.items():
                 if key not in new and key not in ignored:
                     found += (key, self._difference(key, one, ABSENT, addresses))
         return tuple(found)
 
     def _difference(self, key: str, old: Any, new: Any, addresses: list[bytes]) -> bytes:
-        one, other, own = _with_marks(_value_bytes(old), _value_bytes(new))
+        one = b"" if old is ABSENT else _encode(old)
+        other = b"" if new is ABSENT else _encode(new)
+        own: list[bytes] = []
+        if one.find(_IP) >= 0 or other.find(_IP) >= 0:
+            one, other, own = _with_marks(one, other)
         known = self._known.get((key, one, other))
         if known is not None:
-            addresses += [own[at] for at in known[1]]
+            if known[1]:
+                addresses += [own[at] for at in known[1]]
             return known[0]
         found = _encode(_compare_undeclared(self._struct, key, old, new))
         found, used = without_addresses(found)
@@ -142,17 +150,13 @@ class PartComparison:
         return found
 
 
-def _value_bytes(value: Any) -> bytes:
-    return b"" if value is ABSENT else _encode(value)
-
-
 def _with_marks(one: bytes, other: bytes) -> tuple[bytes, bytes, list[bytes]]:
     """JSON of two values with marks instead of the addresses of items, and these.
 
     Values of one form differ in the same fields, since only equality counts: pods of a template
     have statuses that differ in addresses.
     """
-    if (_IP not in one and _IP not in other) or _MARK in one or _MARK in other:
+    if _MARK in one or _MARK in other:
         return one, other, []
     own = list(dict.fromkeys(_ADDRESS.findall(one) + _ADDRESS.findall(other)))
     for at, address in enumerate(own):

@@ -9,10 +9,10 @@ times and addresses are filled in.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import lt
-from typing import NamedTuple
+from operator import itemgetter, lt
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,12 +28,18 @@ SKELETONS_MAX, OUTCOMES_MAX = 1024, 4096
 SPACED_USES_MIN = 8
 """Spaces are put into entries that come back."""
 SETS_MAX, SET_BYTES_MAX = 4096, 16 << 10
+TEXTS_MAX = 1024
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
+_TIME_BYTES = len(b"2001-01-01T00:00:00Z")
+_ADDRESS_LETTERS = b"0123456789ABCDEFabcdef.:"
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[:,]')
 MARK = 777_777_777_777_777_777
 """An integer has no other form, as a text with escapes has."""
 _KEY, _MARKED = b'"managedFields":', b"%d" % MARK
+
+
+_ONE = (0,)
 
 
 class Entry(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,26 +71,85 @@ class KnownSet(NamedTuple):
 
 class Skeleton:
     """Entries without their times and addresses. is_plain: each entry has a time. uses: its
-    updates."""
+    updates. n_addresses: places of addresses."""
 
-    __slots__ = ("_pieces", "_places", "_spaced", "count", "is_plain", "uses")
+    __slots__ = (
+        "_address", "_cut", "_pattern", "_places", "_spaced", "count", "is_plain", "n_addresses",
+        "uses",
+    )  # fmt: skip
 
     def __init__(self, pieces: tuple[bytes, ...], count: int, is_plain: bool) -> None:
         """pieces: between times, with `NO_ADDRESS`."""
-        self._pieces, self.count, self.is_plain = pieces, count, is_plain
-        self._places: tuple[int, ...] = ()
-        self._spaced: bytes | None = None
+        self.count, self.is_plain = count, is_plain
         self.uses = 0
+        self.n_addresses = sum(one.count(NO_ADDRESS) for one in pieces)
+        n_times = len(pieces) - 1
+        at_addresses = range(n_times, n_times + self.n_addresses)
+        self._places = _in_order(pieces, range(n_times), at_addresses)
+        self._pattern = _pattern(pieces)
+        self._spaced: bytes | None = None
+        self._address = self._places.index(n_times) if self.n_addresses else -1
+        self._cut: Callable[[bytes], Any] | None = None
+        if is_plain and self.n_addresses <= 1 < len(self._places):
+            self._cut = itemgetter(*self._slices(n_times))
 
-    def spaced(self, times: Sequence[bytes], addresses: Sequence[bytes]) -> bytes:
-        """The entries as encoders write them that put a space after each colon and comma."""
-        if self._spaced is None:
-            n_times = len(times)
-            self._spaced = _TOKEN.sub(_with_space, _pattern(self._pieces))
-            places = range(n_times, n_times + len(addresses))
-            self._places = _in_order(self._pieces, range(n_times), places)
+    @property
+    def has_cut(self) -> bool:
+        """True if entries may be split by `read`."""
+        return self._cut is not None
+
+    def _slices(self, n_times: int) -> list[slice]:
+        """Where the values of a text are: those after the address are counted from its end."""
+        made, at = [], 0
+        # A percent sign of the text is two in the pattern.
+        pieces = self._pattern.replace(b"%%", b"\0").split(b"%b")
+        left = sum(map(len, pieces)) + n_times * _TIME_BYTES
+        for piece, place in zip(pieces, self._places, strict=False):
+            at += len(piece)
+            left -= len(piece)
+            if place >= n_times:
+                made.append(slice(at, -left))
+                # From here on places are negative.
+                at = -left
+                continue
+            end = at + _TIME_BYTES
+            made.append(slice(at, end or None))
+            at, left = end, left - _TIME_BYTES
+        return made
+
+    def read(self, text: bytes) -> EntriesText | None:
+        """Entries that differ from others in times and addresses only; None for others."""
+        cut = self._cut
+        if cut is None:
+            return None
+        values: tuple[bytes, ...] = cut(text)
+        if self._pattern % values != text:
+            return None
+        at = self._address
+        times, addresses = values, values[:0]
+        if at >= 0:
+            times, addresses = values[:at] + values[at + 1 :], (values[at],)
+            # Nothing is left of what has no other letters.
+            if addresses[0].strip(_ADDRESS_LETTERS):
+                return None
+        joined = b"".join(times)
+        if joined.find(b'"') >= 0 or joined.find(b"\\") >= 0:
+            return None
+        return EntriesText(text, self, times, addresses, values)
+
+    def ordered(self, times: Sequence[bytes], addresses: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Times and addresses as they come in the text."""
         values = *times, *addresses
-        return self._spaced % tuple([values[at] for at in self._places])
+        return tuple([values[at] for at in self._places])
+
+    def spaced(self, values: tuple[bytes, ...]) -> bytes:
+        """The entries as encoders write them that put a space after each colon and comma.
+
+        values: as `ordered` gives them.
+        """
+        if self._spaced is None:
+            self._spaced = _TOKEN.sub(_with_space, self._pattern)
+        return self._spaced % values
 
 
 def _pattern(pieces: Sequence[bytes]) -> bytes:
@@ -110,7 +175,7 @@ def _with_space(token: re.Match[bytes]) -> bytes:
     return token[0] + b" " if token[0] in (b":", b",") else token[0]
 
 
-class ChangedEntries(NamedTuple):
+class ChangedEntries(msgspec.Struct, eq=False):
     """Entries after a change, with places for times and addresses. places: which values they get.
 
     settles: nothing but times differs from the entries before.
@@ -119,19 +184,27 @@ class ChangedEntries(NamedTuple):
     pattern: bytes
     places: tuple[int, ...]
     settles: bool
+    take: Any = None
+
+    def __post_init__(self) -> None:
+        self.take = itemgetter(*self.places)
 
     def text(self, values: Sequence[bytes]) -> bytes:
         """The entries. values: times before, the time of the change, addresses."""
-        return self.pattern % tuple([values[at] for at in self.places])
+        made: bytes = self.pattern % self.take(values)
+        return made
 
 
-class EntriesText(NamedTuple):
-    """The bytes of managedFields, and these apart."""
+class EntriesText(msgspec.Struct, eq=False):
+    """The bytes of managedFields, and these apart. values: times and addresses in their order."""
 
     text: bytes
     skeleton: Skeleton
-    times: list[bytes]
-    addresses: list[bytes]
+    times: tuple[bytes, ...]
+    addresses: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+    spaced: bytes = b""
+    """As `Skeleton.spaced` makes them, after a space; empty until they are made."""
 
     def entries(self) -> list[Entry]:
         """The entries, decoded."""
@@ -147,19 +220,28 @@ class KnownEntries:
     def __init__(self) -> None:
         self._sets: dict[bytes, KnownSet] = {}
         self._skeletons: dict[tuple[bytes, ...], Skeleton] = {}
+        # Entries of a template are as long but for their addresses.
+        self._by_length: dict[int, Skeleton] = {}
         # Objects that are made in the same second have the same times as well.
         self._texts: dict[bytes, EntriesText] = {}
         self._outcomes: dict[Key, ChangedEntries] = {}
 
     def of_text(self, text: bytes) -> EntriesText:
         """Entries of these bytes. Raises msgspec.DecodeError if they are something else."""
-        known = self._texts.get(text)
+        skeleton = self._by_length.get(len(text))
+        known = None
+        if skeleton is None or not skeleton.n_addresses:
+            known = self._texts.get(text)
+            if known is not None:
+                return known
+        if skeleton is not None:
+            known = skeleton.read(text)
         if known is None:
             known = self._read(text)
-            if len(self._texts) >= SKELETONS_MAX:
+        if known.skeleton.uses and not known.addresses and len(text) <= SET_BYTES_MAX:
+            if len(self._texts) >= TEXTS_MAX:
                 self._texts.clear()
-            if known.skeleton.uses and not known.addresses and len(text) <= SET_BYTES_MAX:
-                self._texts[text] = known
+            self._texts[text] = known
         return known
 
     def _read(self, text: bytes) -> EntriesText:
@@ -174,11 +256,15 @@ class KnownEntries:
             skeleton = Skeleton(pieces, len(entries), is_plain)
             if len(self._skeletons) >= SKELETONS_MAX:
                 self._skeletons.clear()
+                self._by_length.clear()
                 self._texts.clear()
                 self._outcomes.clear()
             if len(text) <= SET_BYTES_MAX:
                 self._skeletons[pieces] = skeleton
-        return EntriesText(text, skeleton, times, addresses)
+        if skeleton.has_cut and len(text) <= SET_BYTES_MAX:
+            self._by_length[len(text)] = skeleton
+        values = skeleton.ordered(times, addresses)
+        return EntriesText(text, skeleton, tuple(times), tuple(addresses), values)
 
     def set_of(self, text: bytes) -> KnownSet:
         """The set of these bytes."""
@@ -202,13 +288,9 @@ class KnownEntries:
         self._outcomes[key] = found
 
 
-def order_of(times: Sequence[bytes]) -> tuple[int, ...]:
-    """Which times come first, and which are equal."""
-    return _order_of(tuple(times))
-
-
 @lru_cache(maxsize=1024)
-def _order_of(times: tuple[bytes, ...]) -> tuple[int, ...]:
+def order_of(times: tuple[bytes, ...]) -> tuple[int, ...]:
+    """Which times come first, and which are equal."""
     ordered = sorted(times)
     if ordered == list(times):
         return tuple(map(lt, times, times[1:]))
@@ -217,11 +299,17 @@ def _order_of(times: tuple[bytes, ...]) -> tuple[int, ...]:
 
 def equal_ones(addresses: list[bytes]) -> tuple[int, ...]:
     """Which addresses are equal: nothing else about them counts."""
-    return tuple([addresses.index(one) for one in addresses]) if addresses else ()
+    if len(addresses) < 2:
+        return _ONE[: len(addresses)]
+    return tuple([addresses.index(one) for one in addresses])
 
 
 def outcome_of(
-    text: bytes, places: Sequence[int], settles: bool, times: list[bytes], addresses: list[bytes]
+    text: bytes,
+    places: Sequence[int],
+    settles: bool,
+    times: Sequence[bytes],
+    addresses: list[bytes],
 ) -> ChangedEntries | None:
     """The outcome of which `text` is one example; None if a set has a time of its own.
 
@@ -239,17 +327,20 @@ def outcome_of(
 
 def without_known(raw: bytes, known: EntriesText) -> bytes | None:
     """A body with a mark instead of entries that are the stored ones; None if it has others."""
-    start = raw.find(_KEY)
-    # Backwards is faster where the text begins with a common byte.
-    if start < 0 or raw.rfind(_MARKED) >= 0:
+    start = raw.find(_KEY) + len(_KEY)
+    if start < len(_KEY):
         return None
-    start += len(_KEY)
     text = known.text
-    if raw.startswith(b" ", start):
+    if raw[start : start + 1] == b" ":
         if known.skeleton.uses < SPACED_USES_MIN:
             return None
-        start += 1
-        text = known.skeleton.spaced(known.times, known.addresses)
+        text = known.spaced
+        if not text:
+            text = known.spaced = b" " + known.skeleton.spaced(known.values)
     if not raw.startswith(text, start):
         return None
-    return b"%b%b%b" % (raw[:start], _MARKED, raw[start + len(text) :])
+    before, after = raw[:start], raw[start + len(text) :]
+    # The key may be elsewhere, and the mark be sent. `in` would take twice as long as `find`.
+    if before.find(_MARKED) >= 0 or after.find(_MARKED) >= 0:
+        return None
+    return b"".join((before, _MARKED, after))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -46,14 +47,20 @@ from stowplan.apiserver.storage.versioned_store import VersionedStore
 from stowplan.objects.encoding.tree import Tree
 
 ENTRIES = "managedFields"
-_KEY, _META = b'"managedFields":[', b'"metadata":'
+_KEY, _META = b',"managedFields":[', b'"metadata":'
+_BINDINGS = VALIDATING_BINDINGS, MUTATING_BINDINGS
 _BRACKETS_MAX = 8
 """Path elements may contain brackets; objects with many are left whole."""
 _NOW = "now"
 _in_order = attrgetter("operation", "time", "manager", "apiVersion", "subresource")
 
 
-class StoredParts(NamedTuple):
+@lru_cache(maxsize=1024)
+def _second(second: float) -> bytes:
+    return format_time(second).encode()
+
+
+class StoredParts(msgspec.Struct, eq=False):
     """bare: the bytes of a stored object without its managedFields. entries: these."""
 
     bare: bytes
@@ -62,14 +69,16 @@ class StoredParts(NamedTuple):
 
 def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
     """The parts of the stored bytes of a built-in kind; None if they are not plain."""
-    start, meta = value.find(_KEY), value.find(_META)
+    start = value.find(_KEY)
+    if start < 0:
+        return None
+    before = value[:start]
+    head, _, meta = before.partition(_META)
     # Objects below, such as templates of pods, have metadata of their own. Values of labels and
     # annotations are texts, in which quotes are escaped.
-    if start < 0 or value.count(b"{", 0, meta) != 1 or value.count(_META, 0, start) != 1:
+    if head.count(b"{") != 1 or meta.find(_META) >= 0:
         return None
     at = end = start + len(_KEY) - 1
-    if value[start - 1 : start] != b",":
-        return None
     for _ in range(_BRACKETS_MAX):
         end = value.find(b"]", end) + 1
         try:
@@ -78,7 +87,7 @@ def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
             # The bracket is within a text, or the entries are of another form.
             continue
         few = entries.skeleton.count < UPDATE_MANAGERS_MAX
-        return StoredParts(value[: start - 1] + value[end:], entries) if few else None
+        return StoredParts(before + value[end:], entries) if few else None
     return None
 
 
@@ -93,58 +102,56 @@ class _Endpoint:
             self.parts = PartComparison(struct, frozenset(ignored))
 
 
-class ObjectParts:
-    """One update. stored: the object before it."""
+class ObjectParts(msgspec.Struct, eq=False):
+    """One update. stored: of the object before it. bare: this without managedFields. after: those
+    of the new object. settles: they differ in times at most."""
 
-    def __init__(
-        self, fields: ManagedFields, known: KnownEntries, stored: StoredParts, endpoint: _Endpoint
-    ) -> None:
-        self._fields, self._known, self._endpoint = fields, known, endpoint
-        self._stored = stored
-        self._after = stored.entries.text
-        self._settles = False
+    fields: ManagedFields
+    known: KnownEntries
+    endpoint: _Endpoint
+    stored: EntriesText
+    bare: bytes
+    after: bytes
+    settles: bool = False
 
-    @property
-    def bare(self) -> bytes:
-        """The stored object without managedFields."""
-        return self._stored.bare
+    def update(self, call: ApiCall, new: Tree, old: Tree) -> bool:
+        """As `ManagedFields.updated`, of a new object without managedFields.
 
-    def take(self, new: Tree, old: Tree) -> bool:
-        """True for a new object without managedFields; else those of the old one are put back."""
-        if ENTRIES not in new["metadata"]:
-            return True
-        old["metadata"][ENTRIES] = msgspec.json.decode(self._stored.entries.text)
-        return False
-
-    def update(self, call: ApiCall, new: Tree, old: Tree) -> None:
-        """As `ManagedFields.updated`."""
-        stored, parts = self._stored.entries, self._endpoint.parts
-        stored.skeleton.uses += 1
-        if parts is None or not stored.skeleton.is_plain or stored.skeleton.uses < 2:
+        False for one that has some: nothing is done but to put back those of the old one.
+        """
+        stored, parts = self.stored, self.endpoint.parts
+        if ENTRIES in new["metadata"]:
+            old["metadata"][ENTRIES] = msgspec.json.decode(stored.text)
+            return False
+        skeleton, addresses = stored.skeleton, stored.addresses
+        skeleton.uses += 1
+        if parts is None or not skeleton.is_plain or skeleton.uses < 2:
             self._work_out(call, new, old)
-            return
-        times = [*stored.times, format_time(call.now).encode()]
-        addresses = [*stored.addresses]
-        key = (
-            self._endpoint, call.manager, parts.differences(old, new, addresses), order_of(times),
-            stored.skeleton, equal_ones(addresses),
-        )  # fmt: skip
-        outcome = self._known.outcome(key)
+            return True
+        times = *stored.times, _second(call.now // 1)
+        own = [*addresses]
+        differences = parts.differences(old, new, own)
+        equal = equal_ones(own) if own else ()
+        key = self.endpoint, call.manager, differences, order_of(times), skeleton, equal
+        outcome = self.known.outcome(key)
         if outcome is not None:
-            self._after, self._settles = outcome.text([*times, *addresses]), outcome.settles
-            return
+            # As `ChangedEntries.text`.
+            self.after = outcome.pattern % outcome.take((*times, *own))
+            self.settles = outcome.settles
+            return True
         places = self._work_out(call, new, old)
         made = None
         if places:
-            made = outcome_of(self._after, places, self._settles, times, addresses)
+            made = outcome_of(self.after, places, self.settles, times, own)
         if made is not None:
-            self._known.keep(key, made)
+            self.known.keep(key, made)
+        return True
 
     def _work_out(self, call: ApiCall, new: Tree, old: Tree) -> tuple[int, ...] | None:
         """Where entries after a change have their times from; None if others get another result."""
-        entries = self._stored.entries.entries()
-        known = [self._known.set_of(bytes(one.fieldsV1)) for one in entries]
-        manager = self._fields.manager_of(call)
+        entries = self.stored.entries()
+        known = [self.known.set_of(bytes(one.fieldsV1)) for one in entries]
+        manager = self.fields.manager_of(call)
         places = {one.key(): at for at, one in enumerate(entries)}
         managers: Managers = {
             key: ManagerFields(known[at].fields, entries[at].apiVersion, str(at))
@@ -157,8 +164,8 @@ class ObjectParts:
         ]
         left.sort(key=lambda pair: _in_order(pair[0]))
         after = [one for one, _ in left]
-        self._after = encode(after) if after else b""
-        self._settles = _differ_in_times(after, entries)
+        self.after = encode(after) if after else b""
+        self.settles = _differ_in_times(after, entries)
         # Entries of other versions are compared in these.
         is_one = all(one.apiVersion == manager.version for one in entries)
         return tuple([at for _, at in left]) if is_one and after else None
@@ -179,17 +186,18 @@ class ObjectParts:
         return made, at
 
     def settle(self, new: Tree, old: Tree) -> None:
-        """As `ManagedFields.settle`."""
-        if self._settles and new == old:
-            self._after = self._stored.entries.text
+        """As `ManagedFields.settle`, for a change that `settles`."""
+        if new == old:
+            self.after = self.stored.text
 
     def join(self, new: Tree, old: Tree) -> None:
         """Put them back, as bytes."""
-        stored = old["metadata"][ENTRIES] = msgspec.Raw(self._stored.entries.text)
-        if self._after == self._stored.entries.text:
+        after, before = self.after, self.stored.text
+        stored = old["metadata"][ENTRIES] = msgspec.Raw(before)
+        if after == before:
             new["metadata"][ENTRIES] = stored
-        elif self._after:
-            new["metadata"][ENTRIES] = msgspec.Raw(self._after)
+        elif after:
+            new["metadata"][ENTRIES] = msgspec.Raw(after)
 
 
 class PartedUpdates:
@@ -205,26 +213,35 @@ class PartedUpdates:
         self._is_on = all(getattr(one, "repeatable", False) for one in admission)
         self._known = KnownEntries()
         self._endpoints: dict[tuple[Resource, str], _Endpoint] = {}
-        self._last: tuple[bytes, StoredParts | None] = b"", None
+        self._begun: tuple[ApiCall, bytes, StoredParts | None] | None = None
 
     def entries(self, call: ApiCall) -> EntriesText | None:
         """The stored managedFields of an object that is to be replaced; None for a whole one."""
         resource = call.resource
         place = call.namespace if resource.namespaced else ""
         existing = self._store.get(resource.key(place, call.name))
-        parts = None if existing is None else self._parts(call, existing)
+        if existing is None:
+            return None
+        parts = self._parts(call, existing)
+        # The update that follows need not look again.
+        self._begun = call, existing, parts
         return None if parts is None else parts.entries
 
     def begin(self, call: ApiCall, value: bytes) -> ObjectParts | None:
         """An update of a stored object; None if it is to be read as a whole."""
-        parts = self._parts(call, value)
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] is call and begun[1] is value:
+            parts = begun[2]
+        else:
+            parts = self._parts(call, value)
         if parts is None or self._fields is None:
             return None
         key = call.resource, call.subresource
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             endpoint = self._endpoints[key] = _Endpoint(*key)
-        return ObjectParts(self._fields, self._known, parts, endpoint)
+        entries = parts.entries
+        return ObjectParts(self._fields, self._known, endpoint, entries, parts.bare, entries.text)
 
     def _parts(self, call: ApiCall, value: bytes) -> StoredParts | None:
         is_asked = call.answers is not None and call.answers is not SKIPPED
@@ -232,12 +249,9 @@ class PartedUpdates:
             return None
         if call.resource.custom or call.resource.alias is not None:
             return None
-        count = self._store.count
-        if count(VALIDATING_BINDINGS) or count(MUTATING_BINDINGS):
+        if self._store.has_any(_BINDINGS):
             return None
-        if self._last[0] is not value:
-            self._last = value, stored_parts(value, self._known)
-        return self._last[1]
+        return stored_parts(value, self._known)
 
 
 def _differ_in_times(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
@@ -263,8 +277,11 @@ def drop_known(tree: Any, known: EntriesText) -> None:
 def drop_mark(tree: Tree) -> bool:
     """Drop the mark of `without_known` from a tree; False if it is elsewhere."""
     meta = tree.get("metadata")
-    mark = meta.get(ENTRIES) if isinstance(meta, dict) else None
-    if type(mark) is not int or mark != MARK:
+    if type(meta) is not dict:
         return False
-    del tree["metadata"][ENTRIES]
+    mark = meta.get(ENTRIES)
+    # A float may be equal.
+    if mark != MARK or type(mark) is not int:
+        return False
+    del meta[ENTRIES]
     return True

@@ -212,17 +212,16 @@ class RegistryStore:
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
         new = make(decode(read if parts is None else parts.bare)) if callable(make) else make
-        if parts is not None and not parts.take(new, old):
+        if parts is None or not parts.update(call, new, old):
             parts = None
-        if parts is not None:
-            parts.update(call, new, old)
-        elif tracks and not applies:
-            self._track(call, new, old)
+            if tracks and not applies:
+                self._track(call, new, old)
         self.admit(call, new, old)
         patched = call.verb == "patch"
         call.warnings.extend(metadata.drop_duplicate_owners(new["metadata"], patched))
         if parts is not None:
-            parts.settle(new, old)
+            if parts.settles:
+                parts.settle(new, old)
         elif self.fields is not None:
             self.fields.settle(new, old)
         rules = strategy or resource.strategy

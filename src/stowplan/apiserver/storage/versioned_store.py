@@ -99,6 +99,14 @@ class VersionedStore:
         objects = self._objects.get(path)
         return len(objects.values) if objects else 0
 
+    def has_any(self, paths: Iterable[str]) -> bool:
+        """True if there is an object of one of these resource paths."""
+        for path in paths:
+            objects = self._objects.get(path)
+            if objects is not None and objects.values:
+                return True
+        return False
+
     def count_under(self, path: str, prefix: str, start: str = "") -> int:
         """The number of keys with `prefix`, which ends in a slash, from key `start` on."""
         objects = self._objects.get(path)
