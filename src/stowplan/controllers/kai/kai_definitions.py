@@ -32,6 +32,8 @@ _KINDS = (
     CustomKind("scheduling.run.ai", "BindRequest", "bindrequests", ("v1alpha2",), (),
         _REQUEST_COLUMNS),
     CustomKind("kai.scheduler", "Topology", "topologies", ("v1alpha1",), (), (), namespaced=False),
+    CustomKind("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies",
+        ("v1alpha2",), ("node-res-topo",), namespaced=False),
 )  # fmt: skip
 
 

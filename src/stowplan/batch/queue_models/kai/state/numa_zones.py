@@ -17,12 +17,16 @@ from enum import IntEnum
 import msgspec
 
 from stowplan.batch.queue_models.kai.state.kai_amount import CPU, Amount, ResourceIndex, plus
+from stowplan.objects.kai.zone_placement import (
+    OBSERVED_ANNOTATION,
+    PREDICTED_ANNOTATION,
+    KaiZonePlacement,
+    read_zones,
+)
 from stowplan.objects.pod import Container, Pod
-from stowplan.objects.quantity import Quantity, milli_value, value
+from stowplan.objects.quantity import Quantity, QuantityError, milli_value, value
 
 GUARANTEED = "Guaranteed"
-OBSERVED_ANNOTATION = "kai.scheduler/numa-placement-observed"
-PREDICTED_ANNOTATION = "kai.scheduler/numa-placement-predicted"
 
 Placement = tuple[tuple[int, tuple[float, ...]], ...]
 """What a pod has of zones: index of a zone and the amount there, by index."""
@@ -52,9 +56,18 @@ class NumaZone(msgspec.Struct):
     available: Amount
 
 
+class ZoneRules(msgspec.Struct, frozen=True):
+    """Arguments of KAI-Scheduler's plugin numa. ignored: resources that zones report and the
+    kubelet does not align. trusts_available: zones have what their report says is available, not
+    what they can give less what is recorded of pods."""
+
+    ignored: frozenset[str] = frozenset()
+    trusts_available: bool = False
+
+
 class NumaTopology:
     """The zones of a node, in the order of their numbers. aware: places of the resources that
-    zones report, which are the only ones that are aligned."""
+    zones report, which are the only ones that are aligned. trusts_available: see ZoneRules."""
 
     def __init__(
         self,
@@ -62,8 +75,10 @@ class NumaTopology:
         scope: NumaScope,
         zones: Sequence[NumaZone],
         aware: Mapping[int, str],
+        trusts_available: bool = False,
     ) -> None:
         """aware: name of the resource by place."""
+        self.trusts_available = trusts_available
         self.policy = policy
         self.scope = scope
         self.zones = sorted(zones, key=_zone_order)
@@ -115,16 +130,34 @@ class NumaTopology:
     def read_placement(self, pod: Pod, index: ResourceIndex) -> Placement:
         """The placement that a pod's annotations record, observed before predicted; empty if there
         is none, or if it names a zone that the node does not report."""
+        notes = pod.metadata.annotations
         for name in (OBSERVED_ANNOTATION, PREDICTED_ANNOTATION):
-            record = _record(pod.metadata.annotations.get(name, ""))
-            if not record:
+            record = read_zones(notes[name]) if name in notes else ()
+            amounts = _known_amounts(record, index)
+            if not amounts:
                 continue
             by_id = {zone.id: i for i, zone in enumerate(self.zones)}
             if any(zone.zone not in by_id for zone in record):
                 return ()
-            entries = [(by_id[zone.zone], _known_amount(zone.amount, index)) for zone in record]
+            entries = [
+                (by_id[zone.zone], amount) for zone, amount in zip(record, amounts, strict=True)
+            ]
             return tuple(sorted(entries, key=lambda entry: entry[0]))
         return ()
+
+    def record(self, placement: Placement, index: ResourceIndex) -> tuple[KaiZonePlacement, ...]:
+        """A placement as bind requests record it: amounts of the resources that zones report."""
+        return tuple(
+            KaiZonePlacement(
+                self.zones[zone].id,
+                {
+                    name: index.quantity(place, amount[place])
+                    for place, name in self.aware.items()
+                    if amount[place] > 0
+                },
+            )
+            for zone, amount in placement
+        )
 
     # Policies.
 
@@ -237,7 +270,7 @@ class NumaRequests(msgspec.Struct, frozen=True):
 
 
 def numa_requests(pod: Pod, index: ResourceIndex) -> NumaRequests:
-    """The requests of a pod; only whole CPUs of Guaranteed pods are aligned."""
+    """The requests of a pod; only whole CPUs of containers of Guaranteed pods are aligned."""
     total, sidecars, peak = index.empty(), index.empty(), index.empty()
     concurrent: list[Amount] = []
     serial: list[Amount] = []
@@ -254,7 +287,15 @@ def numa_requests(pod: Pod, index: ResourceIndex) -> NumaRequests:
         concurrent.append(asked)
         total = plus(total, asked)
     whole = [max(a, b) for a, b in zip(plus(total, sidecars), peak, strict=True)]
+    level = {} if pod.spec.resources is None else pod.spec.resources.requests
+    for name, amount in _without_cpu(level, index).items():
+        whole[index.place_of(name)] = index.read({name: amount})[index.place_of(name)]
+    whole = plus(whole, index.read(_without_cpu(pod.spec.overhead, index)))
     return NumaRequests(whole, tuple(concurrent), tuple(serial))
+
+
+def _without_cpu(amounts: Mapping[str, Quantity], index: ResourceIndex) -> dict[str, Quantity]:
+    return {name: one for name, one in amounts.items() if name != "cpu" and index.has(name)}
 
 
 def _aligned(pod: Pod, container: Container, index: ResourceIndex) -> Amount:
@@ -276,17 +317,14 @@ def is_qos_gated(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-class _ZoneRecord(msgspec.Struct, frozen=True):
-    zone: str
-    amount: dict[str, Quantity] = {}
-
-
-def _record(text: str) -> tuple[_ZoneRecord, ...]:
-    """An annotation's zones; what cannot be read counts as none, as in KAI-Scheduler."""
+def _known_amounts(
+    record: Sequence[KaiZonePlacement], index: ResourceIndex
+) -> list[tuple[float, ...]]:
+    """The amounts of zones; none where one cannot be read."""
     try:
-        return msgspec.json.decode(text or "[]", type=tuple[_ZoneRecord, ...])
-    except msgspec.DecodeError:
-        return ()
+        return [_known_amount(zone.amount, index) for zone in record]
+    except QuantityError:
+        return []
 
 
 def _known_amount(amount: Mapping[str, Quantity], index: ResourceIndex) -> tuple[float, ...]:
