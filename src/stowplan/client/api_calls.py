@@ -142,12 +142,10 @@ class ApiCalls:
             )
             if not found.reason:
                 return happened.BindDone(effect.effect, effect.uid)
+            # Zones can be written by the binding itself, cards cannot.
             if found.reason != NO_BINDER or effect.request.selected_gpu_groups:
                 code = LOCKED if found.is_known else UNKNOWN
                 return happened.BindFailed(effect.effect, effect.uid, code, found.reason)
-        if effect.request is not None:
-            # The binding itself can say which zones a pod is expected to get.
-            notes = {**notes, **effect.request.predicted_annotation}
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)
