@@ -1,4 +1,5 @@
-"""KAI-Scheduler's kinds on the embedded cluster: their definitions.
+"""KAI-Scheduler's kinds on the embedded cluster, and NodeResourceTopology, which it reads: their
+definitions.
 
 The definitions keep every field. Where KAI's are applied those serve.
 
@@ -33,7 +34,8 @@ _KINDS = (
         _REQUEST_COLUMNS),
     CustomKind("kai.scheduler", "Topology", "topologies", ("v1alpha1",), (), (), namespaced=False),
     CustomKind("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies",
-        ("v1alpha2",), ("node-res-topo",), namespaced=False),
+        ("v1alpha2",), ("node-res-topo",), namespaced=False,
+        approval="unapproved, it keeps every field"),
 )  # fmt: skip
 
 

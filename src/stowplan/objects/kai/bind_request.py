@@ -141,13 +141,13 @@ def bind_request_tree(spec: KaiBindRequestSpec, namespace: str, uid: str) -> Tre
         "podName": spec.pod_name,
         "selectedNode": spec.selected_node,
         "receivedResourceType": spec.received_resource_type,
-        "selectedGPUGroups": [*spec.selected_gpu_groups],
     }
+    # What is empty is left out, as Go's encoder does.
+    if spec.selected_gpu_groups:
+        body["selectedGPUGroups"] = [*spec.selected_gpu_groups]
     if spec.received_gpu is not None:
-        body["receivedGPU"] = {
-            "count": spec.received_gpu.count,
-            "portion": spec.received_gpu.portion,
-        }
+        count, portion = spec.received_gpu.count, spec.received_gpu.portion
+        body["receivedGPU"] = ({"count": count} if count else {}) | {"portion": portion}
     if spec.predicted_numa_zones:
         body["predictedNUMAZones"] = [
             {"zone": one.zone, "amount": dict(one.amount)} for one in spec.predicted_numa_zones
