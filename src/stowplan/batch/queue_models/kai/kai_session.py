@@ -287,7 +287,7 @@ class KaiSession:
         """Whether the kubelet could align a pod, where it rejects those that it cannot."""
         if node.numa is None or not node.numa.rejects or not node.is_aligned(task):
             return True
-        return node.numa.place(task.pod, node.index) is not None
+        return node.numa.place(task.zone_requests(node.index)) is not None
 
     def wants_zones(self, task: KaiTask) -> bool:
         """Whether it matters for a pod which zones nodes have."""
@@ -299,7 +299,7 @@ class KaiSession:
         """Note the zones that a pod is expected to get on a node."""
         task.numa = ()
         if node.numa is not None and node.is_aligned(task):
-            task.numa = node.numa.place(task.pod, node.index) or ()
+            task.numa = node.numa.place(task.zone_requests(node.index)) or ()
 
     def zone_record(self, task: KaiTask) -> tuple[KaiZonePlacement, ...]:
         """What a pod is expected to get of the zones of its node, as bind requests record it."""
@@ -315,7 +315,7 @@ class KaiSession:
             return ZONE_SCORE / self.most_zones
         if not node.is_aligned(task):
             return ZONE_SCORE / len(topology.zones)
-        placement = topology.place(task.pod, node.index)
+        placement = topology.place(task.zone_requests(node.index))
         if placement is None:
             return 0.0
         return ZONE_SCORE / max(1, len(placement))

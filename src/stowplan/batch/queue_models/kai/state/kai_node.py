@@ -177,8 +177,7 @@ class KaiNode:
         numa = self.numa
         if numa is None or numa.policy == NumaPolicy.NONE or numa.trusts_available:
             return
-        for zone in numa.zones:
-            zone.available = list(zone.allocatable)
+        numa.reset()
         for task in self.tasks.values():
             if task.status & ACTIVE_STATUSES:
                 numa.charge(numa.read_placement(task.pod, self.index))

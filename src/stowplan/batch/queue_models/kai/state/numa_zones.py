@@ -27,6 +27,8 @@ from stowplan.objects.pod import Container, Pod
 from stowplan.objects.quantity import Quantity, QuantityError, milli_value, value
 
 GUARANTEED = "Guaranteed"
+FOUND_MAX = 1_000
+"""Requests of which a node remembers where they would go."""
 
 Placement = tuple[tuple[int, tuple[float, ...]], ...]
 """What a pod has of zones: index of a zone and the amount there, by index."""
@@ -83,6 +85,8 @@ class NumaTopology:
         self.scope = scope
         self.zones = sorted(zones, key=_zone_order)
         self.aware = dict(sorted(aware.items()))
+        # What was found since amounts have last changed: pods that ask for the same go alike.
+        self._found: dict[NumaRequests, Placement | None] = {}
 
     @property
     def rejects(self) -> bool:
@@ -99,14 +103,20 @@ class NumaTopology:
             return False
         return is_guaranteed(pod) or any(request[place] > 0 for place in self.devices())
 
-    def place(self, pod: Pod, index: ResourceIndex) -> Placement | None:
-        """Where the kubelet would put a pod; None if it cannot align it."""
+    def place(self, requests: NumaRequests) -> Placement | None:
+        """Where the kubelet would put a pod that asks for these; None if it cannot align it."""
+        if requests not in self._found:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            self._found[requests] = self._place(requests)
+        return self._found[requests]
+
+    def _place(self, requests: NumaRequests) -> Placement | None:
         aware = [
             place
             for place, name in self.aware.items()
-            if is_guaranteed(pod) or not is_qos_gated(name)
+            if requests.is_guaranteed or not is_qos_gated(name)
         ]
-        requests = numa_requests(pod, index)
         is_whole = self.scope == NumaScope.POD
         together = (requests.pod,) if is_whole else requests.concurrent
         one_by_one = () if is_whole else requests.serial
@@ -120,8 +130,16 @@ class NumaTopology:
             return None
         return tuple((zone, tuple(taken[zone])) for zone in sorted(taken))
 
+    def reset(self) -> None:
+        """Nothing of the zones is used."""
+        self._found.clear()
+        for zone in self.zones:
+            zone.available = list(zone.allocatable)
+
     def charge(self, placement: Placement, sign: int = 1) -> None:
         """Count a placement as used, or with sign -1 as free again."""
+        if placement:
+            self._found.clear()
         for zone, amount in placement:
             available = self.zones[zone].available
             for place, value_there in enumerate(amount):
@@ -262,36 +280,37 @@ class NumaTopology:
 
 class NumaRequests(msgspec.Struct, frozen=True):
     """What a pod asks to be aligned. pod: as a whole. concurrent: of containers that run together.
-    serial: of init containers, which give back what they had."""
+    serial: of init containers, which give back what they had. is_guaranteed: by its QoS class."""
 
-    pod: Amount
-    concurrent: tuple[Amount, ...]
-    serial: tuple[Amount, ...]
+    is_guaranteed: bool
+    pod: tuple[float, ...]
+    concurrent: tuple[tuple[float, ...], ...]
+    serial: tuple[tuple[float, ...], ...]
 
 
 def numa_requests(pod: Pod, index: ResourceIndex) -> NumaRequests:
     """The requests of a pod; only whole CPUs of containers of Guaranteed pods are aligned."""
     total, sidecars, peak = index.empty(), index.empty(), index.empty()
-    concurrent: list[Amount] = []
-    serial: list[Amount] = []
+    concurrent: list[tuple[float, ...]] = []
+    serial: list[tuple[float, ...]] = []
     for container in pod.spec.init_containers:
         asked = _aligned(pod, container, index)
         if container.is_sidecar:
-            concurrent.append(asked)
+            concurrent.append(tuple(asked))
             sidecars = plus(sidecars, asked)
         else:
-            serial.append(asked)
+            serial.append(tuple(asked))
             peak = [max(a, b) for a, b in zip(peak, plus(sidecars, asked), strict=True)]
     for container in pod.spec.containers:
         asked = _aligned(pod, container, index)
-        concurrent.append(asked)
+        concurrent.append(tuple(asked))
         total = plus(total, asked)
     whole = [max(a, b) for a, b in zip(plus(total, sidecars), peak, strict=True)]
     level = {} if pod.spec.resources is None else pod.spec.resources.requests
     for name, amount in _without_cpu(level, index).items():
         whole[index.place_of(name)] = index.read({name: amount})[index.place_of(name)]
     whole = plus(whole, index.read(_without_cpu(pod.spec.overhead, index)))
-    return NumaRequests(whole, tuple(concurrent), tuple(serial))
+    return NumaRequests(is_guaranteed(pod), tuple(whole), tuple(concurrent), tuple(serial))
 
 
 def _without_cpu(amounts: Mapping[str, Quantity], index: ResourceIndex) -> dict[str, Quantity]:
