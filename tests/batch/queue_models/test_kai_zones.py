@@ -206,7 +206,7 @@ def test_the_observed_zones_count_before_those_of_the_request_and_the_predicted_
     assert chosen(placed_as_requested(pod, request)) == []
 
 
-def test_a_request_says_the_zones_as_the_api_has_them() -> None:
+def test_a_request_has_the_zones_as_the_api_has_them() -> None:
     spec = KaiBindRequestSpec("p", "n0", "Regular", predicted_numa_zones=(zone(1, "2"),))
     tree = bind_request_tree(spec, "ns", "uid")
     expected = [{"zone": "node-1", "amount": {"cpu": "2"}}]
@@ -328,7 +328,7 @@ def test_without_the_plugin_zones_do_not_count() -> None:
     assert NodeResourceTopology not in cluster.kept.model.reads
 
 
-def test_a_pod_that_fits_a_node_and_no_zone_waits_and_says_why() -> None:
+def test_a_pod_that_fits_a_node_and_no_zone_has_that_reason() -> None:
     cluster = ZonedCluster(2)
     for number in range(2):
         cluster.add(report(f"n{number}", {"cpu": "4"}, {"cpu": "4"}))
@@ -383,7 +383,7 @@ def test_requests_of_another_scheduler_take_zones() -> None:
     assert cluster.bound() == {"second": ["node-1"]}
 
 
-def test_reported_amounts_count_where_the_plugin_is_told_to_trust_them() -> None:
+def test_reported_amounts_count_where_available_is_not_reconstructed() -> None:
     for text, expected in (("reconstructAvailable: 'false'", {}), ("", {"p": ["node-0"]})):
         cluster = ZonedCluster(1, text)
         found = report("n0", {"cpu": "4"})
