@@ -22,6 +22,7 @@ from stowplan.objects.kai.bind_request import (
     KaiBindRequestSpec,
     KaiReceivedGpu,
 )
+from stowplan.objects.kai.zone_placement import PREDICTED_ANNOTATION, KaiZonePlacement
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
 from tests.apiserver.small_cluster import SmallCluster, pod
 from tests.client.performed_steps import perform
@@ -177,6 +178,53 @@ def test_a_request_whose_answer_is_lost_may_have_been_made(status: int, is_made:
         # The scheduler reads the pod before it tries again.
         assert isinstance(found, happened.BindFailed)
         assert not found.is_definite
+
+
+def zoned(client: Client, name: str) -> Any:
+    """Have a pod bound to a zone; the outcome."""
+    made = client.cluster.create("pods", pod(name))
+    spec = KaiBindRequestSpec(
+        name,
+        NODE,
+        "Regular",
+        received_gpu=KaiReceivedGpu(0, "0.00"),
+        predicted_numa_zones=(KaiZonePlacement("node-1", {"memory": "1Gi", "cpu": "2"}),),
+    )
+    uid = made["metadata"]["uid"]
+    notes = spec.predicted_annotation
+    return client.drive(
+        client.calls.steps(to_do.Bind(1, 1, uid, "default", name, NODE, notes, request=spec))
+    )
+
+
+ZONES = '[{"zone":"node-1","amount":{"cpu":"2","memory":"1Gi"}}]'
+
+
+def test_the_binder_writes_the_zones_of_the_request_to_the_pod() -> None:
+    client = Client()
+    assert isinstance(zoned(client, "a"), happened.BindDone)
+    assert client.request("a")["spec"] == {
+        "podName": "a",
+        "selectedNode": NODE,
+        "receivedResourceType": "Regular",
+        "receivedGPU": {"portion": "0.00"},
+        "predictedNUMAZones": [{"zone": "node-1", "amount": {"memory": "1Gi", "cpu": "2"}}],
+    }
+    notes = client.cluster.the("pods", "a")["metadata"]["annotations"]
+    assert notes[PREDICTED_ANNOTATION] == ZONES
+    assert notes[RECEIVED] == "Regular"
+    assert not client.holders()
+    # A pod without zones gets no such annotation.
+    client.bind("b", "card-x")
+    assert PREDICTED_ANNOTATION not in client.cluster.the("pods", "b")["metadata"]["annotations"]
+
+
+def test_without_a_binder_the_binding_writes_the_zones() -> None:
+    client = Client(kai=False)
+    assert isinstance(zoned(client, "a"), happened.BindDone)
+    bound = client.cluster.the("pods", "a")
+    assert bound["spec"]["nodeName"] == NODE
+    assert bound["metadata"]["annotations"][PREDICTED_ANNOTATION] == ZONES
 
 
 def test_without_a_binder_the_reason_names_it() -> None:

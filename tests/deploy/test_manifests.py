@@ -14,6 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
+from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.cli.commands.run import command
 from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
 from stowplan.client.resources import RESOURCES, ApiResource, resources_of
@@ -95,7 +96,7 @@ def rights(rules: list[Tree]) -> Iterator[Right]:
 def needed() -> set[Right]:
     """The rights that the client's requests take, see stowplan.client.requests."""
     found: set[Right] = set()
-    owners = resources_of(QUEUE_MODELS[KAI].reads)
+    owners = resources_of(QUEUE_MODELS[KAI].reads(KaiOptions()))
     for resource in dict.fromkeys((*RESOURCES, *owners)):
         group = resource.api_version.rpartition("/")[0]
         found |= {(group, resource.plural, "list"), (group, resource.plural, "watch")}

@@ -33,7 +33,9 @@ def kinds_read(deciders: Deciders) -> Kinds:
             # Imported here: profiles have no queue model.
             from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
 
-            found |= dict.fromkeys(QUEUE_MODELS[deciders.batch.queue_model.model].reads)
+            model = QUEUE_MODELS[deciders.batch.queue_model.model]
+            settings = model.settings(deciders.batch, deciders.compat)
+            found |= dict.fromkeys(model.reads(settings))
         if deciders.compat:
             found |= dict.fromkeys(_OF_1_13)
         else:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from stowplan.client import requests
-from stowplan.client.binding.bind_requesting import bind_by_request
+from stowplan.client.binding.bind_requesting import NO_BINDER, bind_by_request
 from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.client.binding.card_reserving import release_cards, reserve_cards
 from stowplan.client.binding.node_locking import release_lock, take_lock
@@ -142,8 +142,10 @@ class ApiCalls:
             )
             if not found.reason:
                 return happened.BindDone(effect.effect, effect.uid)
-            code = LOCKED if found.is_known else UNKNOWN
-            return happened.BindFailed(effect.effect, effect.uid, code, found.reason)
+            # Zones can be written by the binding itself, cards cannot.
+            if found.reason != NO_BINDER or effect.request.selected_gpu_groups:
+                code = LOCKED if found.is_known else UNKNOWN
+                return happened.BindFailed(effect.effect, effect.uid, code, found.reason)
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)

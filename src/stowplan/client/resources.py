@@ -10,7 +10,7 @@ import msgspec
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
-from stowplan.objects.kai import bind_request, kai_kinds
+from stowplan.objects.kai import bind_request, kai_kinds, node_topology
 from stowplan.objects.kai.grouping import workload_owners
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
@@ -102,6 +102,11 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(kai_kinds.KaiQueueObject, kai_kinds.KAI_QUEUE_API_VERSION, "queues"),
     ApiResource(kai_kinds.KaiTopologyObject, kai_kinds.KAI_TOPOLOGY_API_VERSION, "topologies"),
     ApiResource(bind_request.KaiBindRequest, bind_request.KAI_BIND_API_VERSION, "bindrequests"),
+    ApiResource(
+        node_topology.NodeResourceTopology,
+        node_topology.NODE_TOPOLOGY_API_VERSION,
+        "noderesourcetopologies",
+    ),
 )
 """Nodes first: a pod is of more use once its node is known."""
 

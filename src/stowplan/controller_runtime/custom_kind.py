@@ -12,7 +12,8 @@ class CustomKind:
     """A kind of another project whose objects keep every field.
 
     columns: name, type and JSON path of what `kubectl get` prints; wide_columns: of what it adds
-    with `-o wide`. versions: the first is stored.
+    with `-o wide`. versions: the first is stored. approval: what the annotation says that groups
+    under k8s.io need.
     """
 
     group: str
@@ -23,13 +24,17 @@ class CustomKind:
     columns: tuple[tuple[str, str, str], ...] = ()
     namespaced: bool = True
     wide_columns: tuple[tuple[str, str, str], ...] = ()
+    approval: str = ""
 
     def definition(self) -> Tree:
         """Its CustomResourceDefinition."""
+        meta: Tree = {"name": f"{self.plural}.{self.group}"}
+        if self.approval:
+            meta["annotations"] = {"api-approved.kubernetes.io": self.approval}
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self.plural}.{self.group}"},
+            "metadata": meta,
             "spec": {
                 "group": self.group,
                 "names": {

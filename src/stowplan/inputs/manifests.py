@@ -25,6 +25,7 @@ from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.kai import kai_kinds
 from stowplan.objects.kai.bind_request import KaiBindRequest
 from stowplan.objects.kai.grouping.workload_owners import OWNER_KINDS, KaiOwner
+from stowplan.objects.kai.node_topology import ZONE_AMOUNTS, NodeResourceTopology
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
@@ -133,6 +134,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "HyperNode": ManifestKind(("topology.volcano.sh",), VolcanoHyperNode),
     "Topology": ManifestKind(("kai.scheduler",), kai_kinds.KaiTopologyObject),
     "BindRequest": ManifestKind(("scheduling.run.ai",), KaiBindRequest),
+    "NodeResourceTopology": ManifestKind(("topology.node.k8s.io",), NodeResourceTopology),
     **{
         kind: ManifestKind((group,), value)
         for (group, kind), value in OWNER_KINDS.items()
@@ -428,6 +430,11 @@ def _quantities(found: Object) -> Iterator[Named]:
             yield from _each("", {name: q for name, q in sizes.items() if q is not None})
         case Queue():
             yield from _each("spec.capability", found.spec.capability)
+        case NodeResourceTopology():
+            for i, zone in enumerate(found.zones):
+                for j, one in enumerate(zone.resources):
+                    of_zone = {name: getattr(one, name) for name in ZONE_AMOUNTS}
+                    yield from _each(f"zones[{i}].resources[{j}]", of_zone)
         case ResourceQuota():
             yield from _each("spec.hard", found.spec.hard)
         case LimitRange():

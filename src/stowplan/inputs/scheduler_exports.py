@@ -27,6 +27,7 @@ from stowplan.objects.kai.kai_kinds import (
     KAI_QUEUE_API_VERSION,
     KAI_TOPOLOGY_API_VERSION,
 )
+from stowplan.objects.kai.node_topology import NODE_TOPOLOGY_API_VERSION
 
 Tree = dict[str, Any]
 
@@ -52,6 +53,7 @@ KAI: dict[str, tuple[str, str]] = {
     "podGroups": (KAI_GROUP_API_VERSION, "PodGroup"),
     "topologies": (KAI_TOPOLOGY_API_VERSION, "Topology"),
     "bindRequests": (KAI_BIND_API_VERSION, "BindRequest"),
+    "nodeResourceTopologies": (NODE_TOPOLOGY_API_VERSION, "NodeResourceTopology"),
     "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
     "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
     "persistentVolumes": ("v1", "PersistentVolume"),

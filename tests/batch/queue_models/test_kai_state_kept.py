@@ -13,8 +13,10 @@ from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
 from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
+from stowplan.batch.queue_models.kai.model.node_zones import NodeZones
 from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.queue_model import ModelCluster
 from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
 from stowplan.benchmarks.sessions.session_benchmarks import START
@@ -28,10 +30,24 @@ from stowplan.objects.kai.bind_request import (
 from stowplan.objects.kai.grouping.sub_groups import MIN_MEMBER, REPLICA_TYPE
 from stowplan.objects.kai.grouping.workload_owners import PyTorchJobOwner
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+from stowplan.objects.kai.node_topology import (
+    NodeResourceTopology,
+    NodeZone,
+    NodeZoneResource,
+)
+from stowplan.objects.kai.zone_placement import KaiZonePlacement
 from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
 from stowplan.objects.workload import Job
 
 SHARES = ("0.25", "0.5")
+CONFIGURATION = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec:
+  plugins:
+    numa: {enabled: true}
+"""
 N_NODES, N_ROUNDS = 3, 12
 
 
@@ -43,7 +59,14 @@ def facts(session: KaiSession) -> dict[str, Any]:
             for job in session.jobs.values()
         },
         "nodes": {
-            name: (node.idle, node.releasing, node.used, node.is_ready, sorted(node.tasks))
+            name: (
+                node.idle,
+                node.releasing,
+                node.used,
+                node.is_ready,
+                sorted(node.tasks),
+                _left(node),
+            )
             for name, node in session.nodes.items()
         },
         "columns": (session.rows.later.tolist(), session.rows._idle.tolist()),
@@ -60,14 +83,22 @@ def facts(session: KaiSession) -> dict[str, Any]:
     }
 
 
+def _left(node: KaiNode) -> list[tuple[str, list[float]]]:
+    """What its NUMA zones have left."""
+    return [] if node.numa is None else [(zone.id, zone.available) for zone in node.numa.zones]
+
+
 def _task(task: Any) -> tuple[Any, ...]:
     # What a pod has on a node is set when it gets there: without a node it has no meaning.
     accepted = task.accepted if task.node else None
-    return task.key, task.status, task.node, task.request, accepted, task.groups
+    numa = task.numa if task.node else None
+    return task.key, task.status, task.node, task.request, accepted, task.groups, numa
 
 
 class Cluster(KaiBenchmark):
-    """Random changes of a small cluster with shared cards."""
+    """Random changes of a small cluster with shared cards and NUMA zones."""
+
+    configuration = CONFIGURATION
 
     def __init__(self, seed: int) -> None:
         super().__init__(N_NODES, 2)
@@ -102,7 +133,22 @@ class Cluster(KaiBenchmark):
                 }
                 meta = replace(self.pods[name].metadata, annotations=notes)
                 events.append(self._changed(name, metadata=meta))
-        return [*events, *self.owned(round_), *self.requested()]
+        return [*events, *self.owned(round_), *self.requested(), *self.zoned()]
+
+    def zoned(self) -> Iterator[Event]:
+        """Reports of NUMA zones come, change and go; zones get and lose their names."""
+        rng = self.random
+        name = f"n{rng.randrange(N_NODES):05}"
+        if rng.random() < 0.3:
+            yield happened.ObjectDeleted(NodeResourceTopology(ObjectMeta(name)))
+            return
+        first = rng.randrange(2)
+        cards = NodeZoneResource("nvidia.com/gpu", 1, 1, 1)
+        zones = [NodeZone(f"zone-{first + i}", "Node", resources=(cards,)) for i in range(2)]
+        policies = (rng.choice(("SingleNUMANodePodLevel", "Restricted", "BestEffort")),)
+        yield happened.ObjectUpdated(
+            NodeResourceTopology(ObjectMeta(name), topology_policies=policies, zones=tuple(zones))
+        )
 
     def requested(self) -> Iterator[Event]:
         """Bind requests come, change and go; some are for nodes that do not exist."""
@@ -111,7 +157,9 @@ class Cluster(KaiBenchmark):
         for name in rng.sample(waiting, min(2, len(waiting))):
             cards = (f"card-{rng.randrange(2)}",) if rng.random() < 0.5 else ()
             node = f"n{rng.randrange(N_NODES + 1):05}"
-            spec = KaiBindRequestSpec(name, node, "Fraction" if cards else "Regular", cards)
+            zones = (KaiZonePlacement(f"zone-{rng.randrange(3)}", {"nvidia.com/gpu": "1"}),)
+            kind = "Fraction" if cards else "Regular"
+            spec = KaiBindRequestSpec(name, node, kind, cards, predicted_numa_zones=zones)
             status = KaiBindRequestStatus(rng.choice(("Pending", "Failed")))
             meta = ObjectMeta(name, "ns", name)
             self.requests.add(name)
@@ -188,7 +236,7 @@ def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _copy(memory: KaiMemory) -> KaiMemory:
     copied = KaiMemory()
-    for name in ("_cards", "_started", "_stale", "_evicted", "_read"):
+    for name in ("_cards", "_zones", "_started", "_stale", "_evicted", "_read"):
         setattr(copied, name, dict(getattr(memory, name)))
     return copied
 
@@ -235,6 +283,12 @@ def test_a_state_that_overlooks_changed_bind_requests_differs(
         return ()
 
     monkeypatch.setattr(BindRequests, "follow", forgets)
+    with pytest.raises(AssertionError):
+        run_all(monkeypatch)
+
+
+def test_a_state_that_overlooks_changed_zones_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeZones, "changed", lambda *_: iter(()))
     with pytest.raises(AssertionError):
         run_all(monkeypatch)
 

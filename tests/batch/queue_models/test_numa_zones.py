@@ -14,6 +14,7 @@ from stowplan.batch.queue_models.kai.state.numa_zones import (
     NumaTopology,
     NumaZone,
     Placement,
+    numa_requests,
 )
 from stowplan.objects.pod import Pod
 
@@ -76,31 +77,33 @@ def test_the_zones_of_a_pod(
     policy: NumaPolicy, cpus: tuple[int, ...], request_cpu: str, expected: dict[int, float] | None
 ) -> None:
     topology = NumaTopology(policy, NumaScope.POD, zones(*cpus), AWARE)
-    assert placed(topology.place(pod({"cpu": request_cpu}), INDEX)) == expected
+    assert placed(topology.place(numa_requests(pod({"cpu": request_cpu}), INDEX))) == expected
 
 
 def test_restricted_zones_are_as_few_as_the_node_could_give() -> None:
     topology = NumaTopology(RESTRICTED, NumaScope.POD, zones(4, 4), AWARE)
     topology.charge(((0, (3000.0, *INDEX.empty()[1:])), (1, (3000.0, *INDEX.empty()[1:]))))
     # Two CPUs would fit on two zones together, but one zone suffices on the empty node.
-    assert topology.place(pod({"cpu": "2"}), INDEX) is None
+    assert topology.place(numa_requests(pod({"cpu": "2"}), INDEX)) is None
     topology.charge(((1, (3000.0, *INDEX.empty()[1:])),), -1)
-    assert placed(topology.place(pod({"cpu": "2"}), INDEX)) == {1: 2}
+    assert placed(topology.place(numa_requests(pod({"cpu": "2"}), INDEX))) == {1: 2}
 
 
 def test_containers_are_aligned_one_by_one_in_their_scope() -> None:
     two = pod({"cpu": "3"}, {"cpu": "3"})
     whole = NumaTopology(SINGLE, NumaScope.POD, zones(4, 4), AWARE)
-    assert whole.place(two, INDEX) is None
+    assert whole.place(numa_requests(two, INDEX)) is None
     apart = NumaTopology(SINGLE, NumaScope.CONTAINER, zones(4, 4), AWARE)
-    assert placed(apart.place(two, INDEX)) == {0: 3, 1: 3}
-    assert apart.place(pod({"cpu": "3"}, {"cpu": "3"}, {"cpu": "3"}), INDEX) is None
+    assert placed(apart.place(numa_requests(two, INDEX))) == {0: 3, 1: 3}
+    assert apart.place(numa_requests(pod({"cpu": "3"}, {"cpu": "3"}, {"cpu": "3"}), INDEX)) is None
 
 
 def test_init_containers_give_back_what_they_had() -> None:
     topology = NumaTopology(SINGLE, NumaScope.CONTAINER, zones(4), AWARE)
-    assert placed(topology.place(pod({"cpu": "3"}, init=[{"cpu": "4"}]), INDEX)) == {0: 3}
-    assert topology.place(pod({"cpu": "3"}, init=[{"cpu": "5"}]), INDEX) is None
+    assert placed(topology.place(numa_requests(pod({"cpu": "3"}, init=[{"cpu": "4"}]), INDEX))) == {
+        0: 3
+    }
+    assert topology.place(numa_requests(pod({"cpu": "3"}, init=[{"cpu": "5"}]), INDEX)) is None
 
 
 def test_other_pods_are_aligned_by_their_devices_only() -> None:
@@ -108,7 +111,7 @@ def test_other_pods_are_aligned_by_their_devices_only() -> None:
     burstable = pod({"cpu": "6", NIC: "1"}, qos="Burstable")
     request = INDEX.read({"cpu": "6", NIC: "1"})
     assert topology.is_aligned(burstable, request)
-    placement = topology.place(burstable, INDEX)
+    placement = topology.place(numa_requests(burstable, INDEX))
     assert placement is not None
     assert [zone for zone, _ in placement] == [1]
     assert not topology.is_aligned(pod({"cpu": "6"}, qos="Burstable"), INDEX.read({"cpu": "6"}))

@@ -10,8 +10,16 @@ import msgspec
 
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.batch.queue_models.kai.state.kai_usage import WEEK, UsageRules
+from stowplan.batch.queue_models.kai.state.numa_zones import ZoneRules
 from stowplan.config.queue_models import kai_flags
-from stowplan.config.queue_models.kai_configuration import KaiConfiguration, days_or_duration
+from stowplan.config.queue_models.kai_configuration import (
+    IGNORE_LIST,
+    NUMA,
+    RECONSTRUCT,
+    KaiConfiguration,
+    days_or_duration,
+    is_true,
+)
 from stowplan.config.queue_models.kai_flags import SIGNATURES, STALENESS_GRACE
 from stowplan.objects.encoding import duration
 
@@ -49,6 +57,13 @@ def kai_options(
 ) -> KaiOptions:
     """Options without bounds for the search for victims. plugins: name -> arguments, of those that
     are on. skips_alike: see KaiOptions."""
+    zones = None
+    if NUMA in plugins:
+        ignored = str(plugins[NUMA].get(IGNORE_LIST, "")).split(",")
+        zones = ZoneRules(
+            frozenset(name.strip() for name in ignored if name.strip()),
+            trusts_available=not is_true(plugins[NUMA].get(RECONSTRUCT, True)),
+        )
     runtimes = plugins.get("minruntime", {})
     proportion = plugins.get("proportion", {})
     return KaiOptions(
@@ -61,6 +76,7 @@ def kai_options(
         preempt_min_runtime=_seconds(runtimes.get("defaultPreemptMinRuntime")),
         reclaim_by_leaf=runtimes.get("reclaimResolveMethod") == "queue",
         skips_alike=skips_alike,
+        zones=zones,
     )
 
 

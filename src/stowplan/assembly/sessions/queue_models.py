@@ -15,7 +15,7 @@ from stowplan.assembly.sessions.volcano_sessions import (
     volcano_options,
 )
 from stowplan.batch.queue_models.kai.kai_session import KaiRules
-from stowplan.batch.queue_models.kai.model.kai_model import KaiModel, KaiParts
+from stowplan.batch.queue_models.kai.model.kai_model import KaiModel, KaiParts, kinds_of_kai
 from stowplan.batch.queue_models.model_decider import ModelPlan
 from stowplan.batch.queue_models.queue_model import QueueModel
 from stowplan.batch.queue_models.volcano.model.volcano_model import VolcanoModel, VolcanoParts
@@ -32,14 +32,14 @@ class QueueModelKind:
     """How a queue model is made.
 
     settings: (configuration, compat) -> what `QueueModel.configure` takes; compat is "" or a value
-    of `--compat`. make: (settings, configuration) -> model. reads: see `QueueModel`.
+    of `--compat`. make: (settings, configuration) -> model. reads: settings -> see `QueueModel`.
     """
 
     def __init__(
         self,
         settings: Callable[[BatchConfiguration, str], Any],
         make: Callable[[Any, BatchConfiguration], QueueModel],
-        reads: tuple[type[Object], ...],
+        reads: Callable[[Any], tuple[type[Object], ...]],
     ) -> None:
         self.settings, self.make, self.reads = settings, make, reads
 
@@ -74,8 +74,8 @@ def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:
 
 
 QUEUE_MODELS: Mapping[str, QueueModelKind] = {
-    VOLCANO: QueueModelKind(_volcano_settings, _volcano, VolcanoModel.reads),
-    KAI: QueueModelKind(_kai_settings, _kai, KaiModel.reads),
+    VOLCANO: QueueModelKind(_volcano_settings, _volcano, lambda _: VolcanoModel.reads),
+    KAI: QueueModelKind(_kai_settings, _kai, kinds_of_kai),
 }
 """Queue model -> how it is made."""
 
@@ -84,11 +84,13 @@ def model_plan(configuration: BatchConfiguration, compat: str) -> ModelPlan:
     """Settings of a decider."""
     model = configuration.queue_model
     assert model is not None, "no queue model is configured"
+    settings = QUEUE_MODELS[model.model].settings(configuration, compat)
     return ModelPlan(
         model.model,
         configuration.scheduler_names,
         configuration.default_queue,
         configuration.period_s,
         configuration.uses_priority_classes,
-        QUEUE_MODELS[model.model].settings(configuration, compat),
+        settings,
+        QUEUE_MODELS[model.model].reads(settings),
     )

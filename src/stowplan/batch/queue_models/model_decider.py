@@ -42,7 +42,8 @@ from stowplan.objects.quantity import Quantity
 
 
 class ModelPlan(msgspec.Struct, frozen=True):
-    """Settings from a configuration. settings: those of the model."""
+    """Settings from a configuration. settings: those of the model. reads: kinds that it reads with
+    them, see `QueueModel`."""
 
     model: str
     scheduler_names: tuple[str, ...]
@@ -50,6 +51,7 @@ class ModelPlan(msgspec.Struct, frozen=True):
     period_s: float
     uses_priority_classes: bool
     settings: Any
+    reads: tuple[type[Object], ...] = ()
 
 
 class ModelDecider(AttachedDecider[ModelPlan]):
@@ -327,6 +329,9 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         for field in ("model", "scheduler_names", "default_queue", "uses_priority_classes"):
             if getattr(plan, field) != getattr(self.plan, field):
                 return f"{source}: {field} cannot change before a restart"
+        unread = [kind.__name__ for kind in plan.reads if kind not in self._objects]
+        if unread:
+            return f"{source}: {', '.join(unread)} cannot be read before a restart"
         self.plan = plan
         self.model.configure(plan.settings)
         return ""

@@ -31,14 +31,18 @@ from stowplan.objects.encoding import duration
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 """Actions, in the default order."""
 
-NUMBER, DURATION, PLACEMENT, METHOD, PERIOD, WINDOW = (
+NUMBER, DURATION, PLACEMENT, METHOD, PERIOD, WINDOW, SWITCH, NAMES = (
     "a number",
     "a duration such as 10m",
     "binpack or spread",
     "lca or queue",
     "a duration above 0 such as 10m, 2d or 1w",
     "sliding or tumbling",
+    "true or false",
+    "names of resources with commas between them",
 )
+NUMA, IGNORE_LIST, RECONSTRUCT = "numa", "ignoreList", "reconstructAvailable"
+"""The plugin for NUMA zones, and its arguments."""
 
 PLUGINS: Mapping[str, Mapping[str, str]] = {
     "predicates": {},
@@ -65,13 +69,13 @@ PLUGINS: Mapping[str, Mapping[str, str]] = {
     "topology": {},
     "sg-nodelocalgreedy": {},
     "sg-multinodegang": {},
+    NUMA: {IGNORE_LIST: NAMES, RECONSTRUCT: SWITCH},
 }
 """Plugin -> argument -> kind."""
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "snapshot": "serve its snapshot",
     "reflectjoborder": "serve the order of jobs",
-    "numa": "read NodeResourceTopology objects",
     "podaffinity": "score nodes by affinity to pods",
 }
 """Plugin that is read and has no effect here -> what it would do in KAI."""
@@ -87,7 +91,7 @@ _ALWAYS_ON = frozenset(
 _DEFAULT_PLUGINS: Mapping[str, Mapping[str, str]] = {
     name: {"cpu": "binpack", "gpu": "binpack"} if name == "nodeplacement" else {}
     for name in PLUGINS
-    if name != "gpuspread"
+    if name not in ("gpuspread", NUMA)
 }
 DEPTHS, BUDGETS, FLAGS = "queueDepthPerAction", "scenarioSearchBudgets", "args"
 """Fields: jobs of a queue that an action tries; times of searches; KAI's flags."""
@@ -288,6 +292,15 @@ def days_or_duration(text: str) -> float:
     return duration.parse(text) / timedelta(seconds=1)
 
 
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
+
+
+def is_true(given: Any) -> bool:
+    """Whether an argument of the kind SWITCH is on: KAI has texts there."""
+    return str(given) in _TRUE
+
+
 def _is_period(given: Any) -> bool:
     try:
         return isinstance(given, str) and days_or_duration(given) > 0
@@ -302,4 +315,6 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     METHOD: lambda given: given in ("lca", "queue"),
     PERIOD: _is_period,
     WINDOW: lambda given: given in ("sliding", "tumbling"),
+    SWITCH: lambda given: str(given) in (*_TRUE, *_FALSE),
+    NAMES: lambda given: isinstance(given, str),
 }

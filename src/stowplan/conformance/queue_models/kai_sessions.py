@@ -12,20 +12,19 @@ from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
 from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
-from stowplan.batch.queue_models.kai.kai_objects import (
-    KaiObjects,
-    KaiPodState,
-    KaiZoneReport,
-    KaiZonesReport,
-    session_of,
-)
+from stowplan.batch.queue_models.kai.kai_objects import KaiObjects, KaiPodState, session_of
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.session_claims import claims_after
-from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_node import DEFAULT_CARD_MEMORY
 from stowplan.batch.queue_models.kai.state.kai_queue import RESOURCES
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
-from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaScope
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaScope, NumaTopology
+from stowplan.batch.queue_models.kai.zone_reports import (
+    KaiZoneReport,
+    KaiZonesReport,
+    zones_of_report,
+)
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
@@ -82,6 +81,11 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     cluster = msgspec.convert(case.cluster, KaiCaseCluster)
     options = _options(case.config if isinstance(case.config, dict) else {}, rounds)
     rules = KaiRules(fits_rules, fits_node_rules)
+    reports = {name: zones.report() for name, zones in cluster.numa.items()}
+
+    def numa(node: str, index: ResourceIndex) -> NumaTopology | None:
+        return zones_of_report(reports.get(node), index)
+
     states = _first_states(cluster)
     sessions: list[Answer] = []
     claims = list(cluster.resource_claims)
@@ -96,7 +100,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
             cluster.priority_classes,
             cluster.topologies,
             states,
-            {name: zones.report() for name, zones in cluster.numa.items()},
+            numa,
             claims,
             cluster.resource_slices,
             cluster.device_classes,

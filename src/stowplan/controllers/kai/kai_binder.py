@@ -33,6 +33,11 @@ from stowplan.objects.kai.bind_request import (
     SUCCEEDED,
     card_labels,
 )
+from stowplan.objects.kai.zone_placement import (
+    PREDICTED_ANNOTATION,
+    KaiZonePlacement,
+    zones_text,
+)
 from stowplan.objects.store import BindingStore, DeleteOptions, WatchEvent
 
 _MARK = CARD_LABEL.encode()
@@ -151,7 +156,8 @@ class KaiBinder(Controller):
             return False
         meta = pod["metadata"]
         kind = str(spec.get("receivedResourceType") or "")
-        meta["annotations"] = {**(meta.get("annotations") or {}), RECEIVED: kind}
+        notes = {**(meta.get("annotations") or {}), RECEIVED: kind}
+        meta["annotations"] = {**notes, **_predicted(spec)}
         if cards:
             meta["labels"] = {**(meta.get("labels") or {}), **card_labels(cards)}
         self._binding.bind(self.api.update(PODS, pod), node)
@@ -242,6 +248,15 @@ def _is_answered(request: Tree) -> bool:
 
 def _asked_cards(request: Tree) -> tuple[str, ...]:
     return tuple((request.get("spec") or {}).get("selectedGPUGroups") or ())
+
+
+def _predicted(spec: Tree) -> dict[str, str]:
+    """The annotation for the NUMA zones of a request, if it names any."""
+    zones = [
+        KaiZonePlacement(str(one.get("zone") or ""), dict(one.get("amount") or {}))
+        for one in spec.get("predictedNUMAZones") or ()
+    ]
+    return {PREDICTED_ANNOTATION: zones_text(zones)} if zones else {}
 
 
 def _cards_of(pod: Tree) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""KAI-Scheduler's kinds on the embedded cluster: their definitions.
+"""KAI-Scheduler's kinds on the embedded cluster, and NodeResourceTopology, which it reads: their
+definitions.
 
 The definitions keep every field. Where KAI's are applied those serve.
 
@@ -32,6 +33,9 @@ _KINDS = (
     CustomKind("scheduling.run.ai", "BindRequest", "bindrequests", ("v1alpha2",), (),
         _REQUEST_COLUMNS),
     CustomKind("kai.scheduler", "Topology", "topologies", ("v1alpha1",), (), (), namespaced=False),
+    CustomKind("topology.node.k8s.io", "NodeResourceTopology", "noderesourcetopologies",
+        ("v1alpha2",), ("node-res-topo",), namespaced=False,
+        approval="unapproved, it keeps every field"),
 )  # fmt: skip
 
 

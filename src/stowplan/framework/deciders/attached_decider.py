@@ -85,6 +85,8 @@ class AttachedDecider(Generic[PlanT]):
             return state
         own = state.clone()
         own.binding_request = place.request
+        # Where the pod is bound directly after all.
+        own.binding_annotations.update(place.request.predicted_annotation)
         return own
 
     def failures(self, uid: str) -> int:

@@ -16,6 +16,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.kai.zone_placement import (
+    PREDICTED_ANNOTATION,
+    KaiZonePlacement,
+    zones_text,
+)
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.pod import Pod
 
@@ -48,6 +53,15 @@ class KaiBindRequestSpec(Value, frozen=True):
     selected_gpu_groups: tuple[str, ...] = field(default=(), name="selectedGPUGroups")
     backoff_limit: int | None = None
     received_gpu: KaiReceivedGpu | None = field(default=None, name="receivedGPU")
+    predicted_numa_zones: tuple[KaiZonePlacement, ...] = field(
+        default=(), name="predictedNUMAZones"
+    )
+
+    @property
+    def predicted_annotation(self) -> dict[str, str]:
+        """The annotation that the binder gives the pod for its NUMA zones, if it has any."""
+        zones = self.predicted_numa_zones
+        return {PREDICTED_ANNOTATION: zones_text(zones)} if zones else {}
 
 
 class KaiBindRequestStatus(Value, frozen=True):
@@ -90,6 +104,8 @@ def placed_as_requested(pod: Pod, request: KaiBindRequest) -> Pod:
         labels |= card_labels(spec.selected_gpu_groups)
     if spec.received_resource_type:
         notes = {**notes, RECEIVED: spec.received_resource_type}
+    # The request counts before the annotation of an earlier binding, as in KAI.
+    notes = {**notes, **spec.predicted_annotation}
     meta = replace(meta, labels=labels, annotations=notes)
     if pod.node_name:
         return replace(pod, metadata=meta)
@@ -125,13 +141,17 @@ def bind_request_tree(spec: KaiBindRequestSpec, namespace: str, uid: str) -> Tre
         "podName": spec.pod_name,
         "selectedNode": spec.selected_node,
         "receivedResourceType": spec.received_resource_type,
-        "selectedGPUGroups": [*spec.selected_gpu_groups],
     }
+    # What is empty is left out, as Go's encoder does.
+    if spec.selected_gpu_groups:
+        body["selectedGPUGroups"] = [*spec.selected_gpu_groups]
     if spec.received_gpu is not None:
-        body["receivedGPU"] = {
-            "count": spec.received_gpu.count,
-            "portion": spec.received_gpu.portion,
-        }
+        count, portion = spec.received_gpu.count, spec.received_gpu.portion
+        body["receivedGPU"] = ({"count": count} if count else {}) | {"portion": portion}
+    if spec.predicted_numa_zones:
+        body["predictedNUMAZones"] = [
+            {"zone": one.zone, "amount": dict(one.amount)} for one in spec.predicted_numa_zones
+        ]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": spec.pod_name, "uid": uid}
     return {
         "apiVersion": KAI_BIND_API_VERSION,

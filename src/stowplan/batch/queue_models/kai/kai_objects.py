@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -38,12 +38,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiTask,
     is_gpu_class,
 )
-from stowplan.batch.queue_models.kai.state.numa_zones import (
-    NumaPolicy,
-    NumaScope,
-    NumaTopology,
-    NumaZone,
-)
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaTopology
 from stowplan.batch.queue_models.kai.state.pod_sets import sub_group_tree
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
@@ -71,6 +66,7 @@ MEMORY_UNIT = 10**6
 STUCK_AFTER = 120.0
 ASKS_MAX = 10_000
 """Kinds of containers of which it is kept what they ask for."""
+ZonesOf = Callable[[str, ResourceIndex], NumaTopology | None]
 
 
 class KaiPodState(msgspec.Struct, frozen=True):
@@ -82,27 +78,11 @@ class KaiPodState(msgspec.Struct, frozen=True):
     is_old_mig: bool = False
 
 
-class KaiZoneReport(msgspec.Struct, frozen=True):
-    """A NUMA zone. Amounts as in a session: cpu in milli-cpu, memory in bytes."""
-
-    id: str
-    allocatable: Mapping[str, float] = {}
-    available: Mapping[str, float] = {}
-
-
-class KaiZonesReport(msgspec.Struct, frozen=True):
-    """The NUMA zones of a node, with policy and scope of its Topology Manager."""
-
-    policy: NumaPolicy = NumaPolicy.NONE
-    scope: NumaScope = NumaScope.CONTAINER
-    zones: tuple[KaiZoneReport, ...] = ()
-
-
 class KaiObjects(msgspec.Struct, frozen=True):
-    """Objects of a cluster. now: seconds. states: by pod key. numa: by node. allocate: chooses
-    devices of a node, see `session_claims`. scheduler_names: queues do not divide what pods of
-    other schedulers have on nodes; without names it counts as theirs. usage: of queues over
-    time."""
+    """Objects of a cluster. now: seconds. states: by pod key. numa: (node, resources) -> the zones
+    of a node, None where none count. allocate: chooses devices of a node, see `session_claims`.
+    scheduler_names: queues do not divide what pods of other schedulers have on nodes; without names
+    it counts as theirs. usage: of queues over time."""
 
     now: float
     nodes: Sequence[Node] = ()
@@ -112,7 +92,7 @@ class KaiObjects(msgspec.Struct, frozen=True):
     priority_classes: Sequence[PriorityClass] = ()
     topologies: Sequence[KaiTopologyObject] = ()
     states: Mapping[str, KaiPodState] = field(default_factory=dict)
-    numa: Mapping[str, KaiZonesReport] = field(default_factory=dict)
+    numa: ZonesOf = lambda *_: None
     claims: Sequence[ResourceClaim] = ()
     slices: Sequence[ResourceSlice] = ()
     device_classes: Sequence[DeviceClass] = ()
@@ -129,7 +109,7 @@ def session_of(
     """The session that objects give."""
     index = resource_index(objects.nodes, objects.pods)
     nodes = [
-        KaiNode(node, index, _numa(objects.numa.get(node.name), index))
+        KaiNode(node, index, objects.numa(node.name, index))
         for node in sorted(objects.nodes, key=lambda one: one.name)
     ]
     classes = [one.name for one in objects.device_classes]
@@ -188,29 +168,6 @@ def _of_others(tasks: Iterable[KaiTask], names: Collection[str]) -> Iterable[Kai
         and task.pod.spec.scheduler_name not in names
         and not reserves_card(task.pod.labels)
     )
-
-
-def _numa(report: KaiZonesReport | None, index: ResourceIndex) -> NumaTopology | None:
-    """The zones of a report; resources that neither nodes nor pods name are left out."""
-    if report is None or not report.zones:
-        return None
-    zones = [
-        NumaZone(
-            zone.id, _zone_amount(zone.allocatable, index), _zone_amount(zone.available, index)
-        )
-        for zone in report.zones
-    ]
-    named = sorted({name for zone in report.zones for name in (*zone.allocatable, *zone.available)})
-    aware = {index.place_of(name): name for name in named if index.has(name)}
-    return NumaTopology(report.policy, report.scope, zones, aware)
-
-
-def _zone_amount(amounts: Mapping[str, float], index: ResourceIndex) -> Amount:
-    amount = index.empty()
-    for name, value_there in amounts.items():
-        if index.has(name):
-            amount[index.place_of(name)] += value_there
-    return amount
 
 
 def resource_names(pod: Pod) -> set[str]:

@@ -33,8 +33,9 @@ from stowplan.batch.queue_models.kai.state.node_rows import (
     best_first,
     card_or_cpu,
 )
-from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, ZoneRules, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
+from stowplan.objects.kai.zone_placement import KaiZonePlacement
 
 NEW_CARD = ""
 """Stands for a whole card among the shared cards of a node."""
@@ -57,7 +58,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     with the constraints of one that found no victims is tried only if it asks for less.
     simulated_max: evictions that an action may simulate, 0 for any number. depths: action -> jobs
     of a queue that it tries. usage: how usage over time is counted, None where it is not.
-    shares_cards: whether pods that ask for a part of a card are decided. unknown_memory: MiB by
+    shares_cards: whether pods that ask for a part of a card are decided. zones: arguments of the
+    plugin numa, None where it is off, so that objects say nothing of zones. unknown_memory: MiB by
     which shares in memory count to what queues ask for where no node says how large its cards are,
     0 for not at all. evicts_once: the second eviction of a pod in a session fails, as it does where
     evicted pods are gone at once."""
@@ -77,6 +79,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     depths: Mapping[str, int] = {}
     usage: UsageRules | None = None
     shares_cards: bool = True
+    zones: ZoneRules | None = None
     unknown_memory: int = 0
     evicts_once: bool = False
 
@@ -165,7 +168,7 @@ class KaiSession:
         self.waiting = [job for job in self.jobs.values() if job.n_pending]
         for job in self.waiting:
             job.make_signature()
-        if zoned:
+        if zoned and kept is None:
             self._open_zones()
         queues.divide(options.k, usage)
 
@@ -248,7 +251,7 @@ class KaiSession:
             self._has_pod_slots(task, node)
             and node.is_ready
             and self.rules.fits(self, task, node)
-            and self._is_admitted(task, node)
+            and self.is_admitted(task, node)
             and self._claims_fit(task, node)
         )
 
@@ -273,39 +276,46 @@ class KaiSession:
     def _open_zones(self) -> None:
         """Give pods their recorded zones; what zones have left follows from the pods on nodes."""
         for node in self.nodes.values():
-            if node.numa is not None and node.numa.policy != NumaPolicy.NONE:
-                node.open_zones()
+            node.open_zones()
         for job in self.jobs.values():
             for task in job.tasks():
                 home = self.nodes.get(task.node)
-                if home is not None and home.numa is not None and home.is_aligned(task):
-                    task.numa = home.numa.read_placement(task.pod, home.index)
+                if home is not None:
+                    task.numa = home.recorded_zones(task)
 
-    def _is_admitted(self, task: KaiTask, node: KaiNode) -> bool:
+    def is_admitted(self, task: KaiTask, node: KaiNode) -> bool:
         """Whether the kubelet could align a pod, where it rejects those that it cannot."""
         if node.numa is None or not node.numa.rejects or not node.is_aligned(task):
             return True
-        return node.numa.place(task.pod, node.index) is not None
+        return node.numa.place(task.zone_requests(node.index)) is not None
+
+    def wants_zones(self, task: KaiTask) -> bool:
+        """Whether it matters for a pod which zones nodes have."""
+        return self.most_zones > 0 and (
+            is_guaranteed(task.pod) or any(task.request[place] > 0 for place in self.zone_devices)
+        )
 
     def choose_zones(self, task: KaiTask, node: KaiNode) -> None:
         """Note the zones that a pod is expected to get on a node."""
         task.numa = ()
         if node.numa is not None and node.is_aligned(task):
-            task.numa = node.numa.place(task.pod, node.index) or ()
+            task.numa = node.numa.place(task.zone_requests(node.index)) or ()
+
+    def zone_record(self, task: KaiTask) -> tuple[KaiZonePlacement, ...]:
+        """What a pod is expected to get of the zones of its node, as bind requests record it."""
+        node = self.nodes.get(task.node)
+        if node is None or node.numa is None:
+            return ()
+        return node.numa.record(task.numa, node.index)
 
     def _zone_score(self, task: KaiTask, node: KaiNode) -> float:
         """Fewer zones are better. A node without zones counts as the most that any has."""
-        is_sensitive = is_guaranteed(task.pod) or any(
-            task.request[place] > 0 for place in self.zone_devices
-        )
-        if not self.most_zones or not is_sensitive:
-            return 0.0
         topology = node.numa
         if topology is None or not topology.zones:
             return ZONE_SCORE / self.most_zones
         if not node.is_aligned(task):
             return ZONE_SCORE / len(topology.zones)
-        placement = topology.place(task.pod, node.index)
+        placement = topology.place(task.zone_requests(node.index))
         if placement is None:
             return 0.0
         return ZONE_SCORE / max(1, len(placement))
@@ -366,7 +376,7 @@ class KaiSession:
         return (
             task.is_plain
             and not self.rows.affine
-            and not self.most_zones
+            and not self.wants_zones(task)
             and "predicates" in self.options.plugins
         )
 
@@ -411,7 +421,7 @@ class KaiSession:
             scores[rows == nominated.row] += NOMINATED_SCORE
         if "nodeplacement" in on:
             scores += self._placement_scores(task, rows, *free_range)
-        if self.most_zones:
+        if self.wants_zones(task):
             scores += [self._zone_score(task, nodes[row]) for row in rows]
         if "topology" in on and self.topology.has_scores:
             job = self.jobs[task.job]

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import OPENED, KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
-from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, card_groups
+from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask, card_groups
 from stowplan.objects.kai.bind_request import CARD_LABEL
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
     SUB_GROUP_LABEL,
     KaiPodGroupObject,
 )
+from stowplan.objects.kai.zone_placement import PREDICTED_ANNOTATION, zones_text
 from stowplan.objects.pod import Pod
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -30,13 +31,16 @@ LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 
 
 class KaiMemory:
-    """Shared cards by pod, and the times of groups. Cards are read from the labels of pods where
-    KAI's binder has bound them. Without a label they are lost when the process ends: afterwards a
-    pod with a share counts as alone on its card. Times are read from the annotations of groups,
-    also when another process changes them."""
+    """Shared cards and NUMA zones by pod, and the times of groups. Cards are read from the labels
+    of pods where KAI's binder has bound them. Without a label they are lost when the process ends:
+    afterwards a pod with a share counts as alone on its card. Zones are remembered until the pod
+    or its request has them. Times are read from the annotations of groups, also when another
+    process changes them."""
 
     def __init__(self) -> None:
         self._cards: dict[str, tuple[str, ...]] = {}
+        # By uid: node, and zones as an annotation has them.
+        self._zones: dict[str, tuple[str, str]] = {}
         self._started: dict[str, float] = {}
         self._stale: dict[str, float] = {}
         self._evicted: dict[str, float] = {}
@@ -67,13 +71,24 @@ class KaiMemory:
         """A pod as KAI would have written it. group: key of its pod group. sub_group: "" for what
         its label says."""
         meta = pod.metadata
-        notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group}
+        notes = {**meta.annotations, KAI_GROUP_ANNOTATION: group, **self._zones_of(pod)}
         labels = {**meta.labels, SUB_GROUP_LABEL: sub_group} if sub_group else meta.labels
         if pod.node_name and ("gpu-fraction" in notes or "gpu-memory" in notes):
             cards = card_groups(labels) or self._cards.get(pod.uid) or _alone(pod)
             labels = {**labels, **{f"{CARD_LABEL}/{card}": card for card in cards}}
         meta = replace(meta, uid=pod.uid, namespace=pod.namespace, annotations=notes, labels=labels)
         return replace(pod, metadata=meta)
+
+    def _zones_of(self, pod: Pod) -> Mapping[str, str]:
+        """The annotation for the zones that were decided for a pod, until it has it."""
+        known = self._zones.get(pod.uid)
+        if known is None:
+            return {}
+        node, text = known
+        if pod.node_name == node and pod.metadata.annotations.get(PREDICTED_ANNOTATION) != text:
+            return {PREDICTED_ANNOTATION: text}
+        del self._zones[pod.uid]
+        return {}
 
     def group(self, group: KaiPodGroupObject) -> KaiPodGroupObject:
         """A group as KAI would have written it, by its key, which is unique."""
@@ -108,6 +123,8 @@ class KaiMemory:
                 if task.is_shared and task.node and task.status != KaiStatus.PIPELINED:
                     cards = tuple(self._name(card, session.now) for card in task.groups)
                     self._cards[task.uid] = cards
+                if task.status == KaiStatus.BINDING and not task.pod.node_name:
+                    self._note_zones(session, task)
             started = job.last_start if job.used else None
             since = self._stale.get(job.uid, session.now) if job.is_stale else None
             moments = started, since, job.last_eviction
@@ -121,6 +138,11 @@ class KaiMemory:
                     del one[key]
         return changed
 
+    def _note_zones(self, session: KaiSession, task: KaiTask) -> None:
+        zones = session.zone_record(task)
+        if zones:
+            self._zones[task.uid] = task.node, zones_text(zones)
+
     def cards(self, uid: str) -> tuple[str, ...]:
         """Shared cards of a pod, as they were last decided."""
         return self._cards.get(uid, ())
@@ -128,6 +150,7 @@ class KaiMemory:
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._cards.pop(uid, None)
+        self._zones.pop(uid, None)
 
     def _name(self, card: str, now: float) -> str:
         """A name that no other session gives, not of another process either: by it KAI's binder

@@ -44,7 +44,6 @@ from stowplan.framework.metrics import Metrics
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.kai.bind_request import (
-    FRACTION,
     KaiBindRequest,
     KaiBindRequestSpec,
     KaiReceivedGpu,
@@ -54,6 +53,7 @@ from stowplan.objects.kai.kai_kinds import (
     KaiQueueObject,
     KaiTopologyObject,
 )
+from stowplan.objects.kai.node_topology import NodeResourceTopology
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
@@ -62,6 +62,24 @@ SHARES_LEFT_OUT = "parts of cards are not given to pods: gpuSharing is false"
 NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
+
+
+_READS: tuple[type[Object], ...] = (
+    KaiPodGroupObject,
+    KaiQueueObject,
+    KaiTopologyObject,
+    KaiBindRequest,
+    PriorityClass,
+    ResourceClaim,
+    ResourceSlice,
+    DeviceClass,
+    *OWNER_TYPES,
+)
+
+
+def kinds_of_kai(options: KaiOptions) -> tuple[type[Object], ...]:
+    """Kinds that sessions read beside pods and nodes."""
+    return _READS if options.zones is None else (*_READS, NodeResourceTopology)
 
 
 class KaiParts(msgspec.Struct, frozen=True):
@@ -75,17 +93,6 @@ class KaiModel:
     """Sessions of KAI-Scheduler on the cluster that the scheduler follows."""
 
     name = "kai"
-    reads: tuple[type[Object], ...] = (
-        KaiPodGroupObject,
-        KaiQueueObject,
-        KaiTopologyObject,
-        KaiBindRequest,
-        PriorityClass,
-        ResourceClaim,
-        ResourceSlice,
-        DeviceClass,
-        *OWNER_TYPES,
-    )
 
     def __init__(
         self, options: KaiOptions, parts: KaiParts, scheduler_names: tuple[str, ...]
@@ -108,6 +115,11 @@ class KaiModel:
         self._last = ModelReport()
         self._keeps_reports = False
         self._asked = ""
+
+    @property
+    def reads(self) -> tuple[type[Object], ...]:
+        """Kinds that it reads beside pods and nodes."""
+        return kinds_of_kai(self._options)
 
     def configure(self, settings: object) -> None:
         """Use other actions and plugins. settings: KaiOptions."""
@@ -150,7 +162,7 @@ class KaiModel:
             decisions,
             again_in_s=again,
             groups=written,
-            requests=self._requests(changed, decisions.binds),
+            requests=self._requests(session, changed, decisions.binds),
         )
         if self._keeps_reports:
             self._last = report_of(self._opened(session), reasons, self._asked)
@@ -219,23 +231,26 @@ class KaiModel:
         )
 
     def _requests(
-        self, changed: Iterable[KaiJob], bound: Mapping[str, str]
+        self, session: KaiSession, changed: Iterable[KaiJob], bound: Mapping[str, str]
     ) -> dict[str, KaiBindRequestSpec]:
-        """By uid: what KAI's binder does for the pods that are bound with parts of cards."""
-        return {
-            task.uid: KaiBindRequestSpec(
+        """By uid: what KAI's binder does for the pods that are bound with parts of cards, or to
+        NUMA zones."""
+        found = {}
+        for task in (task for job in changed for task in job.tasks() if task.uid in bound):
+            zones = session.zone_record(task)
+            if not task.is_shared and not zones:
+                continue
+            found[task.uid] = KaiBindRequestSpec(
                 pod_name=task.pod.name,
                 selected_node=task.node,
-                received_resource_type=FRACTION,
+                received_resource_type=task.received,
                 received_gpu=KaiReceivedGpu(
                     task.accepted_cards.count, f"{task.accepted_cards.portion:.2f}"
                 ),
                 selected_gpu_groups=self._memory.cards(task.uid),
+                predicted_numa_zones=zones,
             )
-            for job in changed
-            for task in job.tasks()
-            if task.uid in bound and task.is_shared
-        }
+        return found
 
     def _had_node(self, task: KaiTask) -> bool:
         before = self._state.task(task.uid)

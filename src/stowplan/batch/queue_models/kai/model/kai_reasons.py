@@ -31,6 +31,7 @@ DOES_NOT_FIT = "Unschedulable"
 NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
+NOT_ALIGNED = "node(s) cannot NUMA-align the pod's resources under their Topology Manager policy"
 NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
@@ -179,6 +180,8 @@ class KaiReasons:
             for i, name in enumerate(node.index.names)
             if task.request[i] > free[i]
         )
+        if not short and not session.is_admitted(task, node):
+            return (NOT_ALIGNED,)
         return short or (NOT_OTHERWISE,)
 
 

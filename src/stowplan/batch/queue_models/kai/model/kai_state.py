@@ -28,6 +28,7 @@ from stowplan.batch.queue_models.kai.kai_session import (
 )
 from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
+from stowplan.batch.queue_models.kai.model.node_zones import NodeZones
 from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper, stated_group
 from stowplan.batch.queue_models.kai.model.queue_sums import QueueSums
 from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims
@@ -75,6 +76,7 @@ class KaiState:
         self._devices = devices
         self._grouper = PodGrouper()
         self._requests = BindRequests()
+        self._zones = NodeZones()
         self.own: dict[str, Pod] = {}
         self.orphans: dict[str, list[Pod]] = {}
         self.remade: set[str] = set()
@@ -133,6 +135,7 @@ class KaiState:
         """The session of a cluster. usage: of queues over time."""
         self.remade.clear()
         self._shares_cards = options.shares_cards
+        self._zones.follow(cluster, options.zones)
         nodes = _nodes(cluster)
         requested = self._requests.follow(cluster, {node.name for node in nodes})
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
@@ -178,6 +181,7 @@ class KaiState:
             and task.status == read.status
             and task.node == read.node
             and task.groups == read.groups
+            and (not task.node or task.numa == read.numa)
             for task in job.tasks()
         )
 
@@ -200,7 +204,7 @@ class KaiState:
             key, sub_group = self._place(pod)
             if key is not None:
                 self._pods[uid] = pod
-                pods.append(self._memory.pod(pod, key, sub_group))
+                pods.append(self._zones.pod(self._memory.pod(pod, key, sub_group)))
                 if key:
                     self._members.setdefault(key, {})[uid] = None
         groups = {one.key: one for one in _all(cluster, KaiPodGroupObject)}
@@ -218,6 +222,7 @@ class KaiState:
             _all(cluster, KaiQueueObject),
             classes_of(cluster),
             _all(cluster, KaiTopologyObject),
+            numa=self._zones.of,
             claims=_all(cluster, ResourceClaim),
             slices=slices,
             device_classes=devices,
@@ -235,7 +240,7 @@ class KaiState:
     def _follow(
         self, cluster: ModelCluster, nodes: Sequence[Node], requested: Iterable[str]
     ) -> None:
-        fixed = (*_fixed(cluster), self._shares_cards)
+        fixed = (*_fixed(cluster), self._shares_cards, self._zones.rules)
         is_new = fixed != self._fixed
         if not is_new:
             names = (
@@ -262,6 +267,7 @@ class KaiState:
         for kind, key in cluster.changed_objects:
             if kind is KaiPodGroupObject:
                 self._old_jobs[key] = None
+        self._old_nodes.update(dict.fromkeys(self._zones.changed(cluster)))
 
     def _is_changed(self, node: Node) -> bool:
         known = self._nodes.get(node.name)
@@ -306,7 +312,7 @@ class KaiState:
             if pod is None:
                 self.left_out.pop(uid, None)
             return
-        known = self._memory.pod(pod, key, sub_group)
+        known = self._zones.pod(self._memory.pod(pod, key, sub_group))
         task = task_of(known, cluster.now / 1e9, self._index, NO_CLAIMS)
         if task.status == KaiStatus.BOUND and not given.node_name:
             task.status = int(KaiStatus.BINDING)
@@ -361,12 +367,14 @@ class KaiState:
             old, given = self._nodes.get(name), self._given.get(name)
             if old is None or given is None:
                 continue
-            node = KaiNode(given, self._index)
+            node = KaiNode(given, self._index, self._zones.of(name, self._index))
             for task in self._on.get(name, {}).values():
-                had = task.accepted
+                had = task.accepted, task.numa
+                task.numa = node.recorded_zones(task)
                 node.add(task)
-                if had != task.accepted and task.job:
+                if had != (task.accepted, task.numa) and task.job:
                     self._old_jobs[task.job] = None
+            node.open_zones()
             node.was_touched = False
             self._nodes[name] = node
             has_same_rules = given is old.node or (

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from stowplan.objects.kai.zone_placement import decimal_text
 from stowplan.objects.quantity import Quantity, milli_value, value
 
 Amount: TypeAlias = list[float]
@@ -72,7 +73,7 @@ class ResourceIndex:
         return amount[CPU], amount[MEMORY], self.total_cards(amount)
 
     def read(self, quantities: Mapping[str, Quantity]) -> Amount:
-        """The amount of a resource list."""
+        """The amount of a resource list. Raises QuantityError."""
         amount = self.empty()
         for name, quantity in quantities.items():
             if name in CARD_RESOURCES:
@@ -84,6 +85,15 @@ class ResourceIndex:
             else:
                 amount[self.place[name]] += float(milli_value(quantity))
         return amount
+
+    def quantity(self, place: int, amount: float) -> str:
+        """What there is of one resource as a quantity: cpu in thousandths, all else whole."""
+        if place == CPU:
+            milli = int(amount)
+            return f"{milli}m" if milli % 1000 else decimal_text(milli // 1000)
+        name = self.names[place]
+        is_whole = place <= PODS or is_mig(name) or name in _BYTES
+        return decimal_text(int(amount) if is_whole else math.ceil(amount / 1000))
 
 
 def plus(left: Sequence[float], right: Sequence[float]) -> Amount:

@@ -27,7 +27,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
-from stowplan.batch.queue_models.kai.state.numa_zones import NumaTopology
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaTopology, Placement
 from stowplan.objects.node import Node
 
 DEFAULT_CARD_MEMORY = 100
@@ -165,14 +165,22 @@ class KaiNode:
         """Whether the kubelet aligns a pod here."""
         return self.numa is not None and self.numa.is_aligned(task.pod, task.request)
 
+    def recorded_zones(self, task: KaiTask) -> Placement:
+        """What is recorded that a pod has of the zones; empty for one that is not aligned here."""
+        if self.numa is None or not self.is_aligned(task):
+            return ()
+        return self.numa.read_placement(task.pod, self.index)
+
     def open_zones(self) -> None:
-        """Zones have what they may give, less what is recorded for the pods that are here."""
-        assert self.numa is not None
-        for zone in self.numa.zones:
-            zone.available = list(zone.allocatable)
+        """Zones have what they may give, less what is recorded for the pods that are here; with
+        other rules what their report says."""
+        numa = self.numa
+        if numa is None or numa.policy == NumaPolicy.NONE or numa.trusts_available:
+            return
+        numa.reset()
         for task in self.tasks.values():
             if task.status & ACTIVE_STATUSES:
-                self.numa.charge(self.numa.read_placement(task.pod, self.index))
+                numa.charge(numa.read_placement(task.pod, self.index))
 
     # Kind of node.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntFlag
 
-from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards
-from stowplan.batch.queue_models.kai.state.numa_zones import Placement
+from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards, ResourceIndex
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaRequests, Placement, numa_requests
 from stowplan.objects.devices.device_claim import AllocationResult
 from stowplan.objects.kai.bind_request import CARD_LABEL, RECEIVED
 from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
@@ -56,9 +56,9 @@ class KaiTask:
     their name in the pod. Amounts and devices are never changed in place."""
 
     __slots__ = (
-        "_constraints", "_is_plain", "accepted", "accepted_cards", "cards", "created", "devices",
-        "groups", "is_old_mig", "is_virtual", "job", "key", "kind", "node", "numa", "order", "pod",
-        "received", "request", "status", "sub_group", "uid",
+        "_constraints", "_is_plain", "_zone_requests", "accepted", "accepted_cards", "cards",
+        "created", "devices", "groups", "is_old_mig", "is_virtual", "job", "key", "kind", "node",
+        "numa", "order", "pod", "received", "request", "status", "sub_group", "uid",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +96,7 @@ class KaiTask:
         self.order = (*_role_order(meta.labels), stamp, self.uid)
         self._constraints: str | None = None
         self._is_plain: bool | None = None
+        self._zone_requests: NumaRequests | None = None
 
     def clone(self) -> KaiTask:
         """A copy with its own status and place."""
@@ -123,6 +124,7 @@ class KaiTask:
         copied.order = self.order
         copied._constraints = self._constraints
         copied._is_plain = self._is_plain
+        copied._zone_requests = self._zone_requests
         return copied
 
     @property
@@ -131,6 +133,12 @@ class KaiTask:
         if self._constraints is None:
             self._constraints = _constraints(self.pod)
         return self._constraints
+
+    def zone_requests(self, index: ResourceIndex) -> NumaRequests:
+        """What it asks of NUMA zones. index: of its amounts."""
+        if self._zone_requests is None:
+            self._zone_requests = numa_requests(self.pod, index)
+        return self._zone_requests
 
     @property
     def is_plain(self) -> bool:

@@ -17,12 +17,18 @@ from enum import IntEnum
 import msgspec
 
 from stowplan.batch.queue_models.kai.state.kai_amount import CPU, Amount, ResourceIndex, plus
+from stowplan.objects.kai.zone_placement import (
+    OBSERVED_ANNOTATION,
+    PREDICTED_ANNOTATION,
+    KaiZonePlacement,
+    read_zones,
+)
 from stowplan.objects.pod import Container, Pod
-from stowplan.objects.quantity import Quantity, milli_value, value
+from stowplan.objects.quantity import Quantity, QuantityError, milli_value, value
 
 GUARANTEED = "Guaranteed"
-OBSERVED_ANNOTATION = "kai.scheduler/numa-placement-observed"
-PREDICTED_ANNOTATION = "kai.scheduler/numa-placement-predicted"
+FOUND_MAX = 1_000
+"""Requests of which a node remembers where they would go."""
 
 Placement = tuple[tuple[int, tuple[float, ...]], ...]
 """What a pod has of zones: index of a zone and the amount there, by index."""
@@ -52,9 +58,18 @@ class NumaZone(msgspec.Struct):
     available: Amount
 
 
+class ZoneRules(msgspec.Struct, frozen=True):
+    """Arguments of KAI-Scheduler's plugin numa. ignored: resources that zones report and the
+    kubelet does not align. trusts_available: zones have what their report says is available, not
+    what they can give less what is recorded of pods."""
+
+    ignored: frozenset[str] = frozenset()
+    trusts_available: bool = False
+
+
 class NumaTopology:
     """The zones of a node, in the order of their numbers. aware: places of the resources that
-    zones report, which are the only ones that are aligned."""
+    zones report, which are the only ones that are aligned. trusts_available: see ZoneRules."""
 
     def __init__(
         self,
@@ -62,12 +77,16 @@ class NumaTopology:
         scope: NumaScope,
         zones: Sequence[NumaZone],
         aware: Mapping[int, str],
+        trusts_available: bool = False,
     ) -> None:
         """aware: name of the resource by place."""
+        self.trusts_available = trusts_available
         self.policy = policy
         self.scope = scope
         self.zones = sorted(zones, key=_zone_order)
         self.aware = dict(sorted(aware.items()))
+        # What was found since amounts have last changed: pods that ask for the same go alike.
+        self._found: dict[NumaRequests, Placement | None] = {}
 
     @property
     def rejects(self) -> bool:
@@ -84,14 +103,20 @@ class NumaTopology:
             return False
         return is_guaranteed(pod) or any(request[place] > 0 for place in self.devices())
 
-    def place(self, pod: Pod, index: ResourceIndex) -> Placement | None:
-        """Where the kubelet would put a pod; None if it cannot align it."""
+    def place(self, requests: NumaRequests) -> Placement | None:
+        """Where the kubelet would put a pod that asks for these; None if it cannot align it."""
+        if requests not in self._found:
+            if len(self._found) >= FOUND_MAX:
+                self._found.clear()
+            self._found[requests] = self._place(requests)
+        return self._found[requests]
+
+    def _place(self, requests: NumaRequests) -> Placement | None:
         aware = [
             place
             for place, name in self.aware.items()
-            if is_guaranteed(pod) or not is_qos_gated(name)
+            if requests.is_guaranteed or not is_qos_gated(name)
         ]
-        requests = numa_requests(pod, index)
         is_whole = self.scope == NumaScope.POD
         together = (requests.pod,) if is_whole else requests.concurrent
         one_by_one = () if is_whole else requests.serial
@@ -105,8 +130,16 @@ class NumaTopology:
             return None
         return tuple((zone, tuple(taken[zone])) for zone in sorted(taken))
 
+    def reset(self) -> None:
+        """Nothing of the zones is used."""
+        self._found.clear()
+        for zone in self.zones:
+            zone.available = list(zone.allocatable)
+
     def charge(self, placement: Placement, sign: int = 1) -> None:
         """Count a placement as used, or with sign -1 as free again."""
+        if placement:
+            self._found.clear()
         for zone, amount in placement:
             available = self.zones[zone].available
             for place, value_there in enumerate(amount):
@@ -115,16 +148,34 @@ class NumaTopology:
     def read_placement(self, pod: Pod, index: ResourceIndex) -> Placement:
         """The placement that a pod's annotations record, observed before predicted; empty if there
         is none, or if it names a zone that the node does not report."""
+        notes = pod.metadata.annotations
         for name in (OBSERVED_ANNOTATION, PREDICTED_ANNOTATION):
-            record = _record(pod.metadata.annotations.get(name, ""))
-            if not record:
+            record = read_zones(notes[name]) if name in notes else ()
+            amounts = _known_amounts(record, index)
+            if not amounts:
                 continue
             by_id = {zone.id: i for i, zone in enumerate(self.zones)}
             if any(zone.zone not in by_id for zone in record):
                 return ()
-            entries = [(by_id[zone.zone], _known_amount(zone.amount, index)) for zone in record]
+            entries = [
+                (by_id[zone.zone], amount) for zone, amount in zip(record, amounts, strict=True)
+            ]
             return tuple(sorted(entries, key=lambda entry: entry[0]))
         return ()
+
+    def record(self, placement: Placement, index: ResourceIndex) -> tuple[KaiZonePlacement, ...]:
+        """A placement as bind requests record it: amounts of the resources that zones report."""
+        return tuple(
+            KaiZonePlacement(
+                self.zones[zone].id,
+                {
+                    name: index.quantity(place, amount[place])
+                    for place, name in self.aware.items()
+                    if amount[place] > 0
+                },
+            )
+            for zone, amount in placement
+        )
 
     # Policies.
 
@@ -229,32 +280,41 @@ class NumaTopology:
 
 class NumaRequests(msgspec.Struct, frozen=True):
     """What a pod asks to be aligned. pod: as a whole. concurrent: of containers that run together.
-    serial: of init containers, which give back what they had."""
+    serial: of init containers, which give back what they had. is_guaranteed: by its QoS class."""
 
-    pod: Amount
-    concurrent: tuple[Amount, ...]
-    serial: tuple[Amount, ...]
+    is_guaranteed: bool
+    pod: tuple[float, ...]
+    concurrent: tuple[tuple[float, ...], ...]
+    serial: tuple[tuple[float, ...], ...]
 
 
 def numa_requests(pod: Pod, index: ResourceIndex) -> NumaRequests:
-    """The requests of a pod; only whole CPUs of Guaranteed pods are aligned."""
+    """The requests of a pod; only whole CPUs of containers of Guaranteed pods are aligned."""
     total, sidecars, peak = index.empty(), index.empty(), index.empty()
-    concurrent: list[Amount] = []
-    serial: list[Amount] = []
+    concurrent: list[tuple[float, ...]] = []
+    serial: list[tuple[float, ...]] = []
     for container in pod.spec.init_containers:
         asked = _aligned(pod, container, index)
         if container.is_sidecar:
-            concurrent.append(asked)
+            concurrent.append(tuple(asked))
             sidecars = plus(sidecars, asked)
         else:
-            serial.append(asked)
+            serial.append(tuple(asked))
             peak = [max(a, b) for a, b in zip(peak, plus(sidecars, asked), strict=True)]
     for container in pod.spec.containers:
         asked = _aligned(pod, container, index)
-        concurrent.append(asked)
+        concurrent.append(tuple(asked))
         total = plus(total, asked)
     whole = [max(a, b) for a, b in zip(plus(total, sidecars), peak, strict=True)]
-    return NumaRequests(whole, tuple(concurrent), tuple(serial))
+    level = {} if pod.spec.resources is None else pod.spec.resources.requests
+    for name, amount in _without_cpu(level, index).items():
+        whole[index.place_of(name)] = index.read({name: amount})[index.place_of(name)]
+    whole = plus(whole, index.read(_without_cpu(pod.spec.overhead, index)))
+    return NumaRequests(is_guaranteed(pod), tuple(whole), tuple(concurrent), tuple(serial))
+
+
+def _without_cpu(amounts: Mapping[str, Quantity], index: ResourceIndex) -> dict[str, Quantity]:
+    return {name: one for name, one in amounts.items() if name != "cpu" and index.has(name)}
 
 
 def _aligned(pod: Pod, container: Container, index: ResourceIndex) -> Amount:
@@ -276,17 +336,14 @@ def is_qos_gated(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-class _ZoneRecord(msgspec.Struct, frozen=True):
-    zone: str
-    amount: dict[str, Quantity] = {}
-
-
-def _record(text: str) -> tuple[_ZoneRecord, ...]:
-    """An annotation's zones; what cannot be read counts as none, as in KAI-Scheduler."""
+def _known_amounts(
+    record: Sequence[KaiZonePlacement], index: ResourceIndex
+) -> list[tuple[float, ...]]:
+    """The amounts of zones; none where one cannot be read."""
     try:
-        return msgspec.json.decode(text or "[]", type=tuple[_ZoneRecord, ...])
-    except msgspec.DecodeError:
-        return ()
+        return [_known_amount(zone.amount, index) for zone in record]
+    except QuantityError:
+        return []
 
 
 def _known_amount(amount: Mapping[str, Quantity], index: ResourceIndex) -> tuple[float, ...]:
