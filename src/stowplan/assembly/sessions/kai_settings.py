@@ -28,8 +28,9 @@ SIMULATED_MAX = 400
 """Evictions that an action of a session may simulate."""
 
 
-def live_kai_options(read: KaiConfiguration) -> KaiOptions:
-    """Options of a configuration, where it says nothing as KAI's flags are by default."""
+def live_kai_options(read: KaiConfiguration, *, is_exact: bool = False) -> KaiOptions:
+    """Options of a configuration, where it says nothing as KAI's flags are by default. is_exact:
+    nothing of KAI is mended."""
     rules, usage, flags = None, read.usage, read.flags
     if usage is not None:
         rules = _usage_rules(usage)
@@ -41,6 +42,7 @@ def live_kai_options(read: KaiConfiguration) -> KaiOptions:
         simulated_max=SIMULATED_MAX,
         usage=rules,
         shares_cards=read.shares_cards,
+        keeps_minimum=not is_exact,
     )
 
 
