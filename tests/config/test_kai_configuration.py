@@ -126,3 +126,12 @@ def test_flags_with_the_values_by_which_sessions_decide_are_accepted() -> None:
 def test_mistakes_of_a_shard_are_named(given: str, wanted: str) -> None:
     text = f"apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nspec:\n  {given}\n"
     assert wanted in problems(text)
+
+
+def test_nothing_is_mended_by_compat() -> None:
+    kinds = QUEUE_MODELS["kai"]
+    mended, exact = read("scheduler: kai"), deciders_of([], compat="kai")
+    assert mended.batch is not None
+    assert exact.batch is not None
+    assert kinds.settings(mended.batch, mended.model_compat).keeps_minimum
+    assert not kinds.settings(exact.batch, exact.model_compat).keeps_minimum
