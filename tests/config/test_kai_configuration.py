@@ -128,10 +128,10 @@ def test_mistakes_of_a_shard_are_named(given: str, wanted: str) -> None:
     assert wanted in problems(text)
 
 
-def test_nothing_is_mended_by_compat() -> None:
+def test_compat_keeps_the_defects_of_kai() -> None:
     kinds = QUEUE_MODELS["kai"]
-    mended, exact = read("scheduler: kai"), deciders_of([], compat="kai")
-    assert mended.batch is not None
+    fixed, exact = read("scheduler: kai"), deciders_of([], compat="kai")
+    assert fixed.batch is not None
     assert exact.batch is not None
-    assert kinds.settings(mended.batch, mended.model_compat).keeps_minimum
+    assert kinds.settings(fixed.batch, fixed.model_compat).keeps_minimum
     assert not kinds.settings(exact.batch, exact.model_compat).keeps_minimum
