@@ -126,3 +126,12 @@ def test_flags_with_the_values_by_which_sessions_decide_are_accepted() -> None:
 def test_mistakes_of_a_shard_are_named(given: str, wanted: str) -> None:
     text = f"apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nspec:\n  {given}\n"
     assert wanted in problems(text)
+
+
+def test_compat_keeps_the_defects_of_kai() -> None:
+    kinds = QUEUE_MODELS["kai"]
+    fixed, exact = read("scheduler: kai"), deciders_of([], compat="kai")
+    assert fixed.batch is not None
+    assert exact.batch is not None
+    assert kinds.settings(fixed.batch, fixed.model_compat).keeps_minimum
+    assert not kinds.settings(exact.batch, exact.model_compat).keeps_minimum

@@ -42,14 +42,17 @@ class Cluster(KaiBenchmark):
         self.random = random.Random(seed)
         self.evictions: list[int] = []
         self._n_made = 0
+        self.show([*self.make_queues(runtime), happened.Synced()])
+
+    def make_queues(self, runtime: str | None) -> Iterator[Event]:
+        """The queues. runtime: minimum runtime of their jobs."""
         for name, quota in QUOTAS.items():
             cards = KaiQueueResources(FREE, FREE, KaiQueueResource(quota, -1, 1))
             times = {"reclaim_min_runtime": runtime, "preempt_min_runtime": runtime}
-            self.show([self.queue(name, resources=cards, **times)])
-        self.show([happened.Synced()])
+            yield self.queue(name, resources=cards, **times)
 
     def arrive(self, number: int) -> Iterator[Event]:
-        """A gang, elastic or not, in one of the queues."""
+        """A gang in one of the queues."""
         rng = self.random
         size = rng.randint(1, 3)
         asks = ("1", "1Gi", str(rng.choice((1, 1, 1, 2, 3, 4))))
@@ -94,10 +97,14 @@ def watch(patch: Patch, name: str, check: Callable[[KaiSession], Callable[[], No
     return found
 
 
-def run_all(seeds_: Iterable[int] = SEEDS, runtime: str | None = None) -> None:
+def run_all(
+    seeds_: Iterable[int] = SEEDS,
+    runtime: str | None = None,
+    kind: type[Cluster] = Cluster,
+) -> None:
     """Jobs come and go on several clusters."""
     for seed in seeds_:
-        cluster = Cluster(seed, runtime)
+        cluster = kind(seed, runtime)
         for number in range(N_CYCLES):
             cluster.cycle(*cluster.leave(), *cluster.arrive(2 * number))
             cluster.cycle(*cluster.leave(), *cluster.arrive(2 * number + 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.apis.batch.cron_schedule import parse_schedule
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions
 from stowplan.batch.queue_models.kai.state.kai_usage import WEEK, UsageRules
 from stowplan.batch.queue_models.kai.state.numa_zones import ZoneRules
@@ -19,6 +20,7 @@ from stowplan.config.queue_models.kai_configuration import (
     KaiConfiguration,
     days_or_duration,
     is_true,
+    moment_of,
 )
 from stowplan.config.queue_models.kai_flags import SIGNATURES, STALENESS_GRACE
 from stowplan.objects.encoding import duration
@@ -31,16 +33,12 @@ SIMULATED_MAX = 400
 """Evictions that an action of a session may simulate."""
 
 
-def live_kai_options(read: KaiConfiguration) -> KaiOptions:
-    """Options of a configuration, where it says nothing as KAI's flags are by default."""
+def live_kai_options(read: KaiConfiguration, *, is_exact: bool = False) -> KaiOptions:
+    """Options of a configuration, where it says nothing as KAI's flags are by default. is_exact:
+    nothing of KAI is mended."""
     rules, usage, flags = None, read.usage, read.flags
     if usage is not None:
-        half_life, window = usage.get("halfLifePeriod"), usage.get("windowSize")
-        rules = UsageRules(
-            half_life=days_or_duration(half_life) if half_life else None,
-            window=days_or_duration(window) if window else WEEK,
-            is_fixed=usage.get("windowType") == "tumbling",
-        )
+        rules = _usage_rules(usage)
     return msgspec.structs.replace(
         kai_options(read.actions, read.plugins, skips_alike=flags.get(SIGNATURES, True)),
         max_moved=flags.get(kai_flags.MOVED_MAX, MOVED_MAX),
@@ -49,6 +47,20 @@ def live_kai_options(read: KaiConfiguration) -> KaiOptions:
         simulated_max=SIMULATED_MAX,
         usage=rules,
         shares_cards=read.shares_cards,
+        keeps_minimum=not is_exact,
+    )
+
+
+def _usage_rules(usage: Mapping[str, Any]) -> UsageRules:
+    half_life, window = usage.get("halfLifePeriod"), usage.get("windowSize")
+    kind, start = usage.get("windowType"), usage.get("tumblingWindowStartTime")
+    return UsageRules(
+        # As in KAI, 0 is no half-life.
+        half_life=(days_or_duration(half_life) or None) if half_life else None,
+        window=days_or_duration(window) if window else WEEK,
+        is_fixed=kind == "tumbling",
+        start=0.0 if start is None else moment_of(start),
+        resets=parse_schedule(usage["cronString"]) if kind == "cron" else None,
     )
 
 

@@ -65,7 +65,7 @@ def _kai_settings(configuration: BatchConfiguration, compat: str) -> Any:
     problems = Problems()
     read = read_kai(model.tree, problems)
     assert not problems.found, "the configuration was checked when it was read"
-    return live_kai_options(read)
+    return live_kai_options(read, is_exact=compat == KAI)
 
 
 def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:

@@ -77,10 +77,11 @@ class KaiBenchmark(SessionBenchmark):
         nodes: Sequence[int] = (),
         **spec_fields: Any,
     ) -> Iterator[Event]:
-        """Events: a gang is created, pending, or running on these nodes."""
+        """Events: a gang is created, pending, or running on these nodes. spec_fields: of its group,
+        with `min_member` where not all pods are needed."""
         moment = START + datetime.timedelta(seconds=len(self.pods))
         meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=moment)
-        spec = KaiPodGroupSpec(queue=queue, min_member=size, **spec_fields)
+        spec = KaiPodGroupSpec(queue=queue, **{"min_member": size, **spec_fields})
         yield happened.ObjectAdded(KaiPodGroupObject(metadata=meta, spec=spec))
         yield from self.members(name, size, asks, nodes, moment)
 

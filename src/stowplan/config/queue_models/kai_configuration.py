@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from stowplan.apis.batch.cron_schedule import parse_schedule
 from stowplan.config.queue_models.kai_flags import read_flags
 from stowplan.config.strict_decoder import (
     Problems,
@@ -31,13 +32,16 @@ from stowplan.objects.encoding import duration
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 """Actions, in the default order."""
 
-NUMBER, DURATION, PLACEMENT, METHOD, PERIOD, WINDOW, SWITCH, NAMES = (
+NUMBER, DURATION, PLACEMENT, METHOD, PERIOD, HALF_LIFE, WINDOW, CRON, MOMENT, SWITCH, NAMES = (
     "a number",
     "a duration such as 10m",
     "binpack or spread",
     "lca or queue",
     "a duration above 0 such as 10m, 2d or 1w",
-    "sliding or tumbling",
+    "a duration such as 10m, 2d or 1w, or 0s for none",
+    "sliding, tumbling or cron",
+    "a cron expression of five fields such as 0 0 * * 1",
+    "a time such as 2026-01-05T00:00:00Z",
     "true or false",
     "names of resources with commas between them",
 )
@@ -101,14 +105,14 @@ _BUDGETS = ("maxJobSearchDuration", "minJobSearchDuration")
 SHARING = "gpuSharing"
 """Field that says whether pods that ask for a part of a card are decided."""
 _USAGE_STORE = ("clientType", "connectionString", "connectionStringEnvVar")
-_USAGE_CHECKS = {"halfLifePeriod": PERIOD, "windowSize": PERIOD, "windowType": WINDOW}
-_USAGE_IDLE = (
-    "fetchInterval",
-    "stalenessPeriod",
-    "waitTimeout",
-    "extraParams",
-    "tumblingWindowStartTime",
-)
+_USAGE_CHECKS = {
+    "halfLifePeriod": HALF_LIFE,
+    "windowSize": PERIOD,
+    "windowType": WINDOW,
+    "cronString": CRON,
+    "tumblingWindowStartTime": MOMENT,
+}
+_USAGE_IDLE = ("fetchInterval", "stalenessPeriod", "waitTimeout", "extraParams")
 _SWITCHES = (
     "disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable",
     "disableQueueOrder", "disablePredicate", "disableNodeOrder",
@@ -201,6 +205,8 @@ class _KaiReader:
                 self._warn(f"{path}.{name}", "it", "be about reading usage from a store")
             elif name in _USAGE_CHECKS and not _CHECKS[_USAGE_CHECKS[name]](given):
                 self._problems.add(f"{path}.{name}", format_value(given), _USAGE_CHECKS[name])
+        if found.get("windowType") == "cron" and "cronString" not in found:
+            self._problems.add(f"{path}.cronString", "nothing", CRON)
         return found
 
     def _warn(self, path: str, what: str, would: str) -> None:
@@ -301,11 +307,33 @@ def is_true(given: Any) -> bool:
     return str(given) in _TRUE
 
 
-def _is_period(given: Any) -> bool:
+def _is_period(given: Any, least: float = 1e-9) -> bool:
     try:
-        return isinstance(given, str) and days_or_duration(given) > 0
+        return isinstance(given, str) and days_or_duration(given) >= least
     except ValueError:
         return False
+
+
+def moment_of(given: Any) -> float:
+    """Unix seconds of a time in a file. Raises ValueError for anything else."""
+    if isinstance(given, str):
+        given = datetime.fromisoformat(given)
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise ValueError(f"got {format_value(given)}, expected {MOMENT}")
+    return given.timestamp()
+
+
+def _reads(read: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """A check: whether something can be read. read: raises ValueError if not."""
+
+    def check(given: Any) -> bool:
+        try:
+            read(given)
+        except ValueError:
+            return False
+        return True
+
+    return check
 
 
 _CHECKS: Mapping[str, Callable[[Any], bool]] = {
@@ -314,7 +342,10 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     PLACEMENT: lambda given: given in ("binpack", "spread"),
     METHOD: lambda given: given in ("lca", "queue"),
     PERIOD: _is_period,
-    WINDOW: lambda given: given in ("sliding", "tumbling"),
+    HALF_LIFE: lambda given: _is_period(given, 0.0),
+    WINDOW: lambda given: given in ("sliding", "tumbling", "cron"),
+    CRON: _reads(lambda given: parse_schedule(str(given))),
+    MOMENT: _reads(moment_of),
     SWITCH: lambda given: str(given) in (*_TRUE, *_FALSE),
     NAMES: lambda given: isinstance(given, str),
 }

@@ -20,6 +20,7 @@ from stowplan.controllers.kai.kai_kinds_served import (
     sum_of,
 )
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.kai.annotation_numbers import DEVICES_MAX, unsigned_number
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KAI_PRIORITY_CLASSES
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.store import Store, WatchEvent
@@ -126,10 +127,10 @@ def _asks(pod: Tree) -> Iterator[dict[str, Quantity]]:
     """Lists of what a pod asks for."""
     yield from _containers(pod)
     notes = pod["metadata"].get("annotations") or {}
-    count = notes.get("gpu-fraction-num-devices", "1")
+    count = unsigned_number(notes.get("gpu-fraction-num-devices", "1"))
     for name, resource in (("gpu-fraction", CARD), ("gpu-memory", CARD_MEMORY)):
-        if name in notes and count.isdigit():
-            yield from ({resource: notes[name]} for _ in range(int(count)))
+        if name in notes and count is not None:
+            yield from ({resource: notes[name]} for _ in range(min(count, DEVICES_MAX)))
 
 
 def _has(pod: Tree) -> Iterator[dict[str, Quantity]]:

@@ -43,6 +43,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import sub_group_tree
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.encoding import duration
+from stowplan.objects.kai.annotation_numbers import decimal, unsigned_number
 from stowplan.objects.kai.bind_request import reserves_card
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
@@ -198,22 +199,20 @@ def task_of(pod: Pod, now: float, index: ResourceIndex, claims: SessionClaims) -
         return _plain_task_of(pod, now, index)
     request, cards = _requests(pod, index)
     kind, is_old_mig = WHOLE, False
-    memory, portion = (
-        _number(annotations.get("gpu-memory")),
-        _number(annotations.get("gpu-fraction")),
-    )
-    if memory >= 1:
-        kind, cards = MEMORY_SHARE, fraction_request(0, int(memory))
+    memory = unsigned_number(annotations.get("gpu-memory")) or 0
+    portion = decimal(annotations.get("gpu-fraction"))
+    if memory > 0:
+        kind, cards = MEMORY_SHARE, fraction_request(0, memory)
     if 0 < portion <= 1:
         kind, cards = SHARE, fraction_request(portion, 0)
-    devices = annotations.get("gpu-fraction-num-devices", "")
-    if kind != WHOLE and devices.isdigit():
-        cards = KaiCards(int(devices), portion, int(memory))
+    devices = unsigned_number(annotations.get("gpu-fraction-num-devices"))
+    if kind != WHOLE and devices is not None:
+        cards = KaiCards(devices, portion, memory)
     if pod.spec.resource_claims:
         cards.claimed = claimed_gpus(claims.of(pod))
-    for name, count in annotations.items():
-        if is_mig(name) and count.isdigit():
-            cards, is_old_mig = KaiCards(mig={name: int(count)}), True
+    for name, text in annotations.items():
+        if is_mig(name) and (count := unsigned_number(text)) is not None:
+            cards, is_old_mig = KaiCards(mig={name: count}), True
     if cards.mig:
         kind = MIG
     request[CARDS] = cards.cards + cards.claimed_cards
@@ -270,13 +269,6 @@ def _set_state(task: KaiTask, state: KaiPodState | None) -> None:
     task.is_old_mig |= state.is_old_mig
     if state.groups is not None:
         task.groups = state.groups
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0
 
 
 def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, KaiCards]:

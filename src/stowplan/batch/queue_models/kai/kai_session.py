@@ -62,7 +62,8 @@ class KaiOptions(msgspec.Struct, frozen=True):
     plugin numa, None where it is off, so that objects say nothing of zones. unknown_memory: MiB by
     which shares in memory count to what queues ask for where no node says how large its cards are,
     0 for not at all. evicts_once: the second eviction of a pod in a session fails, as it does where
-    evicted pods are gone at once."""
+    evicted pods are gone at once. keeps_minimum: elastic jobs that a minimum runtime protects keep
+    what they need beside pods that are being released; KAI-Scheduler counts those as left."""
 
     actions: tuple[str, ...] = ()
     plugins: frozenset[str] = frozenset()
@@ -82,6 +83,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     zones: ZoneRules | None = None
     unknown_memory: int = 0
     evicts_once: bool = False
+    keeps_minimum: bool = False
 
 
 class KaiRules(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.kai.grouping.sub_groups import (
     SEGMENT_PREFERRED,
     SEGMENT_REQUIRED,
@@ -42,14 +43,14 @@ def leader_worker_minimum(owner: Owner, pods: Sequence[Pod]) -> int:
         return size
     # Workers are created once the leader is ready; until then only the leader is needed.
     started = [pod for pod in pods if pod.node_name or not _is_leader(pod)]
-    stated = started[0].metadata.annotations.get(SIZE, "") if started else "1"
-    return int(stated) if stated.isdigit() else size
+    stated = unsigned_number(started[0].metadata.annotations.get(SIZE) if started else "1")
+    return size if stated is None else stated
 
 
 def group_suffix(pod: Pod) -> str:
     """What the name of a pod's group has at its end."""
-    index = pod.metadata.labels.get(GROUP_INDEX, "")
-    return f"-group-{int(index)}" if index.isdigit() else ""
+    index = unsigned_number(pod.metadata.labels.get(GROUP_INDEX))
+    return "" if index is None else f"-group-{index}"
 
 
 def leader_worker_sub_groups(owner: Owner, pod: Pod, size: int) -> tuple[KaiSubGroup, ...]:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.objects.encoding import duration
+from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.kai.grouping.leader_worker_set import (
     group_suffix,
     leader_worker_minimum,
@@ -223,8 +224,8 @@ def _minimum(pods: Sequence[Pod], owners: PodOwners) -> tuple[int, int | None]:
     top, (group, kind) = owners.top, owners.kind
     if owners.kind == ("serving.knative.dev", "Revision"):
         # Pods have the annotations of their revision.
-        scale = top.annotations.get(MIN_SCALE, "")
-        return int(scale) if scale.isdigit() else 1, None
+        scale = unsigned_number(top.annotations.get(MIN_SCALE))
+        return 1 if scale is None else scale, None
     if not top.is_known:
         return 1, None
     if group == "kubeflow.org" and kind in REPLICA_SPECS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.kai.grouping.workload_owners import GroupingError, Owner
 from stowplan.objects.kai.kai_kinds import KaiSubGroup, KaiTopologyConstraint
 from stowplan.objects.pod import Pod
@@ -277,7 +278,8 @@ def job_set_sub_group(owner: Owner, pod: Pod) -> str:
     for job in _replicated_jobs(owner):
         replicas = field_of(job, "replicas", int)
         count = 1 if replicas is None else replicas
-        if field_of(job, "name", str) == name and index.isdigit() and int(index) < count:
+        number = unsigned_number(index)
+        if field_of(job, "name", str) == name and number is not None and number < count:
             return sub_group
     raise GroupingError(f"JobSet {owner.title} has no sub-group {sub_group} for pod {pod.key}")
 

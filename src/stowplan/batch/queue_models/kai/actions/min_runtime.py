@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from stowplan.batch.queue_models.kai.actions.victim_scenario import JobVictims, VictimScenario
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES
+from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet
 
 Protects = Callable[[KaiSession, KaiJob, KaiJob], bool]
 """Whether a session protects a victim from a job."""
@@ -64,8 +66,9 @@ def keeps_minimum(scenario: VictimScenario, protects: Protects) -> bool:
     session = scenario.session
     if "minruntime" not in session.options.plugins:
         return True
+    has_enough = _has_enough_active if session.options.keeps_minimum else _has_enough_left
     return all(
-        _has_enough_left(victims)
+        has_enough(victims)
         for victims in scenario.victims().values()
         if victims.job.is_elastic and protects(session, scenario.job, victims.job)
     )
@@ -77,3 +80,17 @@ def _has_enough_left(victims: JobVictims) -> bool:
         gone[task.sub_group] = gone.get(task.sub_group, 0) + 1
     sets = victims.job.sets
     return all(sets[name].minimum <= sets[name].used - count for name, count in gone.items())
+
+
+def _has_enough_active(victims: JobVictims) -> bool:
+    """The same, where pods that are being released already do not count as left."""
+    gone = {task.uid for task in victims.tasks}
+    sets = victims.job.sets
+    return all(
+        sets[name].minimum <= sum(1 for uid in _active(sets[name]) if uid not in gone)
+        for name in {task.sub_group for task in victims.tasks}
+    )
+
+
+def _active(pods: KaiPodSet) -> Iterator[str]:
+    return (uid for uid, status in pods.statuses.items() if status & ACTIVE_STATUSES)

@@ -17,6 +17,7 @@ from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import DEFAULT_SUB_GROUP, KaiStatus, KaiTask
 from stowplan.framework.deciders.session_decider import PodGroupReport
+from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_API_VERSION, KaiPodGroupObject
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
@@ -141,7 +142,7 @@ def _report(
 def _next_id(group: KaiPodGroupObject) -> str:
     conditions = group.status.scheduling_conditions
     last = conditions[-1].transition_id if conditions else ""
-    return str(int(last) + 1 if last.isdigit() else 1)
+    return str((unsigned_number(last) or 0) + 1)
 
 
 def _not_ready(job: KaiJob) -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stowplan.batch.queue_models.kai.kai_session import OPENED, KaiSession
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask, card_groups
+from stowplan.objects.kai.annotation_numbers import DEVICES_MAX, unsigned_number
 from stowplan.objects.kai.bind_request import CARD_LABEL
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
@@ -190,6 +191,6 @@ def moment_of(text: str) -> float | None:
 
 
 def _alone(pod: Pod) -> Iterable[str]:
-    count = pod.metadata.annotations.get("gpu-fraction-num-devices", "")
-    number = int(count) if count.isdigit() else 1
+    stated = unsigned_number(pod.metadata.annotations.get("gpu-fraction-num-devices"))
+    number = 1 if stated is None else min(stated, DEVICES_MAX)
     return tuple(f"{pod.uid.replace('/', '.')}-{i}" for i in range(number))

@@ -28,6 +28,7 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiTask,
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaTopology, Placement
+from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.node import Node
 
 DEFAULT_CARD_MEMORY = 100
@@ -39,10 +40,9 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 def card_memory(labels: dict[str, str]) -> tuple[int, bool]:
     """MiB of a card, down to a multiple of 100, and whether the node says it."""
-    text = labels.get("nvidia.com/gpu.memory", "")
-    if not text.isdigit():
+    memory = unsigned_number(labels.get("nvidia.com/gpu.memory"))
+    if memory is None:
         return DEFAULT_CARD_MEMORY, False
-    memory = int(text)
     if memory >= MIB_BELOW:
         memory //= 1 << 20
     return memory - memory % 100, True
@@ -91,8 +91,7 @@ class KaiNode:
         self._free_cards: float | None = None
         self._n_users: dict[tuple[str, str, str], int] = {}
         self.is_ready = is_ready(node)
-        count = node.labels.get("nvidia.com/gpu.count", "")
-        self.card_count = int(count) if count.isdigit() else None
+        self.card_count = unsigned_number(node.labels.get("nvidia.com/gpu.count"))
 
     # Fit.
 

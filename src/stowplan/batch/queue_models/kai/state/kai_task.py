@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntFlag
 
+from stowplan.apis.machinery.strconv import int_or_none
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards, ResourceIndex
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaRequests, Placement, numa_requests
 from stowplan.objects.devices.device_claim import AllocationResult
@@ -209,8 +210,7 @@ def _role_order(labels: Mapping[str, str]) -> tuple[int, int, int, int]:
     master = labels.get("training.kubeflow.org/job-role") in ("master", "launcher")
     head = labels.get("ray.io/node-type") == "head"
     text = labels.get("kai.scheduler/task-priority")
-    number = text.lstrip("+-") if text is not None else ""
-    priority = int(text) if text is not None and number.isdigit() else 0
+    priority = int_or_none(text or "") or 0
     return (not master, not head, text is None, -priority)
 
 

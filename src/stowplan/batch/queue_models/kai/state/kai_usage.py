@@ -2,17 +2,20 @@
 
 It is kept while the process runs.
 
-Differs: KAI-Scheduler reads it from Prometheus. Windows that begin by a cron expression are not
-known; those of a fixed length begin at multiples of it since 1970.
+Differs: KAI-Scheduler reads it from Prometheus.
+
+Source of windows: KAI-Scheduler, pkg/scheduler/cache/usagedb/prometheus/prometheus.go.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from stowplan.apis.batch.cron_schedule import CronSchedule
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
 
 WEEK = 7 * 24 * 3600.0
@@ -22,12 +25,42 @@ N_PARTS = 1000
 
 class UsageRules(msgspec.Struct, frozen=True):
     """half_life: seconds after which usage counts half; None: it counts whole. window: seconds
-    after which it no longer counts. is_fixed: windows follow each other, and each begins without
-    usage; otherwise the window ends now."""
+    after which it no longer counts. is_fixed: windows follow each other, from `start` on (Unix
+    seconds), and each begins without usage; otherwise the window ends now. resets: when a window
+    begins, instead of all that."""
 
     half_life: float | None = None
     window: float = WEEK
     is_fixed: bool = False
+    start: float = 0.0
+    resets: CronSchedule | None = None
+
+    def window_start(self, now: float) -> float:
+        """Where the window begins that counts now."""
+        if self.resets is not None:
+            return _latest_reset(self.resets, now)
+        if not self.is_fixed:
+            return now - self.window
+        if self.start > now:
+            return now
+        # As in KAI, a window ends only after its last moment.
+        n_over = max(0, math.ceil((now - self.start) / self.window) - 1)
+        return self.start + n_over * self.window
+
+
+def _latest_reset(resets: CronSchedule, now: float) -> float:
+    """The last reset before now, looked for in the time that the next three take, as in KAI: for
+    one that is earlier, the begin of that time. Before all where there are no next ones."""
+    third: float | None = now
+    for _ in range(3):
+        third = None if third is None else resets.next_after(third)
+    if third is None:
+        return -math.inf
+    latest = now - (third - now)
+    following = resets.next_after(latest)
+    while following is not None and following < now:
+        latest, following = following, resets.next_after(following)
+    return latest
 
 
 class _Part:
@@ -76,7 +109,7 @@ class KaiUsage:
         ]:
             for i in RANGE:
                 sums[i] = sums[i] * fade + held[i] * took
-        first = now - now % rules.window if rules.is_fixed else now - rules.window
+        first = rules.window_start(now)
         while self._parts and self._parts[0].ended <= first:
             self._parts.popleft()
 
