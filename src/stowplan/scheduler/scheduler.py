@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO, PluginIO
 from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.event_batches import EventBatches
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
@@ -112,6 +114,7 @@ class Scheduler:
         self._event_table = self._table()
         self._handlers: dict[type[Any], Callable[[Any], None]] = dict(self._event_table)
         self._handlers[MembersAdded] = self._members_handler()
+        self._batch_handlers = self._batch_table()
         self.on_handled: HandleObserver | None = None
 
     def handle(
@@ -139,11 +142,17 @@ class Scheduler:
         ordered: Iterable[Any] = watch_events_first(happenings)
         if context.pod_groups is not None:
             ordered = with_members_together(ordered)
-        for event in ordered:
-            handlers[type(event)](event)
-            # `has_pending_requests`, without a call for each event.
-            if shared.to_activate or shared.waiting.settled:
-                apply_plugin_requests()
+        for kind, events_of_kind in groupby(ordered, type):
+            together = self._batch_handlers.get(kind)
+            if together is not None:
+                together(list(events_of_kind))
+                continue
+            handler = handlers[kind]
+            for event in events_of_kind:
+                handler(event)
+                # `has_pending_requests`, without a call for each event.
+                if shared.to_activate or shared.waiting.settled:
+                    apply_plugin_requests()
         self.bindings.prebind.poll()
         self._serve_due()
         apply_plugin_requests()
@@ -233,6 +242,14 @@ class Scheduler:
     def _members_handler(self) -> Callable[[MembersAdded], None]:
         """What takes members of a group that come together."""
         return self._event_handlers.members_added
+
+    def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
+        """What takes events of a kind that follow each other, with the requests of plugins after
+        each of them."""
+        batches = EventBatches(
+            self._context, self._event_handlers, self.evictions, self.bindings.apply_plugin_requests
+        )
+        return {happened.PodAdded: batches.pods_added, happened.PodDeleted: batches.pods_deleted}
 
     def _then_lanes(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """A handler of an outcome that lanes receive too."""

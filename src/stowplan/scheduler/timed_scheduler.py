@@ -7,6 +7,7 @@ Source: kube-scheduler v1.36, scheduler/metrics, eventhandlers.go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -112,6 +113,30 @@ class TimedScheduler(Scheduler):
             histogram = metrics.histogram(EVENT_SECONDS, (("event", label),), EVENT_BUCKETS)
             for _ in event.pods:
                 histogram.add(share_s)
+
+        return take
+
+    def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
+        """Time events that come together; each has its share."""
+        return {
+            kind: self._timed_together(handler, kind)
+            for kind, handler in super()._batch_table().items()
+        }
+
+    def _timed_together(
+        self, handler: Callable[[list[Any]], None], kind: type[Any]
+    ) -> Callable[[list[Any]], None]:
+        metrics, resource_of = self._metrics, _resource_of(kind)
+
+        def take(events: list[Any]) -> None:
+            begun = metrics.stopwatch()
+            handler(events)
+            share_s = (metrics.stopwatch() - begun) / len(events)
+            for resource, n_events in Counter(map(resource_of, events)).items():
+                labels = (("event", ClusterEvent(resource, ACTION_OF_EVENT[kind]).label),)
+                histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
+                for _ in range(n_events):
+                    histogram.add(share_s)
 
         return take
 

@@ -7,7 +7,7 @@ and `NodeTable.shape` and `ObjectStore.version` show when all plans must be rebu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
@@ -124,6 +124,12 @@ class Engine:
         return self._index.find(
             pod, framework, with_devices=with_devices, with_nominated=with_nominated
         )
+
+    def classes_of(
+        self, pods: Iterable[Pod], frameworks: Mapping[str, Framework]
+    ) -> list[EnginePodClass]:
+        """See `KernelPlacer.classes_of`."""
+        return self._index.find_all(pods, frameworks)
 
     def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
         """True while a class has a plan made for this static revision that covers every row, so
