@@ -33,99 +33,105 @@ class EventBatches:
         self._evictions = evictions
         self._apply_plugin_requests = apply_plugin_requests
 
-    def pods_added(self, events: Sequence[PodAdded]) -> None:
-        """Pods were added one after the other."""
+    def take(self, events: Sequence[PodAdded | PodDeleted]) -> None:
+        """Pods were added and deleted in this order.
+
+        A new pod that only enters the active queue and a pod that only leaves its node do not
+        concern each other, so either are taken together.
+        """
         context, queue = self._context, self._context.queue
         known, records, now = context.pods, context.table.records, context.now
         frameworks, may_be_gated = context.frameworks, queue.gates.concern
-        has_others = self._has_others()
+        row_of_pod = context.cache.nodes.row_of_pod
         fresh: list[PodRecord] = []
+        leaving: dict[str, Pod] = {}
+        # None where it has to be found out.
+        only_enters: bool | None = None
+        only_leaves: bool | None = None
         for event in events:
             pod = event.pod
-            meta, spec, status = pod.metadata, pod.spec, pod.status
+            meta, spec = pod.metadata, pod.spec
             key = f"{meta.namespace or 'default'}/{meta.name}"
-            if (
-                has_others
-                or key in known
-                or spec.node_name
-                or spec.scheduler_name not in frameworks
-                or status.nominated_node_name
-                or status.phase in FINISHED_PHASES
-                or may_be_gated(pod)
-            ):
-                if fresh:
-                    queue.enter_all(fresh, now)
-                    fresh = []
-                self._handlers.pod_updated(pod)
-                self._apply_plugin_requests()
-                has_others = self._has_others()
-                continue
-            known[key] = pod
-            records[meta.uid or key] = record = PodRecord(pod, now, key)
-            fresh.append(record)
-        if fresh:
-            queue.enter_all(fresh, now)
+            uid = meta.uid or key
+            if uid in leaving or pod.status.phase in FINISHED_PHASES:
+                pass
+            elif type(event) is PodAdded:
+                if (
+                    key not in known
+                    and not spec.node_name
+                    and spec.scheduler_name in frameworks
+                    and not pod.status.nominated_node_name
+                    and not may_be_gated(pod)
+                ):
+                    if only_enters is None:
+                        only_enters = self._new_pods_only_enter()
+                    if only_enters:
+                        known[key] = pod
+                        records[uid] = record = PodRecord(pod, now, key)
+                        fresh.append(record)
+                        continue
+            else:
+                before = known.get(key)
+                if (
+                    before is not None
+                    and before.uid == uid
+                    and before.spec.node_name
+                    and uid not in records
+                    and row_of_pod(uid) >= 0
+                ):
+                    if only_leaves is None:
+                        only_leaves = self._deleted_pods_only_leave()
+                    if only_leaves:
+                        del known[key]
+                        leaving[uid] = before
+                        continue
+            self._settle(fresh, leaving)
+            self._take_alone(event)
+            only_enters = only_leaves = None
+        self._settle(fresh, leaving)
 
-    def _has_others(self) -> bool:
-        """True where more than the queue may take notice of a new pod that waits for a node."""
+    def _take_alone(self, event: PodAdded | PodDeleted) -> None:
+        if type(event) is PodAdded:
+            self._handlers.pod_updated(event.pod)
+        else:
+            self._handlers.pod_deleted(event.pod)
+        self._apply_plugin_requests()
+
+    def _settle(self, fresh: list[PodRecord], leaving: dict[str, Pod]) -> None:
+        """Have the pods so far enter the queue and leave their nodes; empties both."""
         context = self._context
-        return (
+        if fresh:
+            context.queue.enter_all(fresh, context.now)
+            fresh.clear()
+        if leaving:
+            context.cache.drop_pods([*leaving])
+            # No pod waits for it, so that it is the same for one of them and for all.
+            last = next(reversed(leaving.values()))
+            context.queue.move(ASSIGNED_POD_DELETE, last, None, context.now)
+            leaving.clear()
+
+    def _new_pods_only_enter(self) -> bool:
+        """True where nothing but the queue takes notice of a new pod that waits for a node."""
+        context = self._context
+        return not (
             context.pod_groups is not None
-            or bool(context.lanes.pod_watchers)
-            or bool(context.outbox.requested_status)
-            or len(context.queue.nominator) > 0
+            or context.lanes.pod_watchers
+            or context.outbox.requested_status
+            or len(context.queue.nominator)
         )
 
-    def pods_deleted(self, events: Sequence[PodDeleted]) -> None:
-        """Pods were deleted one after the other."""
-        known, records = self._context.pods, self._context.table.records
-        rows = self._context.cache.nodes
-        is_awaited = self._is_awaited()
-        leaving: dict[str, Pod] = {}
-        for event in events:
-            pod = event.pod
-            meta = pod.metadata
-            key = f"{meta.namespace or 'default'}/{meta.name}"
-            uid, before = meta.uid or key, known.get(key)
-            if (
-                is_awaited
-                or before is None
-                or before.uid != uid
-                or not before.spec.node_name
-                or pod.status.phase in FINISHED_PHASES
-                or uid in records
-                or uid in leaving
-                or rows.row_of_pod(uid) < 0
-            ):
-                self._leave(leaving)
-                leaving = {}
-                self._handlers.pod_deleted(pod)
-                self._apply_plugin_requests()
-                is_awaited = self._is_awaited()
-                continue
-            del known[key]
-            leaving[uid] = before
-        self._leave(leaving)
-
-    def _is_awaited(self) -> bool:
-        """True where the deletion of a pod on a node may do more than free resources."""
+    def _deleted_pods_only_leave(self) -> bool:
+        """True where the deletion of a pod on a node does nothing but free its resources."""
         context, queue = self._context, self._context.queue
         frameworks = (*context.frameworks.values(), *context.session_frameworks.values())
-        return (
+        return not (
             context.pod_groups is not None
-            or bool(context.lanes.pod_watchers)
-            or bool(context.outbox.requested_status)
+            or context.lanes.pod_watchers
+            or context.outbox.requested_status
             or self._evictions.are_awaited
             or any(one.unused_pods_calls for one in frameworks)
             or not queue.options.hints
-            or len(queue.in_flight) > 0
+            or len(queue.in_flight)
             or queue.unschedulable_index is not None
             or queue.unschedulable_pods.has_any(queue.hints.listeners(ASSIGNED_POD_DELETE))
         )
-
-    def _leave(self, leaving: dict[str, Pod]) -> None:
-        """Take deleted pods off their nodes. No pod in the queue waits for that."""
-        if leaving:
-            self._context.cache.drop_pods([*leaving])
-            last = next(reversed(leaving.values()))
-            self._context.queue.move(ASSIGNED_POD_DELETE, last, None, self._context.now)

@@ -11,9 +11,10 @@ One call is bounded: it decides at most `heads_max` pods and emits Wake to be ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -139,17 +140,15 @@ class Scheduler:
         context.note(now, happenings)
         handlers, shared = self._handlers, context.shared
         apply_plugin_requests = self.bindings.apply_plugin_requests
-        ordered: Iterable[Any] = watch_events_first(happenings)
+        ordered: list[Any] = watch_events_first(happenings)
         if context.pod_groups is not None:
-            ordered = with_members_together(ordered)
-        for kind, events_of_kind in groupby(ordered, type):
-            together = self._batch_handlers.get(kind)
+            ordered = [*with_members_together(ordered)]
+        for together, some in self._batches(ordered):
             if together is not None:
-                together(list(events_of_kind))
+                together(some)
                 continue
-            handler = handlers[kind]
-            for event in events_of_kind:
-                handler(event)
+            for event in some:
+                handlers[type(event)](event)
                 # `has_pending_requests`, without a call for each event.
                 if shared.to_activate or shared.waiting.settled:
                     apply_plugin_requests()
@@ -243,13 +242,21 @@ class Scheduler:
         """What takes members of a group that come together."""
         return self._event_handlers.members_added
 
+    def _batches(
+        self, events: list[Any]
+    ) -> Iterator[tuple[Callable[[list[Any]], None] | None, list[Any]]]:
+        """The events in order, divided into those that follow each other and are taken together,
+        each with what takes them, and those that are taken one by one, with None."""
+        handlers = map(self._batch_handlers.get, map(type, events))
+        for together, some in groupby(zip(handlers, events, strict=True), itemgetter(0)):
+            yield together, [event for _, event in some]
+
     def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
-        """What takes events of a kind that follow each other, with the requests of plugins after
-        each of them."""
-        batches = EventBatches(
+        """What takes events that follow each other, with the requests of plugins after them."""
+        take = EventBatches(
             self._context, self._event_handlers, self.evictions, self.bindings.apply_plugin_requests
-        )
-        return {happened.PodAdded: batches.pods_added, happened.PodDeleted: batches.pods_deleted}
+        ).take
+        return {happened.PodAdded: take, happened.PodDeleted: take}
 
     def _then_lanes(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """A handler of an outcome that lanes receive too."""

@@ -117,22 +117,21 @@ class TimedScheduler(Scheduler):
         return take
 
     def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
-        """Time events that come together; each has its share."""
-        return {
-            kind: self._timed_together(handler, kind)
-            for kind, handler in super()._batch_table().items()
-        }
+        """Time events that are taken together; each has its share."""
+        table = super()._batch_table()
+        timed = {handler: self._timed_together(handler) for handler in table.values()}
+        return {kind: timed[handler] for kind, handler in table.items()}
 
-    def _timed_together(
-        self, handler: Callable[[list[Any]], None], kind: type[Any]
-    ) -> Callable[[list[Any]], None]:
-        metrics, resource_of = self._metrics, _resource_of(kind)
+    def _timed_together(self, handler: Callable[[list[Any]], None]) -> Callable[[list[Any]], None]:
+        metrics = self._metrics
+        resource_of = {kind: _resource_of(kind) for kind in ACTION_OF_EVENT}
 
         def take(events: list[Any]) -> None:
             begun = metrics.stopwatch()
             handler(events)
             share_s = (metrics.stopwatch() - begun) / len(events)
-            for resource, n_events in Counter(map(resource_of, events)).items():
+            kinds = Counter((type(event), resource_of[type(event)](event)) for event in events)
+            for (kind, resource), n_events in kinds.items():
                 labels = (("event", ClusterEvent(resource, ACTION_OF_EVENT[kind]).label),)
                 histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
                 for _ in range(n_events):
