@@ -276,7 +276,7 @@ class NodeTable:
     def refresh(self) -> None:
         """Update what a snapshot takes over at the start of an attempt: node order, image
         counts."""
-        for name in self._unrefreshed:
+        for name in self._unrefreshed if self.images.states else ():
             row = self._row_of.get(name)
             if row is not None and self.images.refresh(row):
                 self._moved(row)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -485,10 +486,14 @@ class Engine:
                 self._planner.recount(one)
 
 
+_run_limits = attrgetter("run_limits")
+
+
 def _n_within_limits(classes: Sequence[EnginePodClass], snapshot: Snapshot) -> int:
     """How many of the first pods the limits of runs allow; where a class has any, the run is of
     that class."""
-    if not any(one.run_limits for one in classes):
+    # Without a call for each pod.
+    if not any(map(_run_limits, classes)):
         return len(classes)
     first = classes[0]
     if not first.run_limits:
