@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.queue import PodRecord, QueueingStrategy, SchedulingQueue
+from stowplan.queue import PodRecord, QueueingStrategy, SchedulingQueue, scheduling_queue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
@@ -314,13 +314,15 @@ def test_the_queue_is_the_list_and_loses_no_pod() -> None:
     check_queue(SchedulingQueue)
 
 
-def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
-    class Forgetful(SchedulingQueue):
-        def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
-            return QueueingStrategy.SKIP if entry.refusers else QueueingStrategy.AFTER_BACKOFF
+def test_control_a_queue_that_forgets_what_happened_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgetful(entry: PodRecord, hints: object, missed: object) -> QueueingStrategy:
+        return QueueingStrategy.SKIP if entry.refusers else QueueingStrategy.AFTER_BACKOFF
 
+    monkeypatch.setattr(scheduling_queue, "strategy_after_flight", forgetful)
     with pytest.raises(AssertionError):
-        check_queue(Forgetful, Phase.generate)
+        check_queue(SchedulingQueue, Phase.generate)
 
 
 def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None:

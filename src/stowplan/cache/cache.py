@@ -10,7 +10,7 @@ Source: kube-scheduler v1.36, backend/cache; of the limit v1.22, internal/cache 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.invariants import InvariantBroken, validate
@@ -130,6 +130,12 @@ class Cache:
         """Remove a deleted pod, assumed or not; None when it was on no node."""
         self._settle(uid)
         return self.nodes.remove_pod(uid) if self.nodes.knows_pod(uid) else None
+
+    def drop_pods(self, uids: Sequence[str]) -> None:
+        """Remove deleted pods of nodes that exist, one after the other."""
+        for uid in uids:
+            self._settle(uid)
+        self.nodes.remove_pods(uids)
 
     def put_node(self, node: Node) -> Node | None:
         """Add or update a node; returns its previous version, None when it is new."""

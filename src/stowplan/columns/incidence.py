@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import repeat
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -125,3 +126,7 @@ class OfferedResources:
     def rows(self, item: int) -> list[int]:
         """The rows that offer a resource, in order; read-only."""
         return self._rows.get(item, [])
+
+    def rows_of(self, items: Iterable[int]) -> list[list[int]]:
+        """As `rows`, of each of these resources."""
+        return [*map(self._rows.get, items, repeat([]))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from stowplan.columns.labels import LabelColumns
 from stowplan.columns.node_order import NodeOrder
 from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, differences, wrapped
 from stowplan.columns.pods.pod_places import PodPlaces
+from stowplan.columns.pods.pod_watcher import PodWatcher
 from stowplan.columns.pods.podinfo import PodInfo, Port, is_same_to_rules
 from stowplan.columns.ports import PortIndex
 from stowplan.columns.vocabulary import Vocabulary
@@ -27,36 +27,6 @@ Rows = slice | Ints
 
 class TableError(ValueError):
     """A change that contradicts the table's state (an unknown node, a pod added twice)."""
-
-
-class PodWatcher(Protocol):
-    """Receives changes of rows and pods (for example to count matching pods).
-
-    An updated pod is reported as removed and added; as replaced where nothing has changed that
-    columns read, the spec, labels, start and end, but not to those with `counts_alike`.
-    """
-
-    counts_alike: bool = False
-
-    def pod_replaced(self, row: int, before: PodInfo, after: PodInfo) -> None:
-        """A pod of a row has another version."""
-        self.pod_removed(row, before)
-        self.pod_added(row, after)
-
-    def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod was added to a row."""
-
-    def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod was removed from a row."""
-
-    def row_added(self, row: int) -> None:
-        """A node was added on a new last row; its pods, if any, are reported next."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """The node of row `source`, the last one, moved to `target`."""
-
-    def row_dropped(self, row: int) -> None:
-        """The last row was removed; its pods have been reported as removed."""
 
 
 class NodeTable:
@@ -306,7 +276,7 @@ class NodeTable:
     def refresh(self) -> None:
         """Update what a snapshot takes over at the start of an attempt: node order, image
         counts."""
-        for name in self._unrefreshed:
+        for name in self._unrefreshed if self.images.states else ():
             row = self._row_of.get(name)
             if row is not None and self.images.refresh(row):
                 self._moved(row)
@@ -376,6 +346,29 @@ class NodeTable:
         self._detach(row, place, info)
         self._touch(row)
         return info
+
+    def remove_pods(self, uids: Sequence[str]) -> None:
+        """Remove pods of nodes that exist from these, one after the other."""
+        rows = [self._row_of[self._home.pop(uid)] for uid in uids]
+        infos: list[PodInfo] = []
+        # Pods of a template that leave a row are counted together.
+        alike: dict[tuple[int, int], list[PodInfo]] = {}
+        for uid, row in zip(uids, rows, strict=True):
+            place = self._place_of(row, uid)
+            info = self.pods[row][place]
+            self._take_out(row, place, info)
+            infos.append(info)
+            alike.setdefault((row, id(info.footprint)), []).append(info)
+        for (row, _), same in alike.items():
+            self._count(row, same[0], -len(same))
+        for watcher in self._watchers:
+            for info, row in zip(infos, rows, strict=True):
+                watcher.pod_removed(row, info)
+        for row in dict.fromkeys(rows):
+            self._unrefreshed[self.names[row]] = None
+            self._infos.pop(row, None)
+        self.journal.touch_all(rows)
+        self.journal.trim(self.n_nodes)
 
     def update_pod(self, pod: Pod) -> None:
         """Update a pod: removed and added, as in the original.
@@ -519,12 +512,16 @@ class NodeTable:
             watcher.pod_added(row, info)
 
     def _detach(self, row: int, place: int, info: PodInfo) -> None:
+        self._take_out(row, place, info)
+        self._uncount(row, info)
+
+    def _take_out(self, row: int, place: int, info: PodInfo) -> None:
+        """Remove a pod from the list of its row, and its ports; the last pod takes its place."""
         pods = self.pods[row]
         last = pods.pop()
         if last is not info:
             pods[place] = last
             self._places.moved(row, last.uid, place)
-        self._uncount(row, info)
         if info.footprint.ports:
             self.ports.remove(row, info.footprint.ports)
 
@@ -539,19 +536,20 @@ class NodeTable:
         for watcher in self._watchers:
             watcher.pod_removed(row, info)
 
-    def _count(self, row: int, info: PodInfo, sign: int) -> None:
+    def _count(self, row: int, info: PodInfo, times: int) -> None:
+        """Count a pod so many times; it is counted less where that is below 0."""
         footprint = info.footprint
         for name, amount in footprint.requested.items():
             item = self._resource(name)
-            total = wrapped(int(self._requested[item, row]) + sign * amount)
+            total = wrapped(int(self._requested[item, row]) + times * amount)
             self._requested[item, row] = total
             if total < 0 and self.offered.is_needed:
                 self.offered.is_needed = False
                 self.shape += 1
         for item in (0, 1):
-            sum_now = int(self._nonzero[item, row]) + sign * footprint.nonzero[item]
+            sum_now = int(self._nonzero[item, row]) + times * footprint.nonzero[item]
             self._nonzero[item, row] = wrapped(sum_now)
-        self._pod_count[row] += sign
+        self._pod_count[row] += times
 
     def _close_gap(self, row: int) -> None:
         """Move the last row to `row`, which is empty."""

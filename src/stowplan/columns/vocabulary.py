@@ -3,7 +3,7 @@ value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -53,6 +53,10 @@ class Vocabulary(Generic[V]):
     def find(self, value: V) -> int:
         """Item of `value`, or -1 when unknown."""
         return self._items.get(value, -1)
+
+    def find_all(self, values: Iterable[V]) -> list[int | None]:
+        """The item of each value; None for those that are unknown."""
+        return [*map(self._items.get, values)]
 
     def without_unused(
         self, used: NDArray[np.int32]

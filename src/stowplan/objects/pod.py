@@ -242,6 +242,10 @@ class PodStatus(Value, frozen=True):
     qos_class: str = ""
 
 
+FINISHED_PHASES = ("Succeeded", "Failed")
+"""All containers have terminated."""
+
+
 class Pod(NamespacedObject, frozen=True):
     """A pod."""
 
@@ -271,4 +275,4 @@ class Pod(NamespacedObject, frozen=True):
     @property
     def is_finished(self) -> bool:
         """True when all containers have terminated: the pod uses no resources of its node."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return self.status.phase in FINISHED_PHASES

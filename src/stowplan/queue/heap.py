@@ -22,6 +22,9 @@ HeapItem = tuple[Any, int, PodRecord]
 
 _STALE_MIN = 64
 
+SORTED_TIMES_MAX = 4
+"""A heap of at most so many times as many items as are wanted is sorted."""
+
 
 class KeyedHeap:
     """Entries by key, smallest sort key first. live: key -> heap item, for reading keys."""
@@ -139,6 +142,33 @@ class KeyedHeap:
                 del live[entry.key]
                 return entry
         return None
+
+    def pop_items(self, n_max: int) -> list[HeapItem]:
+        """Remove the first entries, at most so many; `restore_all` returns them."""
+        heap, live = self._heap, self.live
+        items: list[HeapItem] = []
+        if len(heap) <= SORTED_TIMES_MAX * n_max:
+            # In order it is a heap still, and entries that arrive in order are in order.
+            heap.sort()
+            first, heap[:n_max] = heap[:n_max], []
+            for item in first:
+                key = item[2].key
+                if live.get(key) is item:
+                    del live[key]
+                    items.append(item)
+        while heap and len(items) < n_max:
+            item = heappop(heap)
+            key = item[2].key
+            if live.get(key) is item:
+                del live[key]
+                items.append(item)
+        return items
+
+    def restore_all(self, items: Iterable[HeapItem]) -> None:
+        """Return the entries of `pop_items` to the places that they had."""
+        for item in items:
+            self.live[item[2].key] = item
+            heappush(self._heap, item)
 
     def in_order(self) -> list[PodRecord]:
         """All entries in pop order."""

@@ -71,6 +71,19 @@ class InFlightPods:
         self._order.append((now, uid))
         return True
 
+    def start_some(self, uids: Iterable[str]) -> int:
+        """Mark popped pods as in flight, up to the first that already is; returns how many."""
+        place, order, first = self._place, self._order, self._now
+        now = first
+        for uid in uids:
+            if uid in place:
+                break
+            now += 1
+            place[uid] = now
+            order.append((now, uid))
+        self._now = now
+        return now - first
+
     def start_all(self, uids: Iterable[str]) -> None:
         """Mark popped pods, none of which is in flight, as in flight."""
         now = self._now

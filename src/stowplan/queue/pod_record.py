@@ -152,3 +152,13 @@ class PodRecord(QueuedPod, gc=False):
     def refusers(self) -> frozenset[str]:
         """All plugins that rejected the pod; empty when the last attempt ended with an error."""
         return self.refused_by | self.pending_on if self.pending_on else self.refused_by
+
+    def count_failure(self, now: int, *, is_error: bool) -> None:
+        """Count an attempt that has failed. is_error: no plugin has rejected the pod."""
+        if is_error:
+            self.errors += 1
+        else:
+            self.refusals += 1
+            self.errors = 0
+        self.added_at = now
+        self.flushed = False

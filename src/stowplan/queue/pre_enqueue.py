@@ -108,6 +108,13 @@ class PreEnqueueGates:
         self._latest = spec, checks
         return checks
 
+    def concern(self, pod: Pod) -> bool:
+        """True where a gate may keep a pod out now."""
+        spec, checks = self._latest
+        if spec is not pod.spec:
+            checks = self._about(pod)
+        return bool(checks[0] if self.preempting else checks[1])
+
     def group_gate(self, pod: Pod) -> str:
         """The gate of the groups where it is the only one that may keep a pod out now; else ""."""
         checks = self._about(pod)

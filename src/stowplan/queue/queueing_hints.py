@@ -25,6 +25,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
+from stowplan.queue.in_flight_pods import InFlightEvent
 from stowplan.queue.pod_record import PodRecord
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
@@ -245,3 +246,21 @@ def _registered_events(member: RegisteredPlugin) -> Sequence[ClusterEventWithHin
         else ClusterEventWithHint(one.event, wrap_hint(one.hint, member.name), one.keys)
         for one in events
     )
+
+
+def strategy_after_flight(
+    entry: PodRecord, hints: QueueingHintMap, missed: Iterable[InFlightEvent] | None
+) -> QueueingStrategy:
+    """Queueing strategy by all events that arrived while the pod was in flight. missed: these; None
+    for a pod that is not."""
+    if not entry.refusers or missed is None:
+        return QueueingStrategy.AFTER_BACKOFF
+    enough, queueing_strategy = QueueingStrategy.AFTER_BACKOFF, QueueingStrategy.SKIP
+    if entry.pending_on:
+        enough = QueueingStrategy.IMMEDIATELY
+    for one in missed:
+        found = hints.queueing_strategy(entry, one.event, one.old, one.new)
+        queueing_strategy = max(queueing_strategy, found)
+        if queueing_strategy >= enough:
+            break
+    return queueing_strategy

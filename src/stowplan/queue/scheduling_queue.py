@@ -26,6 +26,7 @@ Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go; without hints: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from stowplan.framework.clusterevents import (
@@ -52,7 +53,12 @@ from stowplan.queue.pod_record import NO_PLUGINS, PodRecord, PodState, SubQueue
 from stowplan.queue.pod_updates import helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
-from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy, common_strategy
+from stowplan.queue.queueing_hints import (
+    QueueingHintMap,
+    QueueingStrategy,
+    common_strategy,
+    strategy_after_flight,
+)
 from stowplan.queue.unschedulable_pods import UnschedulableIndex, UnschedulablePods
 
 ArrivalCause = ClusterEvent | str
@@ -61,7 +67,6 @@ SCHEDULE_ATTEMPT_FAILURE, BACKOFF_COMPLETE = "ScheduleAttemptFailure", "BackoffC
 POP_FROM_BACKOFF = "PopFromBackoffQ"
 
 _SCALE_DOWN = ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)
-
 
 _COUNTED = (SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
 _TO_ACTIVE, _TO_BACKOFF, _TO_UNSCHEDULABLE = range(3)
@@ -151,9 +156,7 @@ class SchedulingQueue:
 
     def __iter__(self) -> Iterator[PodRecord]:
         """All entries in the queue."""
-        yield from self.active
-        yield from self.backoff
-        yield from self.unschedulable_pods
+        return chain(self.active, self.backoff, self.unschedulable_pods)
 
     def get(self, key: str) -> PodRecord | None:
         """The entry of a pod in the queue, by `NAMESPACE/NAME`."""
@@ -163,8 +166,7 @@ class SchedulingQueue:
         """The sub-queue of a pod, None when it is not in the queue."""
         if key in self.active or key in self.backoff:
             return SubQueue.ACTIVE if key in self.active else SubQueue.BACKOFF
-        entry = self.unschedulable_pods.get(key)
-        if entry is None:
+        if (entry := self.unschedulable_pods.get(key)) is None:
             return None
         return SubQueue.GATED if entry.gated_by else SubQueue.UNSCHEDULABLE
 
@@ -187,6 +189,13 @@ class SchedulingQueue:
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)
         return ready
+
+    def enter_all(self, entries: Sequence[PodRecord], now: int) -> None:
+        """Add new pods that no gate concerns and that have no nomination."""
+        for entry in entries:
+            entry.initial_attempt, entry.state = now, _ACTIVE
+        self.active.put_all(entries)
+        self.count_new(SubQueue.ACTIVE, len(entries))
 
     def update(
         self, old: Pod, new: Pod, now: int, record: PodRecord | None = None
@@ -258,14 +267,27 @@ class SchedulingQueue:
         entry.cycle = self.cycle
         entry.state = _IN_FLIGHT
 
+    def start_attempts(self, entries: Sequence[PodRecord]) -> int:
+        """Mark entries that were taken from the active queue as popped, up to the first that is in
+        flight already, which is discarded; returns how many."""
+        n_popped = len(entries)
+        if self._uses_hints:
+            n_popped = self.in_flight.start_some(e.pod.metadata.uid or e.key for e in entries)
+        for entry in entries[: n_popped + 1]:
+            entry.attempts += 1
+        for cycle, entry in enumerate(entries[:n_popped], self.cycle + 1):
+            entry.cycle, entry.state = cycle, _IN_FLIGHT
+        self.cycle += n_popped
+        self.discarded = [*entries[n_popped : n_popped + 1]]
+        return n_popped
+
     def try_again(self, entry: PodRecord, now: int) -> None:
         """Requeue an unschedulable pod, as an event that matches it would."""
         self.unschedulable_pods.take(entry.key)
         self._requeue(entry, QueueingStrategy.AFTER_BACKOFF, now)
 
     def _pop_from_backoff(self) -> PodRecord | None:
-        entry = self.backoff.pop_before_expiry()
-        if entry is not None:
+        if (entry := self.backoff.pop_before_expiry()) is not None:
             self._set_arrival_cause(POP_FROM_BACKOFF)
             self._counts[_TO_ACTIVE] += 1
         return entry
@@ -322,9 +344,11 @@ class SchedulingQueue:
             place = self._present(entry.key)
             if place:
                 return f"Pod {entry.key} is already present in {place}"
-            self._count_failure(entry, now)
+            # Without hints, errors and rejections are not distinguished.
+            entry.count_failure(now, is_error=self._uses_hints and not entry.refusers)
             if self._uses_hints:
-                self._requeue(entry, self._strategy_after_flight(entry, uid), now)
+                missed = self.in_flight.since(uid) if uid in self.in_flight else None
+                self._requeue(entry, strategy_after_flight(entry, self.hints, missed), now)
             elif self.move_request_cycle >= (entry.cycle if cycle is None else cycle):
                 self._back_off(entry)
             else:
@@ -450,30 +474,6 @@ class SchedulingQueue:
         if key in self.active.live:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
-
-    def _count_failure(self, entry: PodRecord, now: int) -> None:
-        # Without hints, errors and rejections are not distinguished.
-        if entry.refusers or not self._uses_hints:
-            entry.refusals += 1
-            entry.errors = 0
-        else:
-            entry.errors += 1
-        entry.added_at = now
-        entry.flushed = False
-
-    def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
-        """Queueing strategy by all events that arrived while the pod was in flight."""
-        if not entry.refusers or uid not in self.in_flight:
-            return QueueingStrategy.AFTER_BACKOFF
-        enough, queueing_strategy = QueueingStrategy.AFTER_BACKOFF, QueueingStrategy.SKIP
-        if entry.pending_on:
-            enough = QueueingStrategy.IMMEDIATELY
-        for missed in self.in_flight.since(uid):
-            found = self.hints.queueing_strategy(entry, missed.event, missed.old, missed.new)
-            queueing_strategy = max(queueing_strategy, found)
-            if queueing_strategy >= enough:
-                break
-        return queueing_strategy
 
     def _candidates(self, event: ClusterEvent, old: Any, new: Any) -> list[PodRecord]:
         """Unschedulable entries that an event may move, in a fixed order."""

@@ -169,6 +169,11 @@ class Evictions:
             waiting[preemption.preemptor.uid] = preemption
             self._evict(preemption, preemption.last)
 
+    @property
+    def are_awaited(self) -> bool:
+        """True while a preemptor waits for victims."""
+        return bool(self._by_last or self._gating)
+
     def victim_terminating(self, uid: str) -> None:
         """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""
         waiting = self._by_last.get(uid)

@@ -11,8 +11,10 @@ One call is bounded: it decides at most `heads_max` pods and emits Wake to be ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO, PluginIO
 from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.event_batches import EventBatches
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
@@ -112,6 +115,7 @@ class Scheduler:
         self._event_table = self._table()
         self._handlers: dict[type[Any], Callable[[Any], None]] = dict(self._event_table)
         self._handlers[MembersAdded] = self._members_handler()
+        self._batch_handlers = self._batch_table()
         self.on_handled: HandleObserver | None = None
 
     def handle(
@@ -136,14 +140,18 @@ class Scheduler:
         context.note(now, happenings)
         handlers, shared = self._handlers, context.shared
         apply_plugin_requests = self.bindings.apply_plugin_requests
-        ordered: Iterable[Any] = watch_events_first(happenings)
+        ordered: list[Any] = watch_events_first(happenings)
         if context.pod_groups is not None:
-            ordered = with_members_together(ordered)
-        for event in ordered:
-            handlers[type(event)](event)
-            # `has_pending_requests`, without a call for each event.
-            if shared.to_activate or shared.waiting.settled:
-                apply_plugin_requests()
+            ordered = [*with_members_together(ordered)]
+        for together, some in self._batches(ordered):
+            if together is not None:
+                together(some)
+                continue
+            for event in some:
+                handlers[type(event)](event)
+                # `has_pending_requests`, without a call for each event.
+                if shared.to_activate or shared.waiting.settled:
+                    apply_plugin_requests()
         self.bindings.prebind.poll()
         self._serve_due()
         apply_plugin_requests()
@@ -233,6 +241,22 @@ class Scheduler:
     def _members_handler(self) -> Callable[[MembersAdded], None]:
         """What takes members of a group that come together."""
         return self._event_handlers.members_added
+
+    def _batches(
+        self, events: list[Any]
+    ) -> Iterator[tuple[Callable[[list[Any]], None] | None, list[Any]]]:
+        """The events in order, divided into those that follow each other and are taken together,
+        each with what takes them, and those that are taken one by one, with None."""
+        handlers = map(self._batch_handlers.get, map(type, events))
+        for together, some in groupby(zip(handlers, events, strict=True), itemgetter(0)):
+            yield together, [event for _, event in some]
+
+    def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
+        """What takes events that follow each other, with the requests of plugins after them."""
+        take = EventBatches(
+            self._context, self._event_handlers, self.evictions, self.bindings.apply_plugin_requests
+        ).take
+        return {happened.PodAdded: take, happened.PodDeleted: take}
 
     def _then_lanes(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """A handler of an outcome that lanes receive too."""

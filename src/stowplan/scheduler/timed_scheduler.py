@@ -7,6 +7,7 @@ Source: kube-scheduler v1.36, scheduler/metrics, eventhandlers.go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -112,6 +113,29 @@ class TimedScheduler(Scheduler):
             histogram = metrics.histogram(EVENT_SECONDS, (("event", label),), EVENT_BUCKETS)
             for _ in event.pods:
                 histogram.add(share_s)
+
+        return take
+
+    def _batch_table(self) -> dict[type[Any], Callable[[list[Any]], None]]:
+        """Time events that are taken together; each has its share."""
+        table = super()._batch_table()
+        timed = {handler: self._timed_together(handler) for handler in table.values()}
+        return {kind: timed[handler] for kind, handler in table.items()}
+
+    def _timed_together(self, handler: Callable[[list[Any]], None]) -> Callable[[list[Any]], None]:
+        metrics = self._metrics
+        resource_of = {kind: _resource_of(kind) for kind in ACTION_OF_EVENT}
+
+        def take(events: list[Any]) -> None:
+            begun = metrics.stopwatch()
+            handler(events)
+            share_s = (metrics.stopwatch() - begun) / len(events)
+            kinds = Counter((type(event), resource_of[type(event)](event)) for event in events)
+            for (kind, resource), n_events in kinds.items():
+                labels = (("event", ClusterEvent(resource, ACTION_OF_EVENT[kind]).label),)
+                histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
+                for _ in range(n_events):
+                    histogram.add(share_s)
 
         return take
 

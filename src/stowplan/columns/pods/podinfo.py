@@ -46,18 +46,24 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
         """The pod with its footprint; computed once for pods that share a spec object."""
         if reports_resources(pod):
             return cls(pod, _footprint(pod))
-        # The node of a spec does not affect it.
-        shared = template_of(pod.spec).__dict__
-        kept: Footprint | None = shared.get("footprint")
-        if kept is None:
-            kept = shared["footprint"] = _footprint(pod)
-        return cls(pod, kept)
+        return cls(pod, footprint_of(pod))
 
     @property
     def uid(self) -> str:
         """The pod's uid."""
         pod = self.pod
         return pod.metadata.uid or pod.key
+
+
+def footprint_of(pod: Pod) -> Footprint:
+    """The footprint of a pod whose status reports no resources."""
+    # The node of a spec does not affect it.
+    spec = pod.spec
+    shared = (template_of(spec) if spec.node_name else spec).__dict__
+    kept: Footprint | None = shared.get("footprint")
+    if kept is None:
+        kept = shared["footprint"] = _footprint(pod)
+    return kept
 
 
 def is_same_to_rules(before: Pod, after: Pod) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from stowplan.columns.nodetable import NodeTable, PodWatcher
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.pod_watcher import PodWatcher
 
 
 class TableWatcher(PodWatcher):

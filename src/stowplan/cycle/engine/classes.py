@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.columns.pods.podcounts import LabelIndex, anchor
-from stowplan.columns.pods.podinfo import Footprint, PodInfo, reports_resources
+from stowplan.columns.pods.podinfo import Footprint, footprint_of, reports_resources
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
-from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod import Pod, PodSpec, PodStatus
 from stowplan.objects.pod_templates import OutlineReader
 from stowplan.objects.volume import Volume
 
@@ -122,8 +122,8 @@ class EnginePodClass(msgspec.Struct, eq=False):
 
     @classmethod
     def of(cls, pod: Pod, outline: PodOutline, claims: Hashable | None = None) -> EnginePodClass:
-        """The class of a pod, without a plan."""
-        footprint = PodInfo.of(pod).footprint
+        """The class of a pod, without a plan. Its status reports no resources."""
+        footprint = footprint_of(pod)
         return cls(pod, outline, outline.framework, footprint, pod.spec, claims)
 
     @property
@@ -229,7 +229,9 @@ class PodClassIndex:
             claims = framework.claims_signature(pod)
             if claims is not None and (with_devices or not isinstance(claims, OwnClaims)):
                 return self._of_claims(pod, framework, claims)
-        known = self._by_spec.get(id(spec)) or self._reactivated(spec)
+        known = self._by_spec.get(id(spec))
+        if known is None and self._idle:
+            known = self._reactivated(spec)
         if known is None:
             if spec.volumes and has_own_claims(spec):
                 return None
@@ -242,6 +244,32 @@ class PodClassIndex:
                     classes.insert(0, classes.pop(place))
                 return one
         return self._of_content(pod, framework, classes)
+
+    def find_all(
+        self, pods: Iterable[Pod], frameworks: Mapping[str, Framework]
+    ) -> list[EnginePodClass]:
+        """The classes that `find` returns, with devices, for the first of these pods, up to one
+        that has none. frameworks: by scheduler name."""
+        found: list[EnginePodClass] = []
+        # Of the pod before, where its class is that of each pod with the same metadata.
+        spec: PodSpec | None = None
+        status: PodStatus | None = None
+        one: EnginePodClass | None = None
+        for pod in pods:
+            if (
+                pod.spec is not spec
+                or pod.status is not status
+                or one is None
+                or not one.outline.holds(pod)
+            ):
+                spec, status = pod.spec, pod.status
+                one = self.find(pod, frameworks[spec.scheduler_name], with_devices=True)
+                if one is None:
+                    break
+                if spec.resource_claims or spec.volumes:
+                    spec = None
+            found.append(one)
+        return found
 
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
@@ -275,7 +303,9 @@ class PodClassIndex:
         claims = framework.claims_signature(pod)
         if claims is None:
             return None
-        known = self._by_spec.get(id(spec)) or self._reactivated(spec)
+        known = self._by_spec.get(id(spec))
+        if known is None and self._idle:
+            known = self._reactivated(spec)
         if known is not None:
             classes = known[1]
         else:

@@ -7,8 +7,9 @@ and `NodeTable.shape` and `ObjectStore.version` show when all plans must be rebu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -124,6 +125,12 @@ class Engine:
         return self._index.find(
             pod, framework, with_devices=with_devices, with_nominated=with_nominated
         )
+
+    def classes_of(
+        self, pods: Iterable[Pod], frameworks: Mapping[str, Framework]
+    ) -> list[EnginePodClass]:
+        """See `KernelPlacer.classes_of`."""
+        return self._index.find_all(pods, frameworks)
 
     def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
         """True while a class has a plan made for this static revision that covers every row, so
@@ -479,10 +486,14 @@ class Engine:
                 self._planner.recount(one)
 
 
+_run_limits = attrgetter("run_limits")
+
+
 def _n_within_limits(classes: Sequence[EnginePodClass], snapshot: Snapshot) -> int:
     """How many of the first pods the limits of runs allow; where a class has any, the run is of
     that class."""
-    if not any(one.run_limits for one in classes):
+    # Without a call for each pod.
+    if not any(map(_run_limits, classes)):
         return len(classes)
     first = classes[0]
     if not first.run_limits:

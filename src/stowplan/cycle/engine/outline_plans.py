@@ -104,7 +104,9 @@ class OutlinePlan:
     def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
         """Equal for classes of the outline whose plans differ in names and numbers only."""
         kinds = self._kinds
-        form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
+        form = tuple(map(kinds.get, requests))
+        if None in form:
+            form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
         containers = one.pod.spec.containers
         if len(containers) == 1:
             return form
@@ -158,7 +160,7 @@ class OutlineRows:
                 one.number = number
             # Each is one call for all classes of a form, which are many where each has one pod.
             names = [*chain.from_iterable(requests)]
-            found = [*map(self._items.get, names)]
+            found = self._nodes.resources.find_all(names)
             if None in found:
                 found = [*map(self.item, names)]
             shape = n_classes, len(names) // n_classes
@@ -177,9 +179,9 @@ class OutlineRows:
         offered = self._nodes.offered
         if not items.size or not offered.is_needed:
             return
-        few = [*map(offered.rows, items[:, 0].tolist())]
+        few = offered.rows_of(items[:, 0].tolist())
         for more in items.T[1:]:
-            others = map(offered.rows, more.tolist())
+            others = offered.rows_of(more.tolist())
             few = [min(pair, key=len) for pair in zip(few, others, strict=True)]
         counts = np.array([*map(len, few)], dtype=np.int64)
         counts[counts > at.FEW_MAX] = 0

@@ -185,8 +185,12 @@ class Planner:
     def write(self) -> None:
         """Number the classes that `plan_alike` has planned since the last call, and write their
         arrays."""
-        for one in self._rows.write():
-            self._count_labels(one)
+        written = self._rows.write()
+        if self._terms:
+            for one in written:
+                self._count_labels(one)
+        else:
+            self._planned += written
 
     def _share(
         self, one: EnginePodClass, uses: Sequence[PluginPoints], class_terms: ClassTerms

@@ -149,6 +149,10 @@ class KernelPlacer(Protocol):
         runs the binding cycle of each with its state; devices are taken for it.
         """
 
+    def classes_of(self, pods: Iterable[Pod], frameworks: Mapping[str, Framework]) -> list[Any]:
+        """The classes of the first of these pods, up to one that must be decided alone, with
+        devices. frameworks: by scheduler name."""
+
     def run(
         self, pods: Sequence[Pod], classes: Sequence[Any], draws: NDArray[np.uint64]
     ) -> KernelRun:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
-from stowplan.columns.nodetable import PodWatcher
+from stowplan.columns.pods.pod_watcher import PodWatcher
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger

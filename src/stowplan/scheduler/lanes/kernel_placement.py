@@ -15,12 +15,15 @@ import numpy as np
 from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision, KernelPlacer, KernelRun
-from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.queue.pod_record import BindingCycle
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.tie_breaks import TieBreaks
+
+AHEAD_MIN, AHEAD_GROWTH = 16, 8
+"""Pods that are taken from the queue at first, and how many times as many after each time that all
+of them have classes; the others go back to where they were."""
 
 Attempt = Callable[[PodRecord, TieBreakSource], None]
 """Decides one pod alone and applies the decision."""
@@ -46,35 +49,44 @@ class KernelPlacement:
         """Pop a run of at most `n_max` pods: their entries and classes. If the first pod must be
         decided alone, return it as the third value."""
         queue = self._context.queue
-        active, pop = queue.active, queue.pop
-        entries: list[PodRecord] = []
-        classes: list[Any] = []
-        while len(entries) < n_max:
-            # Peek first: the next pod is popped only if it belongs to the run.
-            entry = active.peek() if entries else pop()
-            one = None if entry is None else self._class_of(entry.pod, engine)
-            if one is None or entry is None:
-                return entries, classes, None if entries else entry
-            if entries:
-                popped = pop()
-                if popped is not entry:
-                    # It was in flight already, and another entry was popped in its place.
-                    queue.undo_pops([popped] if popped is not None else [])
-                    return entries, classes, None
-            entries.append(entry)
-            classes.append(one)
+        first = queue.pop()
+        classes = [] if first is None else self._classes_of([first], engine)
+        if first is None or not classes:
+            return [], [], first
+        entries, n_ahead = [first], AHEAD_MIN
+        while queue.active.live and len(entries) < n_max:
+            n_items = min(n_ahead, n_max - len(entries))
+            items, n_gone = queue.active.pop_items(n_items), 0
+            try:
+                ahead = [item[2] for item in items]
+                found = self._classes_of(ahead, engine)
+                n_popped = queue.start_attempts(ahead[: len(found)])
+                # One that was in flight already is popped, and not attempted.
+                n_gone = n_popped + len(queue.discarded)
+            finally:
+                # The others stay in the queue, also where a plugin has failed.
+                queue.active.restore_all(items[n_gone:])
+            entries += ahead[:n_popped]
+            classes += found[:n_popped]
+            if n_popped < n_items:
+                break
+            n_ahead *= AHEAD_GROWTH
         return entries, classes, None
 
-    def _class_of(self, pod: Pod, engine: KernelPlacer) -> Any:
+    def _classes_of(self, entries: list[PodRecord], engine: KernelPlacer) -> list[Any]:
+        """The classes of the first of these pods, up to one that must be decided alone."""
         context = self._context
-        if pod.metadata.deletion_timestamp is not None:
-            return None
-        if context.pod_groups is not None and pod.spec.scheduling_group is not None:
-            return None
-        if context.extenders.all and context.extenders.any_for(pod):
-            return None
-        framework = context.frameworks[pod.spec.scheduler_name]
-        return engine.class_of(pod, framework, with_devices=True)
+        pods = [entry.pod for entry in entries]
+        extenders = context.extenders if context.extenders.all else None
+        for n_pods, pod in enumerate(pods):
+            if (
+                pod.metadata.deletion_timestamp is not None
+                or (context.pod_groups is not None and pod.spec.scheduling_group is not None)
+                or (extenders is not None and extenders.any_for(pod))
+            ):
+                del pods[n_pods:]
+                break
+        return engine.classes_of(pods, context.frameworks)
 
     def place(
         self,

@@ -264,6 +264,9 @@ BULK_METHODS: dict[str, PodEvent] = {
     "queue.assigned_pod_added": PodEvent.CLUSTER_CHANGED,
     "queue.assigned_pod_updated": PodEvent.CLUSTER_CHANGED,
     "queue.try_again": PodEvent.CLUSTER_CHANGED,
+    # Those for many pods.
+    "queue.enter_all": PodEvent.ADDED,
+    "queue.start_attempts": PodEvent.POPPED,
     "prebind.poll": PodEvent.CLUSTER_CHANGED,
     "bindings.begin": PodEvent.PLACED,
     "bindings.begin_placed": PodEvent.PLACED,

@@ -1,0 +1,176 @@
+"""Pods that are added and deleted in one call are as those of a call each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.assembly import configuration_of
+from stowplan.assembly.build import scheduler_for
+from stowplan.columns import NodeTable
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.messages import events as happened
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Container, Pod, PodSchedulingGate, PodSpec, ResourceRequirements
+from stowplan.scheduler import Scheduler, event_batches
+
+Script = list[tuple[str, int]]
+
+NAMES = 5
+"""Pods of a script; few, so that names come again."""
+
+
+def one_node() -> happened.NodeAdded:
+    offers = {"cpu": "3", "memory": "8Gi", "pods": "110"}
+    return happened.NodeAdded(
+        convert({"metadata": {"name": "a"}, "status": {"allocatable": offers}}, Node)
+    )
+
+
+def pod_of(kind: str, number: int) -> Pod:
+    """kind: bound, gated, of another scheduler, finished, urgent or plain."""
+    requests = ResourceRequirements(requests={"cpu": "1"})
+    spec = PodSpec(containers=(Container(name="c", resources=requests),))
+    if kind == "bound":
+        spec = replace(spec, node_name="a")
+    elif kind == "gated":
+        spec = replace(spec, scheduling_gates=(PodSchedulingGate("hold"),))
+    elif kind == "other":
+        spec = replace(spec, scheduler_name="other")
+    elif kind == "urgent":
+        spec = replace(spec, priority=10)
+    pod = Pod(ObjectMeta(name=f"p{number}", namespace="default", uid=f"{kind}-{number}"), spec)
+    return replace(pod, status=replace(pod.status, phase="Failed")) if kind == "done" else pod
+
+
+def events_of(script: Script) -> list[Any]:
+    """Additions and deletions, where a name is known or not."""
+    known: dict[int, Pod] = {}
+    events: list[Any] = []
+    for kind, number in script:
+        if kind == "gone":
+            if number in known:
+                events.append(happened.PodDeleted(known.pop(number)))
+        else:
+            known[number] = pod_of(kind, number)
+            events.append(happened.PodAdded(known[number]))
+    return events
+
+
+def new_scheduler() -> Scheduler:
+    configuration, registry = configuration_of(None, "default", (), FeatureGates())
+    scheduler = scheduler_for(configuration, registry, engine="walk")
+    scheduler.handle([one_node()], 0)
+    return scheduler
+
+
+def state_of(scheduler: Scheduler) -> Any:
+    queue, nodes = scheduler.queue, scheduler.cache.nodes
+    return (
+        [entry.key for entry in queue.active.in_order()],
+        [entry.key for entry in queue.unschedulable_pods],
+        {uid: record.state for uid, record in scheduler.pods.records.items()},
+        dict(scheduler.pods.pods),
+        [[info.uid for info in pods] for pods in nodes.pods],
+        [nodes.requested(name).tolist() for name in ("cpu", "memory")],
+        nodes.pod_count.tolist(),
+        queue.move_request_cycle,
+        queue.incoming,
+    )
+
+
+def alike(script: Script) -> None:
+    """All events at once, and the same pods decided, as one after the other."""
+    together, alone = new_scheduler(), new_scheduler()
+    half = len(script) // 2
+    events = events_of(script)
+    for some in (events[:half], events[half:]):
+        together.handle(some, 0, 0)
+        for event in some:
+            alone.handle([event], 0, 0)
+        assert state_of(together) == state_of(alone)
+        placed = [(e.uid, e.node) for e in together.handle([], 0) if hasattr(e, "node")]
+        assert placed == [(e.uid, e.node) for e in alone.handle([], 0) if hasattr(e, "node")]
+        assert state_of(together) == state_of(alone)
+    together.cache.validate()
+
+
+kinds = st.sampled_from(["bound", "plain", "gated", "other", "urgent", "done", "gone", "gone"])
+scripts = st.lists(st.tuples(kinds, st.integers(0, NAMES)), max_size=14)
+
+
+@given(scripts)
+def test_pods_taken_together_are_as_those_taken_alone(script: Script) -> None:
+    alike(script)
+
+
+def gates_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gate concerns any pod."""
+    monkeypatch.setattr("stowplan.queue.pre_enqueue.PreEnqueueGates.concern", lambda *_: False)
+
+
+def finished_pods_enter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that has ended is queued."""
+    monkeypatch.setattr(event_batches, "FINISHED_PHASES", ())
+
+
+def one_of_a_template_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of pods with one footprint that leave a node together, one is counted."""
+    right = NodeTable._count
+
+    def count(self: NodeTable, row: int, info: Any, times: int) -> None:
+        right(self, row, info, max(times, -1))
+
+    monkeypatch.setattr(NodeTable, "_count", count)
+
+
+WRONG: dict[Any, Script] = {
+    gates_are_not_asked: [("gated", 0), ("plain", 1)],
+    finished_pods_enter: [("done", 0), ("plain", 1)],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_batches_are_noticed(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = WRONG[wrong]
+    alike(script)
+    wrong(monkeypatch)
+    scheduler = new_scheduler()
+    scheduler.handle(events_of(script), 0, 0)
+    assert [entry.key for entry in scheduler.queue.active.in_order()] != ["default/p1"]
+
+
+def bound_twice() -> list[Any]:
+    """Pods of one template are bound; two of them are deleted in a call."""
+    template = pod_of("bound", 0).spec
+    pods = [replace(pod_of("bound", number), spec=template) for number in range(3)]
+    return [[happened.PodAdded(pod) for pod in pods], [happened.PodDeleted(p) for p in pods[:2]]]
+
+
+def requested_after(calls: list[Any]) -> list[int]:
+    scheduler = new_scheduler()
+    for events in calls:
+        scheduler.handle(events, 0, 0)
+    return scheduler.cache.nodes.requested("cpu").tolist()
+
+
+def test_pods_of_a_template_that_leave_are_all_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert requested_after(bound_twice()) == [1000]
+    one_of_a_template_leaves(monkeypatch)
+    assert requested_after(bound_twice()) != [1000]
+
+
+def test_a_refused_pod_is_retried_when_a_pod_that_is_deleted_in_a_batch_leaves_room() -> None:
+    first, second = bound_twice()
+    scheduler = new_scheduler()
+    scheduler.handle([*first, happened.PodAdded(pod_of("plain", 4))], 0)
+    scheduler.handle([], 0)
+    assert len(scheduler.queue.unschedulable_pods) == 1
+    scheduler.handle(second, 2_000_000_000, 0)
+    assert len(scheduler.queue.unschedulable_pods) == 0
