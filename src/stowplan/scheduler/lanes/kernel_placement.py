@@ -33,12 +33,20 @@ class KernelPlacement:
     """Pops runs of pods from the queue and places them."""
 
     def __init__(
-        self, context: SchedulerContext, bindings: BindingCycles, attempt: Attempt, refuse: Refuse
+        self,
+        context: SchedulerContext,
+        bindings: BindingCycles,
+        attempt: Attempt,
+        refuse: Refuse,
+        preempt: Refuse,
     ) -> None:
+        """attempt, refuse: of one pod. preempt: applies a decision that a pod which is attempted
+        would get."""
         self._context = context
         self._bindings = bindings
         self._attempt = attempt
         self._refuse = refuse
+        self._preempt = preempt
 
     def take(
         self, engine: KernelPlacer, n_max: int
@@ -92,7 +100,7 @@ class KernelPlacement:
         queue = self._context.queue
         tie_breaks = TieBreaks(entries, rng)
         run = engine.run([entry.pod for entry in entries], classes, tie_breaks.numbers)
-        start, n_pods = 0, len(entries)
+        start, n_pods, may_plan = 0, len(entries), True
         while start < n_pods:
             now, refusal = snapshot(), None
             if now.nominations.is_empty:
@@ -104,16 +112,43 @@ class KernelPlacement:
                 if start == n_pods:
                     break
             revision = queue.revision
-            if refusal is None:
-                self._attempt(entries[start], tie_breaks.of(start))
-            else:
+            if refusal is not None:
                 self._refuse(entries[start], refusal)
-            start += 1
+                start += 1
+            else:
+                n_preempting = 0
+                if may_plan:
+                    n_preempting, may_plan = self._preempt_in_turn(entries, classes, start, now)
+                if not n_preempting:
+                    self._attempt(entries[start], tie_breaks.of(start))
+                start += n_preempting or 1
             if start < n_pods and queue.revision != revision:
                 queue.undo_pops(entries[start:])
                 break
         tie_breaks.settle(start)
         return start
+
+    def _preempt_in_turn(
+        self, entries: list[PodRecord], classes: list[Any], start: int, now: Snapshot
+    ) -> tuple[int, bool]:
+        """Apply decisions for pods from `start` on that preempt, as long as they hold: how many,
+        and whether to ask for others in this run. now: the current state."""
+        queue, pods = self._context.queue, self._context.pods
+        revision, n_applied = queue.revision, 0
+        left = classes[start].decide_in_turn(
+            [entry.pod for entry in entries[start:]], classes[start:], now
+        )
+        for entry, decision in zip(entries[start:], left, strict=False):
+            if pods.get(entry.key) is not entry.pod:
+                return n_applied, False
+            before = _marks(now)
+            self._preempt(entry, decision)
+            n_applied += 1
+            *others, n_nominations = before
+            if _marks(now) != (*others, n_nominations + 1) or queue.revision != revision:
+                # More has changed than the nomination of this pod.
+                return n_applied, False
+        return n_applied, True
 
     def _bind(
         self,
@@ -140,3 +175,9 @@ class KernelPlacement:
                 )
                 self._bindings.apply_plugin_requests()
             first = place + 1
+
+
+def _marks(now: Snapshot) -> tuple[int, ...]:
+    """What changes with what decisions read; the number of changes of nominations stands last."""
+    nodes = now.nodes
+    return (*nodes.marks, nodes.shape, now.object_store.version, now.nominations.generation)

@@ -76,7 +76,11 @@ class PodLane:
         self._reread = reread
         self._changed: list[ConfigurationChanged] = []
         self._kernel_placement = KernelPlacement(
-            context, bindings, self._attempt_single, self._refused_by_kernel
+            context,
+            bindings,
+            self._attempt_single,
+            self._refused_by_kernel,
+            self._preempt,
         )
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self.unschedulable_classes: UnschedulableClasses | None = None
@@ -314,6 +318,11 @@ class PodLane:
             pending_on=decision.pending,
             nominated_node=node,
         )
+
+    def _preempt(self, entry: PodRecord, decision: Decision) -> None:
+        """Apply a decision that was made for a pod and those before it together."""
+        self.on_attempt(entry)
+        self._refused_by_kernel(entry, decision)
 
     def _refused_by_kernel(self, entry: PodRecord, decision: Decision) -> None:
         self.refuse(entry, decision)
