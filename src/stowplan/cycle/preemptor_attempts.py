@@ -100,6 +100,16 @@ class ClassSearch:
         one.framework.note_preemption()
         return self._preempts(search.rejections(), candidate, nodes.n_nodes)
 
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+        node = snapshot.nominations.node_of(pod.uid)
+        if not node or not self._follow(pod, snapshot):
+            return -1
+        row, search = snapshot.nodes.row(node), self._search
+        if row < 0 or search.n_passing or not search.passes_where_nominated(row, pod):
+            return -1
+        return row
+
     def _is_helped_before(self, pod: Pod, snapshot: Snapshot) -> bool:
         """True where a PostFilter that is called before may help the pod."""
         return any(member.may_help(pod, snapshot) for member in self._earlier)
@@ -108,12 +118,12 @@ class ClassSearch:
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> Iterator[Decision]:
         """See `PodClass.decide_in_turn`. The first pod is of this class, and it is followed."""
-        kernel = self._kernel()
+        nominations = snapshot.nominations
+        kernel = None if nominations.node_of(pods[0].uid) else self._kernel()
         if kernel is None:
             return
         joined: dict[EnginePodClass, bool] = {}
         members: list[ClassSearch] = []
-        nominations = snapshot.nominations
         for pod, one in zip(pods, classes, strict=True):
             other = one.search
             if not isinstance(other, ClassSearch):

@@ -56,6 +56,9 @@ class KeptSearch(Protocol):
     ) -> Decision | None:
         """The decision for a pod of the class; None where it has to be walked."""
 
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> Iterator[Decision]:
@@ -143,6 +146,12 @@ class EnginePodClass(msgspec.Struct, eq=False):
     def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
         """See `PodClass.is_decided_alone`."""
         return self.search is not None and self.search.is_decided_alone(pod, snapshot)
+
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+        if self.search is None or self.claims is not None:
+            return -1
+        return self.search.nominated_row(pod, snapshot)
 
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot

@@ -133,6 +133,11 @@ class PodClass(Protocol):
         passes on any row, nominated pods counted, unless it is nominated there itself; or this pod
         is."""
 
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """The row that `pod`, one of the class, is nominated to, where it is placed there, unscored
+        and with the state of the class; -1 where it has to be decided. Pods that are placed on
+        other rows, which they are nominated to, change nothing about that."""
+
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[Any], snapshot: Snapshot
     ) -> Iterator[Decision]:

@@ -56,6 +56,10 @@ class PreemptorSearch(Protocol):
         """The same for the pod with this uid, which does not count its own nomination; None where
         it has to be walked."""
 
+    def passes_where_nominated(self, row: int, pod: Pod) -> bool:
+        """True where this pod is nominated to a row, passes there beside all other nominated pods
+        that count for its class, and is known to request what the class does."""
+
     def rejections(self) -> Rejections:
         """The statuses of the rows that reject, each with its number of rows."""
 

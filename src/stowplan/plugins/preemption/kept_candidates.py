@@ -240,6 +240,16 @@ class KeptCandidates:
             return None
         return room.n_slots > 0 and all(map(le, self._amounts, room.free))
 
+    def passes_where_nominated(self, row: int, pod: Pod) -> bool:
+        """See `PreemptorSearch.passes_where_nominated`."""
+        if not self._counts_alike or self._is_closed(row) or self._snapshot is None:
+            return False
+        if self._snapshot.nominations.pod_of(pod.uid) is not pod:
+            return False
+        # The row counts the pod itself: it fits where nothing is short beside it.
+        left: list[int] = self._shared.amounts[: len(self._amounts) + 1, row].tolist()
+        return min(left) >= 0
+
     def rejections(self) -> Rejections:
         """See `PreemptorSearch.rejections`."""
         return self._rows.rejections()

@@ -20,7 +20,7 @@ from stowplan.queue import PodRecord
 from stowplan.queue.pod_record import BindingCycle
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.tie_breaks import TieBreaks
+from stowplan.scheduler.tie_breaks import TieBreaks, tie_break_of
 
 Attempt = Callable[[PodRecord, TieBreakSource], None]
 """Decides one pod alone and applies the decision."""
@@ -38,15 +38,15 @@ class KernelPlacement:
         bindings: BindingCycles,
         attempt: Attempt,
         refuse: Refuse,
-        preempt: Refuse,
+        attempted: Callable[[PodRecord], None],
     ) -> None:
-        """attempt, refuse: of one pod. preempt: applies a decision that a pod which is attempted
-        would get."""
+        """attempt, refuse: of one pod. attempted: is called with pods that would be attempted
+        alone, and are decided together."""
         self._context = context
         self._bindings = bindings
         self._attempt = attempt
         self._refuse = refuse
-        self._preempt = preempt
+        self._attempted = attempted
 
     def take(
         self, engine: KernelPlacer, n_max: int
@@ -91,9 +91,11 @@ class KernelPlacement:
         classes: list[Any],
         snapshot: Callable[[], Snapshot],
         rng: np.random.Generator | None,
+        n_max: int = 1,
     ) -> int:
         """Place or refuse the pods of a run; returns how many were handled. snapshot: returns the
-        current state for the next attempt.
+        current state for the next attempt. n_max: where pods are placed on the nodes that they are
+        nominated to, as many may be handled, from the backoff queue as well.
 
         If an attempt changes the queue's order, the rest of the run is returned to the queue.
         """
@@ -111,6 +113,14 @@ class KernelPlacement:
                 start += len(rows)
                 if start == n_pods:
                     break
+            if refusal is None:
+                n_nominated = self._place_nominated(
+                    engine, entries, classes, start, snapshot, rng, n_max
+                )
+                if n_nominated:
+                    start += n_nominated
+                    n_pods = len(entries)
+                    continue
             revision = queue.revision
             if refusal is not None:
                 self._refuse(entries[start], refusal)
@@ -128,6 +138,63 @@ class KernelPlacement:
         tie_breaks.settle(start)
         return start
 
+    def _place_nominated(
+        self,
+        engine: KernelPlacer,
+        entries: list[PodRecord],
+        classes: list[Any],
+        start: int,
+        snapshot: Callable[[], Snapshot],
+        rng: np.random.Generator | None,
+        n_max: int,
+    ) -> int:
+        """Place pods from `start` on, each on the node that it is nominated to, as long as no other
+        node takes them; returns how many. Where the active queue is empty, pods of the backoff
+        queue that follow the run are added to it. See `place`."""
+        now, queue, rows = snapshot(), self._context.queue, dict[int, None]()
+        place = start
+        while place < n_max:
+            is_added = place == len(entries)
+            if is_added:
+                if len(queue.active):
+                    break
+                entry = queue.pop()
+                one = None if entry is None else self._class_of(entry.pod, engine)
+                if entry is None:
+                    break
+            else:
+                entry, one = entries[place], classes[place]
+            row = -1 if one is None else one.nominated_row(entry.pod, now)
+            # What is free on a row is compared before any of these pods is counted there.
+            if row < 0 or row in rows:
+                if is_added:
+                    queue.undo_pops([entry])
+                break
+            if is_added:
+                entries.append(entry)
+                classes.append(one)
+                tie_break_of(entry, rng)
+            rows[row] = None
+            place += 1
+        if rows:
+            self._bind_nominated(entries, classes, start, list(rows), snapshot)
+        return len(rows)
+
+    def _bind_nominated(
+        self,
+        entries: list[PodRecord],
+        classes: list[Any],
+        start: int,
+        rows: list[int],
+        snapshot: Callable[[], Snapshot],
+    ) -> None:
+        cache, names = self._context.cache, self._context.cache.nodes.names
+        for entry, row in zip(entries[start:], rows, strict=False):
+            self._attempted(entry)
+            cache.assume(entry.pod, names[row])
+            snapshot()
+        self._bindings.begin_run(entries, classes, start, rows, [None] * len(rows), {})
+
     def _preempt_in_turn(
         self, entries: list[PodRecord], classes: list[Any], start: int, now: Snapshot
     ) -> tuple[int, bool]:
@@ -142,7 +209,8 @@ class KernelPlacement:
             if pods.get(entry.key) is not entry.pod:
                 return n_applied, False
             before = _marks(now)
-            self._preempt(entry, decision)
+            self._attempted(entry)
+            self._refuse(entry, decision)
             n_applied += 1
             *others, n_nominations = before
             if _marks(now) != (*others, n_nominations + 1) or queue.revision != revision:

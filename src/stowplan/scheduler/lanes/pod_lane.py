@@ -80,7 +80,7 @@ class PodLane:
             bindings,
             self._attempt_single,
             self._refused_by_kernel,
-            self._preempt,
+            lambda entry: self.on_attempt(entry),
         )
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self.unschedulable_classes: UnschedulableClasses | None = None
@@ -231,7 +231,7 @@ class PodLane:
             entries, classes, single = self._kernel_placement.take(engine, n_max)
             if entries:
                 n_handled = self._kernel_placement.place(
-                    engine, entries, classes, self._context.cache.snapshot, self._rng
+                    engine, entries, classes, self._context.cache.snapshot, self._rng, n_max
                 )
         if single is None:
             return n_handled
@@ -318,11 +318,6 @@ class PodLane:
             pending_on=decision.pending,
             nominated_node=node,
         )
-
-    def _preempt(self, entry: PodRecord, decision: Decision) -> None:
-        """Apply a decision that was made for a pod and those before it together."""
-        self.on_attempt(entry)
-        self._refused_by_kernel(entry, decision)
 
     def _refused_by_kernel(self, entry: PodRecord, decision: Decision) -> None:
         self.refuse(entry, decision)
