@@ -35,6 +35,13 @@ def test_so_do_the_kernels_of_cards() -> None:
         assert not difference, difference
 
 
+def test_so_does_the_kernel_of_preemptors() -> None:
+    kernels = (FOLDER / "preemption_kernels.py").read_text(encoding="utf-8")
+    arrays = (FOLDER / "preemption_arrays.py").read_bytes()
+    difference = stale(arrays, kernels, "PREEMPTION_ARRAYS")
+    assert not difference, difference
+
+
 def test_control_other_arrays_are_noticed() -> None:
     kernels = f'\nARRAYS = "{digest(b"A = 1")}"\n'
     assert not stale(b"A = 1", kernels)

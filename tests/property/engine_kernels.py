@@ -14,6 +14,7 @@ import stowplan.columns.engine
 SOURCE = Path(stowplan.columns.engine.__file__).with_name("kernels.py")
 NUMPY_SOURCE = SOURCE.with_name("numpy_kernels.py")
 CARD_SOURCE = SOURCE.with_name("card_kernels.py")
+PREEMPTION_SOURCE = SOURCE.with_name("preemption_kernels.py")
 _COMPILER = "import numba\n"
 _NO_COMPILER = """
 class numba:
@@ -35,6 +36,11 @@ def plain_card_kernels(*changes: tuple[str, str]) -> ModuleType:
     module = _changed(CARD_SOURCE, ((_COMPILER, _NO_COMPILER), *changes))
     module.run = np.errstate(over="ignore")(module.run)  # type: ignore[attr-defined]
     return module
+
+
+def plain_preemption_kernel(*changes: tuple[str, str]) -> ModuleType:
+    """The preemption kernels, as for `plain`."""
+    return _changed(PREEMPTION_SOURCE, ((_COMPILER, _NO_COMPILER), *changes))
 
 
 def changed_numpy_kernels(*changes: tuple[str, str]) -> ModuleType:

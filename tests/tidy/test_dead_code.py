@@ -45,6 +45,7 @@ ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
     "stowplan.columns.engine.card_kernels:ARRAYS": "as above",
     "stowplan.columns.engine.card_kernels:CARD_ARRAYS": "as above",
+    "stowplan.columns.engine.preemption_kernels:PREEMPTION_ARRAYS": "as above",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",

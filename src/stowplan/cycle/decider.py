@@ -18,6 +18,7 @@ from stowplan.cycle.engine.kernel_loading import (
     is_loaded,
     load_card_kernels,
     load_kernels,
+    load_preemption_kernel,
 )
 from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.cycle.preemptor_attempts import PreemptorAttempts
@@ -25,6 +26,7 @@ from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.cycle_state import REFUSED_ALONE
 from stowplan.framework.deciders.decider import Decision, MemberTrial
+from stowplan.framework.deciders.preemptor_search import PreemptionKernel
 from stowplan.messages.extender_api import HTTPExtender
 from stowplan.objects.pod import Pod
 
@@ -46,7 +48,7 @@ class CycleDecider:
         self.n_walked = 0
         self._is_numba_missing = False
         self._refusals = RefusalCache()
-        self._preemptors = PreemptorAttempts(self._sampling)
+        self._preemptors = PreemptorAttempts(self._sampling, self._preemption_kernel)
         self._repeatable_profiles: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
@@ -59,7 +61,7 @@ class CycleDecider:
             compiled = load_kernels()
             self._is_numba_missing = compiled is None
             if compiled is not None:
-                self._engine.use(compiled, load_card_kernels)
+                self._engine.use(compiled, load_card_kernels, load_preemption_kernel)
         return self._engine
 
     def forget_idle(self) -> None:
@@ -76,6 +78,10 @@ class CycleDecider:
         if self._mode is EngineMode.COMPILED or is_loaded():
             return True
         return n_evaluated > COMPILE_ROWS_MIN and not is_compiled_elsewhere()
+
+    def _preemption_kernel(self) -> PreemptionKernel | None:
+        """The kernel that plans preemptors; None without compiled kernels."""
+        return None if self._engine is None else self._engine.preemption_kernel()
 
     def decide(
         self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource

@@ -8,7 +8,7 @@ placed on the node that it is nominated to, where that is the only one that it f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +19,13 @@ from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
 from stowplan.framework.cycle_state import REFUSED_ALONE, CycleState
 from stowplan.framework.deciders.decider import Decision
-from stowplan.framework.deciders.preemptor_search import PreemptorSearch, SearchesForPreemptors
+from stowplan.framework.deciders.extender_review import PreemptionCandidate
+from stowplan.framework.deciders.preemptor_search import (
+    FindKernel,
+    PreemptorSearch,
+    Rejections,
+    SearchesForPreemptors,
+)
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
@@ -27,6 +33,10 @@ from stowplan.objects.pod import Pod
 
 CELLS_MAX = 1_000_000
 """Rows times classes that are kept; the least recently used class is dropped first."""
+
+PLANNED_MIN, ROWS_PER_PLANNED = 2, 300
+"""Preemptors are planned together where there are so many, and one for each so many rows: a plan
+tries every row."""
 
 IsPlanned = Callable[[Snapshot], bool]
 
@@ -47,10 +57,11 @@ class ClassSearch:
         earlier: Sequence[RegisteredPlugin],
         sampling: SamplingState,
         scores: RowScores,
+        kernel: FindKernel,
     ) -> None:
         """is_planned: whether only pods on nodes and free amounts have changed for the class.
         state: that its PreFilters leave. plugin: the PostFilter, and those that are called before
-        it. sampling, scores: of the decider."""
+        it. sampling, scores, kernel: of the decider."""
         self._search = search
         self._is_planned = is_planned
         self._state = state
@@ -58,6 +69,7 @@ class ClassSearch:
         self._earlier = earlier
         self._sampling = sampling
         self._scores = scores
+        self._kernel = kernel
         self._text: tuple[object, Decision] | None = None
 
     def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
@@ -80,18 +92,75 @@ class ClassSearch:
         own = nodes.row(snapshot.nominations.node_of(pod.uid))
         if own >= 0 or search.n_passing:
             return self._placed(pod, one, snapshot, own, draw)
-        if pod.status.nominated_node_name or any(
-            member.may_help(pod, snapshot) for member in self._earlier
-        ):
+        if pod.status.nominated_node_name or self._is_helped_before(pod, snapshot):
             return None
         candidate = search.cheapest(pod)
         if candidate is None:
             return None
-        rejections = search.rejections()
-        if self._text is None or self._text[0] != rejections:
-            self._text = rejections, self._refusal(rejections, nodes.n_nodes)
-        words = self._text[1]
         one.framework.note_preemption()
+        return self._preempts(search.rejections(), candidate, nodes.n_nodes)
+
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+        node = snapshot.nominations.node_of(pod.uid)
+        if not node or not self._follow(pod, snapshot):
+            return -1
+        row, search = snapshot.nodes.row(node), self._search
+        if row < 0 or search.n_passing or not search.passes_where_nominated(row, pod):
+            return -1
+        return row
+
+    def _is_helped_before(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where a PostFilter that is called before may help the pod."""
+        return any(member.may_help(pod, snapshot) for member in self._earlier)
+
+    def decide_in_turn(
+        self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
+    ) -> Iterator[Decision]:
+        """See `PodClass.decide_in_turn`. The first pod is of this class, and it is followed."""
+        nominations = snapshot.nominations
+        kernel = None if nominations.node_of(pods[0].uid) else self._kernel()
+        if kernel is None:
+            return
+        joined: dict[EnginePodClass, bool] = {}
+        members: list[ClassSearch] = []
+        for pod, one in zip(pods, classes, strict=True):
+            other = one.search
+            if not isinstance(other, ClassSearch):
+                break
+            joins = joined.get(one)
+            if joins is None:
+                joins = joined[one] = self._may_join(other, pod, snapshot)
+            if not joins or pod.status.nominated_node_name or nominations.node_of(pod.uid):
+                break
+            members.append(other)
+        n_nodes = snapshot.nodes.n_nodes
+        if len(members) < max(PLANNED_MIN, n_nodes // ROWS_PER_PLANNED):
+            return
+        planned = self._search.plan([one._search for one in members], kernel)
+        for pod, one, search, (candidate, rejections) in zip(
+            pods, classes, members, planned, strict=False
+        ):
+            if search._is_helped_before(pod, snapshot):
+                return
+            one.framework.note_preemption()
+            yield search._preempts(rejections, candidate, n_nodes)
+
+    def _may_join(self, other: ClassSearch, pod: Pod, snapshot: Snapshot) -> bool:
+        """Whether pods of another class may be planned with those of this one."""
+        return (
+            other._follow(pod, snapshot)
+            and not other._search.n_passing
+            and self._search.may_join(other._search)
+        )
+
+    def _preempts(
+        self, rejections: Rejections, candidate: PreemptionCandidate, n_nodes: int
+    ) -> Decision:
+        text = self._text
+        if text is None or (text[0] is not rejections and text[0] != rejections):
+            text = self._text = rejections, self._refusal(rejections, n_nodes)
+        words = text[1]
         return Decision(
             refusal=REFUSED,
             message=words.message,
@@ -175,9 +244,10 @@ def _is_refused_by_rows(attempt: Attempt) -> bool:
 class PreemptorAttempts:
     """The searches of all classes, with a bound."""
 
-    def __init__(self, sampling: SamplingState) -> None:
-        """sampling: of the decider."""
+    def __init__(self, sampling: SamplingState, kernel: FindKernel) -> None:
+        """sampling, kernel: of the decider."""
         self._sampling = sampling
+        self._kernel = kernel
         self._kept: OrderedDict[EnginePodClass, None] = OrderedDict()
 
     def decide(
@@ -210,9 +280,8 @@ class PreemptorAttempts:
         search = member.plugin.preemptor_search(pod, snapshot, framework, attempt.state)
         if search is None:
             return None
-        kept = ClassSearch(
-            search, is_planned, attempt.state, member.name, members[:place], self._sampling, scores
-        )
+        own = self._sampling, scores, self._kernel
+        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place], *own)
         one.search = kept
         self._kept[one] = None
         while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):

@@ -65,6 +65,11 @@ class Nominations:
         """The node a pod is nominated to, or ""."""
         return self._node_of.get(uid, "")
 
+    def pod_of(self, uid: str) -> Pod | None:
+        """A nominated pod in the version that counts; None when it is not nominated."""
+        node = self._node_of.get(uid)
+        return None if node is None else self._by_node[node][uid].pod
+
     def on(self, node: str) -> tuple[PodInfo, ...]:
         """The pods nominated to a node, in order of arrival."""
         return tuple(self._by_node.get(node, {}).values())

@@ -8,7 +8,7 @@ of their specs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -55,6 +55,14 @@ class KeptSearch(Protocol):
         self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: int | None
     ) -> Decision | None:
         """The decision for a pod of the class; None where it has to be walked."""
+
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+
+    def decide_in_turn(
+        self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
+    ) -> Iterator[Decision]:
+        """See `PodClass.decide_in_turn`."""
 
 
 class PodOutline:
@@ -138,6 +146,20 @@ class EnginePodClass(msgspec.Struct, eq=False):
     def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
         """See `PodClass.is_decided_alone`."""
         return self.search is not None and self.search.is_decided_alone(pod, snapshot)
+
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """See `PodClass.nominated_row`."""
+        if self.search is None or self.claims is not None:
+            return -1
+        return self.search.nominated_row(pod, snapshot)
+
+    def decide_in_turn(
+        self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
+    ) -> Iterator[Decision]:
+        """See `PodClass.decide_in_turn`."""
+        return (
+            iter(()) if self.search is None else self.search.decide_in_turn(pods, classes, snapshot)
+        )
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `PodClass.lacks_resources_by`."""

@@ -39,6 +39,7 @@ from stowplan.cycle.engine.row_subsets import (
 )
 from stowplan.framework import ContractError, CycleState, Framework, Snapshot
 from stowplan.framework.deciders.kernel_terms import CardInventory
+from stowplan.framework.deciders.preemptor_search import FindKernel, PreemptionKernel
 from stowplan.objects.devices.device import ResourceSlice
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
@@ -79,6 +80,11 @@ class PodRun:
         self.annotations.update((i, one) for i, one in enumerate(annotations, start) if one)
 
 
+def _no_kernel() -> PreemptionKernel | None:
+    """Of an engine without compiled kernels."""
+    return None
+
+
 class Engine:
     """One instance serves all profiles of a scheduler. n_evaluated: rows in all choices so far."""
 
@@ -86,6 +92,7 @@ class Engine:
         """kernels: compiled ones, loaded by the caller when that pays off, or `numpy_kernels`."""
         self.kernels = kernels
         self.card_kernels: Callable[[], ModuleType] | None = None
+        self.preemption_kernel: FindKernel = _no_kernel
         self.n_evaluated = 0
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
@@ -105,10 +112,17 @@ class Engine:
         self._external_generation = 0
         self._n_entered = 0
 
-    def use(self, kernels: Kernels, card_kernels: Callable[[], ModuleType] | None = None) -> None:
+    def use(
+        self,
+        kernels: Kernels,
+        card_kernels: Callable[[], ModuleType] | None = None,
+        preemption_kernel: FindKernel = _no_kernel,
+    ) -> None:
         """Place with other kernels from now on. card_kernels: loads those for pods with cards, when
-        the first of them comes; None where these pods are walked."""
+        the first of them comes; None where these pods are walked. preemption_kernel: loads that for
+        preemptors, None where each is decided by itself."""
         self.kernels, self.card_kernels = kernels, card_kernels
+        self.preemption_kernel = preemption_kernel
         if self._class_arrays is not None:
             # Each keeps what it has evaluated in its own form.
             self._class_arrays.note(None, 0)

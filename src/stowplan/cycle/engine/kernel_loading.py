@@ -16,6 +16,7 @@ once per machine; Numba caches the result on disk."""
 
 _KERNELS = "stowplan.columns.engine.kernels"
 _CARD_KERNELS = "stowplan.columns.engine.card_kernels"
+_PREEMPTION_KERNELS = "stowplan.columns.engine.preemption_kernels"
 
 
 class EngineMode(Enum):
@@ -93,3 +94,12 @@ def load_kernels() -> Kernels | None:
 def load_card_kernels() -> ModuleType:
     """Load the compiled kernels for GPU cards, where those of `load_kernels` are loaded."""
     return importlib.import_module(_CARD_KERNELS)
+
+
+def load_preemption_kernel() -> Callable[..., int] | None:
+    """Load the compiled kernel that plans preemptors; None where those of `load_kernels` are
+    exported ones, which run without Numba."""
+    if _KERNELS not in sys.modules:
+        return None
+    run: Callable[..., int] = importlib.import_module(_PREEMPTION_KERNELS).run
+    return run

@@ -5,7 +5,7 @@ The scheduler is given one and does not depend on its rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -132,6 +132,18 @@ class PodClass(Protocol):
         """True where it is known that no kernel places `pod`, one of the class: no pod of the class
         passes on any row, nominated pods counted, unless it is nominated there itself; or this pod
         is."""
+
+    def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
+        """The row that `pod`, one of the class, is nominated to, where it is placed there, unscored
+        and with the state of the class; -1 where it has to be decided. Pods that are placed on
+        other rows, which they are nominated to, change nothing about that."""
+
+    def decide_in_turn(
+        self, pods: Sequence[Pod], classes: Sequence[Any], snapshot: Snapshot
+    ) -> Iterator[Decision]:
+        """Decisions for the first of these pods, which preempt: that of each holds while nothing
+        but the nominations of those before it changes. The class of the first pod is this one, and
+        `is_decided_alone` has returned True for it. Empty where each pod is decided by itself."""
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The rejection that the next attempt would repeat; None where the attempt must be made."""

@@ -7,8 +7,8 @@ pod costs what has changed and not the number of nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
@@ -17,6 +17,23 @@ from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
+
+PreemptionKernel = Callable[..., int]
+"""See `columns.engine.preemption_kernels.run`."""
+
+FindKernel = Callable[[], PreemptionKernel | None]
+"""Loads the kernel; None where there is none."""
+
+Rejections = Sequence[tuple[Status, int]]
+"""The statuses of the rows that reject, each with its number of rows."""
+
+
+class PlannedPreemption(NamedTuple):
+    """What a preemptor chooses, and what it is rejected for: the same object as for the one before
+    of its class where nothing has changed."""
+
+    candidate: PreemptionCandidate
+    rejections: Rejections
 
 
 class PreemptorSearch(Protocol):
@@ -39,7 +56,11 @@ class PreemptorSearch(Protocol):
         """The same for the pod with this uid, which does not count its own nomination; None where
         it has to be walked."""
 
-    def rejections(self) -> Sequence[tuple[Status, int]]:
+    def passes_where_nominated(self, row: int, pod: Pod) -> bool:
+        """True where this pod is nominated to a row, passes there beside all other nominated pods
+        that count for its class, and is known to request what the class does."""
+
+    def rejections(self) -> Rejections:
         """The statuses of the rows that reject, each with its number of rows."""
 
     def passing(self) -> Ints:
@@ -48,6 +69,16 @@ class PreemptorSearch(Protocol):
     def cheapest(self, pod: Pod) -> PreemptionCandidate | None:
         """The candidate that the walk chooses for a pod without a nomination; None where it has to
         be walked."""
+
+    def may_join(self, other: PreemptorSearch) -> bool:
+        """True where preemptors of both searches may be planned together."""
+
+    def plan(
+        self, members: Sequence[PreemptorSearch], kernel: PreemptionKernel
+    ) -> Iterator[PlannedPreemption]:
+        """What preemptors without nominations choose in turn, if nothing but their nominations
+        changes between them; up to the first that has to be decided otherwise. members: the search
+        of each, which may join this one, followed; no row passes for any of them."""
 
 
 @runtime_checkable

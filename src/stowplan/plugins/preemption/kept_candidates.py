@@ -7,14 +7,21 @@ would at best; only where that is the first place its dry run is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import le
 
 import numpy as np
 
+from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import Code, CycleState, Framework, NodeTable, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
+from stowplan.framework.deciders.preemptor_search import (
+    PlannedPreemption,
+    PreemptionKernel,
+    PreemptorSearch,
+    Rejections,
+)
 from stowplan.framework.node_to_status import as_refusal
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import OK
@@ -28,6 +35,7 @@ from stowplan.plugins.preemption.ordered_candidates import (
 )
 from stowplan.plugins.preemption.pods_by_importance import AMOUNT_MAX, MustBeWalked
 from stowplan.plugins.preemption.priority_rows import PRIORITY_MAX, PRIORITY_MIN, PodsOfTable
+from stowplan.plugins.preemption.runs.preemption_plan import PlannedClass, plan
 from stowplan.plugins.resources.fit import NodeResourcesFit
 
 DryRuns = Callable[[Pod, Snapshot, Ints, CycleState], DryRunResults]
@@ -98,6 +106,47 @@ class RowNumbers:
         found: Bools = np.array(self._may_change)[self.numbers[rows]]
         return found
 
+    def kinds(self, numbers: Ints) -> Ints:
+        """int64 (n,): 1 for the numbers of refusals that evictions may change, 0 for others, -1 for
+        none."""
+        found: Ints = np.where(numbers < 0, -1, np.array(self._may_change)[numbers])
+        return found
+
+    def rejections(self) -> Rejections:
+        """See `PreemptorSearch.rejections`."""
+        counted = zip(self.statuses, self.counts, strict=True)
+        return [(status, n_rows) for status, n_rows in list(counted)[1:] if n_rows]
+
+
+class PlannedCounts:
+    """The verdicts of rows while a plan changes them; see `VerdictCounts`."""
+
+    def __init__(self, rows: RowNumbers) -> None:
+        self._rows = rows
+        self._numbers: dict[int, int] = {}
+        self._counts = list(rows.counts)
+        self._latest: Rejections = rows.rejections()
+
+    def rejections(self) -> Rejections:
+        """See `VerdictCounts.rejections`."""
+        return self._latest
+
+    def change(self, row: int, number: int) -> None:
+        """See `VerdictCounts.change`."""
+        before = self._numbers.get(row)
+        if before is None:
+            before = self._rows.numbers.item(row)
+        self._numbers[row] = number
+        if before == number:
+            return
+        statuses, counts = self._rows.statuses, self._counts
+        counts += [0] * (len(statuses) - len(counts))
+        counts[before] -= 1
+        counts[number] += 1
+        self._latest = [
+            (status, n) for status, n in zip(statuses[1:], counts[1:], strict=True) if n
+        ]
+
 
 class KeptCandidates:
     """See `PreemptorSearch`."""
@@ -129,6 +178,9 @@ class KeptCandidates:
         self._shared = pods.rows_for(pod.priority, tuple(name for name, _ in self._wanted))
         self._shared.join(self, self._amounts)
         self._pod = pod
+        requested = PodInfo.of(pod).footprint.requested
+        # Whether nominated pods of the class count as much as it requests.
+        self._counts_alike = all(requested.get(name, 0) == amount for name, amount in self._wanted)
         self._epoch = self._version = -1
         self._generation = 0
         self._has_gangs = False
@@ -188,10 +240,19 @@ class KeptCandidates:
             return None
         return room.n_slots > 0 and all(map(le, self._amounts, room.free))
 
-    def rejections(self) -> Sequence[tuple[Status, int]]:
+    def passes_where_nominated(self, row: int, pod: Pod) -> bool:
+        """See `PreemptorSearch.passes_where_nominated`."""
+        if not self._counts_alike or self._is_closed(row) or self._snapshot is None:
+            return False
+        if self._snapshot.nominations.pod_of(pod.uid) is not pod:
+            return False
+        # The row counts the pod itself: it fits where nothing is short beside it.
+        left: list[int] = self._shared.amounts[: len(self._amounts) + 1, row].tolist()
+        return min(left) >= 0
+
+    def rejections(self) -> Rejections:
         """See `PreemptorSearch.rejections`."""
-        counted = zip(self._rows.statuses, self._rows.counts, strict=True)
-        return [(status, n_rows) for status, n_rows in list(counted)[1:] if n_rows]
+        return self._rows.rejections()
 
     def passing(self) -> Ints:
         """See `PreemptorSearch.passing`."""
@@ -218,6 +279,55 @@ class KeptCandidates:
         except MustBeWalked:
             self._epoch = -1
             return None
+
+    # Plans.
+
+    def may_join(self, other: PreemptorSearch) -> bool:
+        """See `PreemptorSearch.may_join`."""
+        return (
+            isinstance(other, KeptCandidates)
+            and other._shared is self._shared
+            and other._counts_alike
+        )
+
+    def plan(
+        self, members: Sequence[PreemptorSearch], kernel: PreemptionKernel
+    ) -> Iterator[PlannedPreemption]:
+        """See `PreemptorSearch.plan`."""
+        shared = self._shared
+        kept: list[PlannedClass] = [one for one in members if isinstance(one, KeptCandidates)]
+        if shared.epoch == shared.epoch_without_plans:
+            return iter(())
+        try:
+            return plan(kept, shared, kernel)
+        except MustBeWalked:
+            shared.epoch_without_plans = shared.epoch
+            return iter(())
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """See `PlannedClass.wanted`."""
+        return self._amounts
+
+    @property
+    def closed(self) -> Bools | None:
+        """See `PlannedClass.closed`."""
+        return (self._before > 0) | (self._after > 0) if self._is_static else None
+
+    def kinds(self) -> Ints:
+        """See `PlannedClass.kinds`."""
+        return self._rows.kinds(self._by_code)
+
+    def number_of(self, code: int) -> int:
+        """See `PlannedClass.number_of`."""
+        number: int = self._by_code.item(code)
+        if number < 0:
+            number = self._by_code[code] = self._number_of(code)
+        return number
+
+    def verdict_counts(self) -> PlannedCounts:
+        """See `PlannedClass.verdict_counts`."""
+        return PlannedCounts(self._rows)
 
     # Evaluation.
 
@@ -276,9 +386,7 @@ class KeptCandidates:
             if wanted > has:
                 code |= bit
             bit <<= 1
-        number: int = self._by_code.item(code)
-        if number < 0:
-            number = self._by_code[code] = self._number_of(code)
+        number = self.number_of(code)
         return number or (int(self._after.item(row)) if self._is_static else 0)
 
     def _codes(self, rows: Ints) -> Ints:

@@ -7,6 +7,7 @@ go, and what evictions there cost at best is found once for all of their classes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
@@ -67,16 +68,17 @@ class PodsOfTable:
 class PriorityRows:
     """Rows as preemptors of one priority find them, nominated pods counted.
 
-    epoch: changes when all rows are found anew. changes: of rows. amounts: int64
+    epoch: changes when all rows are found anew. epoch_without_plans: in which preemptors cannot be
+    planned together. changes: of rows. amounts: int64
     (2 n_resources + 1, n_rows), free pod slots, then of each requested resource what is free, then
     of each what the node has, base units. keys: int64 (n_rows,), see `key_at_best`, valid after
-    `find_keys`. lowest: no pod that may go has had a lower priority.
+    `find_keys`. lowest: no pod that may go has had a lower priority. names: of the resources.
     """
 
     def __init__(self, pods: PodsOfTable, priority: int, names: Names) -> None:
         self._pods = pods
         self._priority = priority
-        self._names = names
+        self.names = names
         self._touched = TouchedRows(of_pods=True)
         self._made_for = NOT_BEGUN
         self._snapshot: Snapshot | None = None
@@ -88,6 +90,7 @@ class PriorityRows:
         self._has_keys = False
         self._is_shared = False
         self.epoch = 0
+        self.epoch_without_plans = -1
         self.changes = Journal()
         self.lowest = PRIORITY_MAX
         self.keys: Ints = np.zeros(0, dtype=np.int64)
@@ -137,7 +140,7 @@ class PriorityRows:
     def _begin(self, snapshot: Snapshot) -> None:
         n_nodes, nodes = snapshot.nodes.n_nodes, snapshot.nodes
         self.epoch += 1
-        self._items = [nodes.item(name) for name in self._names]
+        self._items = [nodes.item(name) for name in self.names]
         self._slots_item = nodes.item("pods")
         self._evictable, self._has_keys, self.lowest = {}, False, PRIORITY_MAX
         self._make_room(n_nodes)
@@ -147,7 +150,7 @@ class PriorityRows:
     # What is free.
 
     def _make_room(self, n_rows: int) -> None:
-        n_names = len(self._names)
+        n_names = len(self.names)
         self.amounts: Ints = np.zeros((2 * n_names + 1, n_rows), dtype=np.int64)
         self._n_slots: Ints = self.amounts[0]
         self._free: Ints = self.amounts[1 : n_names + 1]
@@ -159,7 +162,7 @@ class PriorityRows:
         nominated = NominatedPodsByRow.of(self._snapshot, self._priority)
         slots = allocatable[self._slots_item, rows]
         self._n_slots[rows] = slots - pod_count[rows] - nominated.pod_count[rows]
-        for place, (name, item) in enumerate(zip(self._names, self._items, strict=True)):
+        for place, (name, item) in enumerate(zip(self.names, self._items, strict=True)):
             offered, held = allocatable[item, rows], requested[item, rows]
             reserved = nominated.requested(name)[rows]
             for amounts in (offered, held, reserved):
@@ -184,7 +187,7 @@ class PriorityRows:
             for info in nominations.on(nodes.names[row])
             if info.pod.priority >= self._priority and info.uid != uid
         ]
-        for name, item in zip(self._names, self._items, strict=True):
+        for name, item in zip(self.names, self._items, strict=True):
             offered, held = allocatable.item(item, row), requested.item(item, row)
             check_amounts(offered, held)
             free = offered - held
@@ -199,7 +202,7 @@ class PriorityRows:
 
     def _room(self, row: int) -> RowRoom:
         n_slots, *amounts = self.amounts[:, row].tolist()
-        n_names = len(self._names)
+        n_names = len(self.names)
         return RowRoom(n_slots, tuple(amounts[:n_names]), tuple(amounts[n_names:]))
 
     # What evictions cost at best.
@@ -225,7 +228,7 @@ class PriorityRows:
     def _least_requests(self) -> list[tuple[str, int]]:
         """What every class requests at least; empty for one class, which knows the dry runs of rows
         where one victim is not enough."""
-        return list(zip(self._names, self._least, strict=True)) if self._is_shared else []
+        return list(zip(self.names, self._least, strict=True)) if self._is_shared else []
 
     def _key(self, row: int, rank: int) -> int:
         evictable = self.evictable(row)
@@ -253,16 +256,11 @@ class PriorityRows:
     def _find_keys(self, rows: Ints) -> None:
         """`_key` of many rows, whose keys are NOT_OPEN."""
         assert self._snapshot is not None
-        nodes, pods, ranked = self._snapshot.nodes, self._pods, self._pods.ranked
-        ranked.follow(nodes, rows)
-        ranked.group_by(pods.budgets.cover, pods.budgets.grouping)
-        if ranked.has_out_of_range_priority:
-            raise MustBeWalked
-        n_below = ranked.below(rows, self._priority)
-        rows, n_below = rows[n_below > 0], n_below[n_below > 0]
-        if not rows.shape[0]:
+        ranked, rank = self._pods.ranked, self._snapshot.nodes.rank
+        rows, victims = self.potential_victims(rows)
+        if victims is None:
             return
-        victims = PotentialVictims(ranked, rows, n_below, pods.budgets)
+        n_below = victims.length
         n_victims = np.maximum(1, 1 - self._n_slots[rows])
         for place, (name, least) in enumerate(self._least_requests()):
             if ranked.may_overflow(name):
@@ -281,9 +279,43 @@ class PriorityRows:
             np.where(is_free, 0, n_victims - n_free),
             np.where(is_free, priority[at_last], lowest),
             n_victims,
-            nodes.rank[rows],
+            rank[rows],
         )
         self.keys[rows] = np.where(n_victims <= n_below, keys, NOT_OPEN)
+
+    # Plans, see `runs.preemption_plan`.
+
+    @property
+    def ranked(self) -> RankedPods:
+        """The pods of the table, as of the last `potential_victims`."""
+        return self._pods.ranked
+
+    @property
+    def rank(self) -> Ints:
+        """int64 (n_rows,): position of each row in the snapshot's order."""
+        assert self._snapshot is not None
+        return self._snapshot.nodes.rank
+
+    @property
+    def node_names(self) -> Sequence[str]:
+        """The names of the rows."""
+        assert self._snapshot is not None
+        return self._snapshot.nodes.names
+
+    def potential_victims(self, rows: Ints) -> tuple[Ints, PotentialVictims | None]:
+        """Those of `rows` with pods that may go, and these pods; None without any. Raises
+        MustBeWalked."""
+        assert self._snapshot is not None
+        pods, ranked = self._pods, self._pods.ranked
+        ranked.follow(self._snapshot.nodes, rows)
+        ranked.group_by(pods.budgets.cover, pods.budgets.grouping)
+        if ranked.has_out_of_range_priority:
+            raise MustBeWalked
+        n_below = ranked.below(rows, self._priority)
+        rows, n_below = rows[n_below > 0], n_below[n_below > 0]
+        if not rows.shape[0]:
+            return rows, None
+        return rows, PotentialVictims(ranked, rows, n_below, pods.budgets)
 
     # Dry runs.
 
@@ -324,9 +356,9 @@ class PriorityRows:
             return None
         name = self._snapshot.nodes.names[row]
         if not self._is_shared:
-            return dry_run(evictable, self._names, amounts, self._room(row), name)
+            return dry_run(evictable, self.names, amounts, self._room(row), name)
         known = evictable.known(amounts)
         if known is None:
-            known = shared_dry_run(evictable, self._names, amounts, self._room(row), name)
+            known = shared_dry_run(evictable, self.names, amounts, self._room(row), name)
             evictable.keep(known)
         return known.candidate

@@ -5,7 +5,7 @@ Source: kube-scheduler v1.36, schedule_one.go prepareForBindingCycle and binding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
@@ -135,12 +135,12 @@ class BindingCycles:
         classes: list[PodClass],
         start: int,
         rows: list[int],
-        scores: list[int],
+        scores: Sequence[int | None],
         annotations: Mapping[int, dict[str, str]],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
         count them already, no plugin acts before Bind, and Bind is the API server's. scores: of the
-        chosen rows. annotations: by index, what bindings carry."""
+        chosen rows, None where they were not scored. annotations: by index, what bindings carry."""
         context, names = self._context, self._context.cache.nodes.names
         run = entries[start : start + len(rows)]
         pods = [record.pod for record in run]

@@ -19,7 +19,7 @@ from stowplan.queue import PodRecord
 from stowplan.queue.pod_record import BindingCycle
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.tie_breaks import TieBreaks
+from stowplan.scheduler.tie_breaks import TieBreaks, tie_break_of
 
 AHEAD_MIN, AHEAD_GROWTH = 16, 8
 """Pods that are taken from the queue at first, and how many times as many after each time that all
@@ -36,12 +36,20 @@ class KernelPlacement:
     """Pops runs of pods from the queue and places them."""
 
     def __init__(
-        self, context: SchedulerContext, bindings: BindingCycles, attempt: Attempt, refuse: Refuse
+        self,
+        context: SchedulerContext,
+        bindings: BindingCycles,
+        attempt: Attempt,
+        refuse: Refuse,
+        attempted: Callable[[PodRecord], None],
     ) -> None:
+        """attempt, refuse: of one pod. attempted: is called with pods that would be attempted
+        alone, and are decided together."""
         self._context = context
         self._bindings = bindings
         self._attempt = attempt
         self._refuse = refuse
+        self._attempted = attempted
 
     def take(
         self, engine: KernelPlacer, n_max: int
@@ -95,16 +103,18 @@ class KernelPlacement:
         classes: list[Any],
         snapshot: Callable[[], Snapshot],
         rng: np.random.Generator | None,
+        n_max: int = 1,
     ) -> int:
         """Place or refuse the pods of a run; returns how many were handled. snapshot: returns the
-        current state for the next attempt.
+        current state for the next attempt. n_max: where pods are placed on the nodes that they are
+        nominated to, as many may be handled, from the backoff queue as well.
 
         If an attempt changes the queue's order, the rest of the run is returned to the queue.
         """
         queue = self._context.queue
         tie_breaks = TieBreaks(entries, rng)
         run = engine.run([entry.pod for entry in entries], classes, tie_breaks.numbers)
-        start, n_pods = 0, len(entries)
+        start, n_pods, may_plan = 0, len(entries), True
         while start < n_pods:
             now, refusal = snapshot(), None
             if now.nominations.is_empty:
@@ -115,17 +125,110 @@ class KernelPlacement:
                 start += len(rows)
                 if start == n_pods:
                     break
-            revision = queue.revision
             if refusal is None:
-                self._attempt(entries[start], tie_breaks.of(start))
-            else:
+                n_nominated = self._place_nominated(
+                    engine, entries, classes, start, snapshot, rng, n_max
+                )
+                if n_nominated:
+                    start += n_nominated
+                    n_pods = len(entries)
+                    continue
+            revision = queue.revision
+            if refusal is not None:
                 self._refuse(entries[start], refusal)
-            start += 1
+                start += 1
+            else:
+                n_preempting = 0
+                if may_plan:
+                    n_preempting, may_plan = self._preempt_in_turn(entries, classes, start, now)
+                if not n_preempting:
+                    self._attempt(entries[start], tie_breaks.of(start))
+                start += n_preempting or 1
             if start < n_pods and queue.revision != revision:
                 queue.undo_pops(entries[start:])
                 break
         tie_breaks.settle(start)
         return start
+
+    def _place_nominated(
+        self,
+        engine: KernelPlacer,
+        entries: list[PodRecord],
+        classes: list[Any],
+        start: int,
+        snapshot: Callable[[], Snapshot],
+        rng: np.random.Generator | None,
+        n_max: int,
+    ) -> int:
+        """Place pods from `start` on, each on the node that it is nominated to, as long as no other
+        node takes them; returns how many. Where the active queue is empty, pods of the backoff
+        queue that follow the run are added to it. See `place`."""
+        now, queue, rows = snapshot(), self._context.queue, dict[int, None]()
+        place = start
+        while place < n_max:
+            is_added = place == len(entries)
+            if is_added:
+                if len(queue.active):
+                    break
+                entry = queue.pop()
+                one = None if entry is None else self._class_of(entry.pod, engine)
+                if entry is None:
+                    break
+            else:
+                entry, one = entries[place], classes[place]
+            row = -1 if one is None else one.nominated_row(entry.pod, now)
+            # What is free on a row is compared before any of these pods is counted there.
+            if row < 0 or row in rows:
+                if is_added:
+                    queue.undo_pops([entry])
+                break
+            if is_added:
+                entries.append(entry)
+                classes.append(one)
+                tie_break_of(entry, rng)
+            rows[row] = None
+            place += 1
+        if rows:
+            self._bind_nominated(entries, classes, start, list(rows), snapshot)
+        return len(rows)
+
+    def _bind_nominated(
+        self,
+        entries: list[PodRecord],
+        classes: list[Any],
+        start: int,
+        rows: list[int],
+        snapshot: Callable[[], Snapshot],
+    ) -> None:
+        cache, names = self._context.cache, self._context.cache.nodes.names
+        for entry, row in zip(entries[start:], rows, strict=False):
+            self._attempted(entry)
+            cache.assume(entry.pod, names[row])
+            snapshot()
+        self._bindings.begin_run(entries, classes, start, rows, [None] * len(rows), {})
+
+    def _preempt_in_turn(
+        self, entries: list[PodRecord], classes: list[Any], start: int, now: Snapshot
+    ) -> tuple[int, bool]:
+        """Apply decisions for pods from `start` on that preempt, as long as they hold: how many,
+        and whether to ask for others in this run. now: the current state."""
+        queue, pods = self._context.queue, self._context.pods
+        revision, n_applied = queue.revision, 0
+        left = classes[start].decide_in_turn(
+            [entry.pod for entry in entries[start:]], classes[start:], now
+        )
+        for entry, decision in zip(entries[start:], left, strict=False):
+            if pods.get(entry.key) is not entry.pod:
+                return n_applied, False
+            before = _marks(now)
+            self._attempted(entry)
+            self._refuse(entry, decision)
+            n_applied += 1
+            *others, n_nominations = before
+            if _marks(now) != (*others, n_nominations + 1) or queue.revision != revision:
+                # More has changed than the nomination of this pod.
+                return n_applied, False
+        return n_applied, True
 
     def _bind(
         self,
@@ -152,3 +255,9 @@ class KernelPlacement:
                 )
                 self._bindings.apply_plugin_requests()
             first = place + 1
+
+
+def _marks(now: Snapshot) -> tuple[int, ...]:
+    """What changes with what decisions read; the number of changes of nominations stands last."""
+    nodes = now.nodes
+    return (*nodes.marks, nodes.shape, now.object_store.version, now.nominations.generation)

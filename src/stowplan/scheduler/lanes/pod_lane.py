@@ -76,7 +76,11 @@ class PodLane:
         self._reread = reread
         self._changed: list[ConfigurationChanged] = []
         self._kernel_placement = KernelPlacement(
-            context, bindings, self._attempt_single, self._refused_by_kernel
+            context,
+            bindings,
+            self._attempt_single,
+            self._refused_by_kernel,
+            lambda entry: self.on_attempt(entry),
         )
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self.unschedulable_classes: UnschedulableClasses | None = None
@@ -227,7 +231,7 @@ class PodLane:
             entries, classes, single = self._kernel_placement.take(engine, n_max)
             if entries:
                 n_handled = self._kernel_placement.place(
-                    engine, entries, classes, self._context.cache.snapshot, self._rng
+                    engine, entries, classes, self._context.cache.snapshot, self._rng, n_max
                 )
         if single is None:
             return n_handled

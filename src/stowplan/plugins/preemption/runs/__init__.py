@@ -1,0 +1,1 @@
+"""Preemptors that come together, decided by one call of a kernel."""

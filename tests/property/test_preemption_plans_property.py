@@ -1,0 +1,262 @@
+"""Preemptors that are planned together, and nominated pods that are placed together: effects equal
+the walk's.
+
+Each wrong variant leaves out one thing that a plan depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from stowplan.columns.engine import preemption_kernels
+from stowplan.cycle import decider
+from stowplan.cycle.preemptor_attempts import ClassSearch
+from stowplan.messages import events as happened
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
+from stowplan.plugins.preemption import kept_candidates
+from stowplan.plugins.preemption.kept_candidates import KeptCandidates, PlannedCounts
+from stowplan.scheduler.lanes import kernel_placement
+from stowplan.testing.generators.choices import chance, pick, random_int
+from tests.property.engine_kernels import plain_preemption_kernel
+from tests.property.test_preemptor_search_property import N_STEPS, SEEDS, Preemptors
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+KINDS = ((10, "900m"), (10, "2"), (100, "1500m"), (100, "2100m"), (100, "900m"), (100, "100m"))
+HOURS = (1, 2, 2, 3)
+
+
+class Bursts(Preemptors):
+    """Preemptors of several templates and few priorities that come together; pods have started at
+    different times and request memory; victims leave together."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._kinds = [pick(self.rng, KINDS) for _ in range(random_int(self.rng, 2, 5))]
+
+    def _pod(self, priority: int, cpu: str, on: str = "") -> Event:
+        added = super()._pod(priority, cpu, on)
+        assert isinstance(added, happened.PodAdded)
+        pod = added.pod
+        if on and not chance(self.rng, 3):
+            hour = pick(self.rng, HOURS)
+            started = datetime(2026, 1, 1, hour, tzinfo=UTC)
+            pod = replace(pod, status=replace(pod.status, start_time=started))
+        self.pods[pod.name] = pod
+        return happened.PodAdded(pod)
+
+    def burst(self) -> None:
+        """Many preemptors come at once; or all victims leave."""
+        events: list[Event] = []
+        if self.leaving and not chance(self.rng, 3):
+            for eviction in self.leaving:
+                events.append(happened.EvictDone(eviction.effect, eviction.uid))
+                events.append(happened.PodDeleted(self.pods[eviction.uid]))
+            self.leaving.clear()
+        else:
+            for _ in range(random_int(self.rng, 2, 8)):
+                events += [self._pod(*pick(self.rng, self._kinds)) for _ in range(2)]
+        self._now += random_int(self.rng, 0, 8) * 10**9
+        self._handle(events)
+
+
+def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
+    """Run both, and compare all that they do."""
+    found = Bursts(seed)
+    for _ in range(n_steps):
+        found.burst()
+        if chance(found.rng, 3):
+            found.step()
+    found.pair.compare()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., int] | None) -> None:
+    monkeypatch.setattr(decider, "load_preemption_kernel", lambda: kernel)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SEEDS)
+def test_planned_preemptors_decide_as_the_walk(seed: int) -> None:
+    same_effects(seed)
+
+
+def test_the_same_by_the_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arrays are checked for their bounds."""
+    use(monkeypatch, plain_preemption_kernel().run)
+    for seed in range(examples(10)):
+        same_effects(seed)
+
+
+def test_the_same_where_plans_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, None)
+    for seed in range(examples(5)):
+        same_effects(seed)
+
+
+def test_preemptors_are_planned_and_nominated_pods_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, bound, found = (
+        ClassSearch._preempts,
+        kernel_placement.KernelPlacement._bind_nominated,
+        [],
+    )
+
+    def preempts(self: ClassSearch, rejections: Any, *given: Any) -> Any:
+        found.append("preempts")
+        return right(self, rejections, *given)
+
+    def bind(
+        self: Any, entries: Any, classes: Any, start: int, rows: list[int], *given: Any
+    ) -> None:
+        found.extend(["placed"] * len(rows))
+        bound(self, entries, classes, start, rows, *given)
+
+    monkeypatch.setattr(ClassSearch, "decide", lambda *given: None)
+    monkeypatch.setattr(ClassSearch, "_preempts", preempts)
+    monkeypatch.setattr(kernel_placement.KernelPlacement, "_bind_nominated", bind)
+    for seed in range(8):
+        same_effects(seed)
+    assert found.count("preempts") > 20
+    assert found.count("placed") > 10
+
+
+WRONG_KERNELS = {
+    "nominations are not counted": ("        table[pa.N_SLOTS, row] -= 1\n", "        pass\n"),
+    "what a nominated pod requests stays free": (
+        "            table[pa.FREE + r, row] -= wanted[one, r]\n",
+        "            pass\n",
+    ),
+    "violations of budgets do not count": (
+        "state[one, row, pa.VIOLATIONS] += pods[pa.IS_PROTECTED, pod]",
+        "state[one, row, pa.VIOLATIONS] += 0",
+    ),
+    "the start of victims does not count": (
+        "for i in range(pa.AGE + 1):",
+        "for i in range(pa.AGE):",
+    ),
+    "the latest start counts": (
+        "max(state[one, row, pa.AGE], age)",
+        "min(state[one, row, pa.AGE], age)",
+    ),
+    "the least important victim counts": (
+        "priority > state[one, row, pa.HIGHEST]",
+        "priority < state[one, row, pa.HIGHEST]",
+    ),
+    "equal rows are taken from the last one on": (
+        "return table[pa.RANK, row] < table[pa.RANK, other]",
+        "return table[pa.RANK, row] > table[pa.RANK, other]",
+    ),
+    "a row that has changed keeps its place in its block": (
+        "        best[one, row // pa.BLOCK] = pa.NOWHERE - 1\n",
+        "        if place == changed.shape[0] - 1:\n"
+        "            best[one, row // pa.BLOCK] = pa.NOWHERE - 1\n",
+    ),
+}
+
+
+SEEDS_OF_WRONG = {
+    "violations of budgets do not count": 1,
+    "the latest start counts": 4,
+    "equal rows are taken from the last one on": 4,
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KERNELS)
+def test_control_wrong_kernels_are_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, plain_preemption_kernel(WRONG_KERNELS[name]).run)
+    known = (SEEDS_OF_WRONG.get(name, 0),)
+    assert_caught(lambda seed: same_effects(seed, 2 * N_STEPS), SEEDS, known=known)
+
+
+def verdicts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is short on a row before a nomination is short after it."""
+    monkeypatch.setattr(PlannedCounts, "change", lambda self, row, number: None)
+
+
+def no_row_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters of the node do not count."""
+    monkeypatch.setattr(KeptCandidates, "closed", None)
+
+
+def nominated_pods_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod fits whether its victims have left or not."""
+    monkeypatch.setattr(KeptCandidates, "passes_where_nominated", lambda self, row, pod: True)
+
+
+def other_nodes_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod is placed where it is nominated though others take it."""
+    right = ClassSearch.nominated_row
+
+    def row(self: ClassSearch, pod: Pod, snapshot: Any) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KeptCandidates, "n_passing", 0)
+            return right(self, pod, snapshot)
+
+    monkeypatch.setattr(ClassSearch, "nominated_row", row)
+
+
+def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod of a plan is protected."""
+    right = kept_candidates.plan
+
+    def plan(members: Any, shared: Any, kernel: Callable[..., int]) -> Any:
+        def unprotected(of_members: Any, wanted: Any, table: Any, pods: Any, *given: Any) -> int:
+            pods[preemption_kernels.pa.IS_PROTECTED] = 0
+            return kernel(of_members, wanted, table, pods, *given)
+
+        return right(members, shared, unprotected)
+
+    monkeypatch.setattr(kept_candidates, "plan", plan)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "seed"),
+    [
+        (verdicts_stay, 0),
+        (no_row_is_closed, 0),
+        (nominated_pods_fit, 0),
+        (other_nodes_do_not_count, 2),
+        (budgets_do_not_count, 1),
+    ],
+)
+def test_control_what_is_left_out_is_noticed(
+    break_it: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert_caught(lambda seed: same_effects(seed, 2 * N_STEPS), SEEDS, known=(seed,))
+
+
+def test_blocks_of_rows_are_searched_as_a_whole() -> None:
+    """Many rows: the kernel chooses them in the order of their costs."""
+    rng, n_rows = np.random.default_rng(0), 300
+    pa = preemption_kernels.pa
+    priorities = rng.integers(0, 50, n_rows)
+    table = np.zeros((pa.FREE + 2, n_rows), dtype=np.int64)
+    table[pa.RANK], table[pa.FIRST] = rng.permutation(n_rows), np.arange(n_rows)
+    table[pa.N_PODS], table[pa.N_SLOTS], table[pa.FREE + 1] = 1, 10, 4
+    pods = np.zeros((pa.REQUESTS + 1, n_rows), dtype=np.int64)
+    pods[pa.PRIORITY], pods[pa.REQUESTS] = priorities, 4
+    n_pods = 250
+    rows = np.zeros(n_pods, dtype=np.int64)
+    n_planned = preemption_kernels.run(
+        np.zeros(n_pods, dtype=np.int64),
+        np.full((1, 1), 4, dtype=np.int64),
+        table,
+        pods,
+        np.ones((1, 8), dtype=np.int64),
+        np.zeros((1, n_rows, pa.N_STATE), dtype=np.int64),
+        np.zeros((1, -(-n_rows // pa.BLOCK)), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        rows,
+        np.zeros((n_pods + 1, 1), dtype=np.int64),
+        np.zeros((n_pods + 1, 2), dtype=np.int64),
+    )
+    assert n_planned == n_pods
+    assert rows.tolist() == np.lexsort((table[pa.RANK], priorities))[:n_pods].tolist()
