@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.pod_requests import counted_requests
-from stowplan.objects.pod_templates import template_of
+from stowplan.objects.pod_templates import common_spec_of
 
 WILDCARD_IP = "0.0.0.0"
 
@@ -46,8 +46,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
         """The pod with its footprint; computed once for pods that share a spec object."""
         if reports_resources(pod):
             return cls(pod, _footprint(pod))
-        # The node of a spec does not affect it.
-        shared = template_of(pod.spec).__dict__
+        # Neither its node nor the names of its claims affect it.
+        shared = common_spec_of(pod.spec).__dict__
         kept: Footprint | None = shared.get("footprint")
         if kept is None:
             kept = shared["footprint"] = _footprint(pod)
