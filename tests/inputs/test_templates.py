@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.objects.encoding.json_codec import decode, encode
-from stowplan.objects.pod import Pod
-from stowplan.objects.pod_templates import PodTemplates, template_of, with_node_name
-from stowplan.objects.volume import ImageVolume, Volume
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import (
+    PodTemplates,
+    common_spec_of,
+    kept_claim_names,
+    template_of,
+    with_node_name,
+    without_claim_names,
+)
+from stowplan.objects.volume import ImageVolume, PVCVolumeSource, Volume
+from stowplan.plugins.volumes.volume_claims import volume_form_of
 from stowplan.testing import builders
 from stowplan.testing.strategies import pods
 from tests.property.wrong import assert_caught
@@ -130,3 +138,91 @@ def by_spec_alone() -> Intern:
 
 def test_control_labels_forgotten() -> None:
     assert_caught(lambda found: check_equal_and_shared(found, by_spec_alone()), A_FEW)
+
+
+def with_claims(name: str, *claims: str, on: str = "", labels: str = "web") -> Pod:
+    made = builders.pod(name, cpu="1", on=on, labels={"app": labels})
+    volumes = [Volume(name=f"kube-api-access-{name}")]
+    volumes += [
+        Volume(name=f"d{place}", persistent_volume_claim=PVCVolumeSource(claim_name=claim))
+        for place, claim in enumerate(claims)
+    ]
+    return replace(made, spec=replace(made.spec, volumes=tuple(volumes)))
+
+
+def test_pods_whose_claims_have_other_names_share_all_but_these() -> None:
+    templates = PodTemplates()
+    first, second = (templates.intern(with_claims(f"db-{i}", f"data-db-{i}")) for i in range(2))
+    assert first.spec != second.spec
+    assert first.spec.containers is second.spec.containers
+    assert common_spec_of(first.spec) is common_spec_of(second.spec)
+    assert common_spec_of(first.spec) == without_claim_names(again(first).spec)
+    assert kept_claim_names(second.spec) == ("data-db-1",)
+    placed = templates.intern(with_claims("db-1", "data-db-1", on="n1"))
+    assert template_of(placed.spec) is second.spec
+    assert common_spec_of(placed.spec) is common_spec_of(second.spec)
+    assert kept_claim_names(placed.spec) == ("data-db-1",)
+
+
+def test_what_a_template_with_claims_uses_is_read_once() -> None:
+    read: list[Pod] = []
+    templates = PodTemplates(prepare=read.append)
+    for index in range(3):
+        templates.intern(with_claims(f"db-{index}", f"data-db-{index}"))
+    templates.intern(with_claims("x", "c", labels="other"))
+    assert [pod.labels["app"] for pod in read] == ["web", "other"]
+
+
+def test_a_claim_without_a_name_is_not_like_others() -> None:
+    templates = PodTemplates()
+    nameless, named = (templates.intern(with_claims("a", claim)) for claim in ("", "c"))
+    assert common_spec_of(nameless.spec) is nameless.spec
+    assert volume_form_of(nameless.spec).is_delicate
+    assert not volume_form_of(named.spec).is_delicate
+
+
+A_FEW_WITH_CLAIMS = st.lists(
+    st.builds(
+        lambda claims, node, labels: with_claims("a", *claims, on=node, labels=labels),
+        st.lists(st.sampled_from(["", "c0", "c1"]), max_size=2),
+        st.sampled_from(["", "n0", "n1"]),
+        st.sampled_from(["web", "api"]),
+    ),
+    max_size=6,
+)
+
+
+def check_claims(found: list[Pod], intern: Intern) -> None:
+    """Names of claims and nodes stay, and the common spec is of pods that differ in these alone."""
+    interned = [intern(again(pod)) for pod in found]
+    for pod, one in zip(found, interned, strict=True):
+        assert one.spec.volumes[1:] == pod.spec.volumes[1:]
+        assert one.node_name == pod.node_name
+        names = tuple(v.persistent_volume_claim for v in pod.spec.volumes[1:])
+        for other, two in zip(found, interned, strict=True):
+            others = tuple(v.persistent_volume_claim for v in other.spec.volumes[1:])
+            has_names = all(claim and claim.claim_name for claim in (*names, *others))
+            if has_names:
+                alike = len(names) == len(others) and pod.labels == other.labels
+                assert (common_spec_of(one.spec) is common_spec_of(two.spec)) == alike
+
+
+@given(A_FEW_WITH_CLAIMS)
+def test_claims_keep_their_names(found: list[Pod]) -> None:
+    check_claims(found, PodTemplates().intern)
+
+
+def test_sharing_names_of_claims_is_caught() -> None:
+    def check(found: list[Pod]) -> None:
+        templates = PodTemplates()
+
+        def intern(pod: Pod) -> Pod:
+            """Wrong: takes the spec of the template with the names of its first pod's claims."""
+            pod = templates.intern(pod)
+            first.setdefault(id(common_spec_of(pod.spec)), pod.spec)
+            return replace(pod, spec=first[id(common_spec_of(pod.spec))])
+
+        first: dict[int, PodSpec] = {}
+        check_claims(found, intern)
+
+    assert_caught(check, A_FEW_WITH_CLAIMS)

@@ -5,6 +5,7 @@ Each wrong variant leaves out one thing that the volume plugins read of a claim.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.benchmarks.benchmark_objects import ZONE, Tree, make_object
 from stowplan.columns.engine import kernels as compiled
@@ -27,8 +29,10 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_templates import PodTemplates
 from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.volumes.claims import bound_claims
+from stowplan.plugins.volumes.claims import claim_kinds
+from stowplan.plugins.volumes.claims.claim_kinds import ClaimKinds
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -57,6 +61,7 @@ class Volumes:
         self._templates = [self._template() for _ in range(random_int(self.rng, 1, 3))]
         self._kinds = [self._kind() for _ in range(random_int(self.rng, 1, 3))]
         events: list[Event] = []
+        self.templates = PodTemplates()
         for name in self.names:
             zone = pick(self.rng, ("a", "b", ""))
             events.append(happened.NodeAdded(builders.node(name, cpu="4", pods=12, zone=zone)))
@@ -148,7 +153,11 @@ class Volumes:
                 "volumes": volumes,
             },
         }
-        pod = self.pods[name] = convert(tree, Pod)
+        pod = convert(tree, Pod)
+        if len(self.pods) % 3:
+            # As decoders do; what pods of a template have in common is then kept once.
+            pod = self.templates.intern(pod)
+        self.pods[name] = pod
         return [*events, happened.PodAdded(pod)]
 
     def step(self) -> None:
@@ -211,19 +220,134 @@ def test_kernels_place_pods_with_bound_claims() -> None:
     assert sum(same_effects(seed) for seed in range(10)) > 20
 
 
+class ChangingVolumes(Volumes):
+    """Claims and volumes also change, go and come again; pods that come later name them."""
+
+    def __init__(self, seed: int, kernels: Any) -> None:
+        self._other_rng = random.Random(seed)
+        self._stored: dict[str, list[PersistentVolume | PersistentVolumeClaim]] = {}
+        self._gone: list[PersistentVolume | PersistentVolumeClaim] = []
+        super().__init__(seed, kernels)
+
+    def _claim(self, kind: Tree) -> tuple[str, list[Event]]:
+        if self._stored and self._other_rng.random() < 0.5:
+            return self._other_rng.choice(sorted(self._stored)), []
+        name, events = super()._claim(kind)
+        for event in events:
+            assert isinstance(event, happened.ObjectAdded)
+            self._stored.setdefault(name, []).append(event.value)
+        return name, events
+
+    def step(self) -> None:
+        """As before, after some changes."""
+        rng, events = self._other_rng, list[Event]()
+        for _ in range(rng.randrange(3)):
+            if self._gone and rng.random() < 0.5:
+                events.append(happened.ObjectAdded(self._gone.pop()))
+            elif self._stored:
+                value = rng.choice(self._stored[rng.choice(sorted(self._stored))])
+                if value in self._gone:
+                    continue
+                if rng.random() < 0.3:
+                    self._gone.append(value)
+                    events.append(happened.ObjectDeleted(value))
+                else:
+                    events.append(happened.ObjectUpdated(self._changed(value)))
+        self.handle(events)
+        super().step()
+
+    def _changed(
+        self, value: PersistentVolume | PersistentVolumeClaim
+    ) -> PersistentVolume | PersistentVolumeClaim:
+        """Another version, which also comes again once it is gone."""
+        rng, meta = self._other_rng, value.metadata
+        if isinstance(value, PersistentVolume):
+            labels = rng.choice(({}, {ZONE: "a"}, {ZONE: "b"}))
+            after = replace(value, metadata=replace(meta, labels=labels))
+        else:
+            annotations = rng.choice((BOUND, BOUND, {}))
+            after = replace(value, metadata=replace(meta, annotations=annotations))
+        for found in self._stored.values():
+            found[:] = [after if one is value else one for one in found]
+        return after
+
+
+def same_effects_of_changes(seed: int, kernels: Any = compiled, n_steps: int = N_STEPS) -> int:
+    """As `same_effects`, where claims and volumes change."""
+    found = ChangingVolumes(seed, kernels)
+    for _ in range(n_steps):
+        found.step()
+    found.pair.compare()
+    return found.pair.n_fast
+
+
+def test_claims_and_volumes_that_change_are_those_of_the_walk() -> None:
+    for seed in range(examples(25)):
+        same_effects_of_changes(seed)
+
+
+def test_kernels_place_pods_with_claims_that_change() -> None:
+    assert sum(same_effects_of_changes(seed) for seed in range(4)) > 10
+
+
+def volumes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kind of a volume stays as it was first."""
+    right = ClaimKinds.volume_changed
+
+    def changed(kinds: ClaimKinds, name: str, volume: PersistentVolume | None) -> None:
+        known = kinds._volumes.get(name)
+        if known is None or not known.exists:
+            right(kinds, name, volume)
+
+    monkeypatch.setattr(ClaimKinds, "volume_changed", changed)
+
+
+def claims_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that was bound stays bound."""
+    right = ClaimKinds.claim_changed
+
+    def changed(kinds: ClaimKinds, key: str, claim: PersistentVolumeClaim | None) -> None:
+        if key not in kinds._of_claim:
+            right(kinds, key, claim)
+
+    monkeypatch.setattr(ClaimKinds, "claim_changed", changed)
+
+
+def volumes_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume that comes after its claim is not noticed by it."""
+    right = ClaimKinds.volume_changed
+
+    def changed(kinds: ClaimKinds, name: str, volume: PersistentVolume | None) -> None:
+        if volume is not None:
+            kinds._volumes.pop(name, None)
+        right(kinds, name, volume)
+
+    monkeypatch.setattr(ClaimKinds, "volume_changed", changed)
+
+
+@pytest.mark.parametrize(
+    "break_it", [volumes_are_read_once, claims_are_read_once, volumes_come_first]
+)
+def test_control_changes_that_are_missed_are_noticed(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    assert_caught(lambda seed: same_effects_of_changes(seed, n_steps=2 * N_STEPS), SEEDS)
+
+
 def limits_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are as long as without limits."""
     monkeypatch.setattr(engine, "_n_within_limits", lambda classes, snapshot: len(classes))
 
 
 def _kind_without(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    right = bound_claims._read_kind
+    right = claim_kinds._read_kind
 
     def read(*given: Any) -> Any:
         kind = right(*given)
         return None if kind is None else msgspec.structs.replace(kind, **fields)
 
-    monkeypatch.setattr(bound_claims, "_read_kind", read)
+    monkeypatch.setattr(claim_kinds, "_read_kind", read)
 
 
 def reach_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +362,7 @@ def zones_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kinds_are_found_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Volumes that differ in the labels of their zones are taken for the same."""
-    monkeypatch.setattr(bound_claims, "TOPOLOGY_LABELS", ())
+    monkeypatch.setattr(claim_kinds, "TOPOLOGY_LABELS", ())
 
 
 def drivers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,12 +372,12 @@ def drivers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def once_is_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims for one pod only may be used by several."""
-    monkeypatch.setattr(bound_claims, "READ_WRITE_ONCE_POD", "never")
+    monkeypatch.setattr(claim_kinds, "READ_WRITE_ONCE_POD", "never")
 
 
 def unbound_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim counts as bound as soon as it has a volume."""
-    monkeypatch.setattr(bound_claims, "is_fully_bound", lambda claim: True)
+    monkeypatch.setattr(claim_kinds, "is_fully_bound", lambda claim: True)
 
 
 def claims_are_compared_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,11 +149,28 @@ class HandleState:
         self.waiting = WaitingPods()
         self.preempting = PreemptingPods()
         self.to_activate: dict[str, Pod] = {}
-        self.object_store = ObjectStore()
+        self._object_store = ObjectStore()
+        self._store_readers: dict[Callable[[ObjectStore], object], None] = {}
         self.now: datetime.datetime | None = None
         self.pod_groups: PodGroupStates | None = None
         self.has_group_defects = False
         self.to_write: list[ObjectChange] = []
+
+    @property
+    def object_store(self) -> ObjectStore:
+        """See the class."""
+        return self._object_store
+
+    @object_store.setter
+    def object_store(self, object_store: ObjectStore) -> None:
+        self._object_store = object_store
+        for begin in self._store_readers:
+            begin(object_store)
+
+    def read_from_start(self, begin: Callable[[ObjectStore], object]) -> None:
+        """Call `begin` with each object store that becomes the current one, before it has objects,
+        for an index that reads them as they come."""
+        self._store_readers[begin] = None
 
     @property
     def has_pending_requests(self) -> bool:

@@ -70,6 +70,7 @@ class ObjectStore:
         self._created: set[tuple[type[Object], str]] = set()
         # Changed keys, per kind that a reader follows.
         self._journals: dict[type[Object], dict[str, None]] = {}
+        self._followers: dict[type[Object], Callable[[str, Any], None]] = {}
         self.indexes: dict[type[Any], Any] = {}
         self.version = 0
         self._versions: dict[type[Object], int] = {}
@@ -179,6 +180,19 @@ class ObjectStore:
         journal = self._journals.get(kind)
         if journal is not None:
             journal[key] = None
+        follower = self._followers.get(kind)
+        if follower is not None:
+            follower(key, self._kinds[kind].get(key))
+
+    def follow(self, kind: type[T], changed: Callable[[str, T | None], None]) -> None:
+        """Call `changed` with the key and the object, None for one that is gone, after every change
+        that plugins can notice; at once for the objects that there are. One reader per kind may
+        follow it so, while each object is in the processor's cache."""
+        assert kind not in self._followers, f"{kind.__name__} is followed already"
+        self._followers[kind] = changed
+        for key, value in self._kinds.get(kind, {}).items():
+            assert isinstance(value, kind)
+            changed(key, value)
 
     def take_changed(self, kind: type[Object]) -> list[str]:
         """Keys of a kind that changed since the last call; at the first call all keys. One reader

@@ -519,9 +519,9 @@ class AppliesToPlugin(Protocol):
         PreScore skip it, Filter passes every node, PreEnqueue, Reserve, Permit and PreBind succeed
         without effect.
 
-        The answer must depend on the pod's spec only; the plugin is then not called for pods of
-        that spec. Plugins without this method apply to every pod. Misuse: reading labels,
-        annotations, nodes or other objects.
+        The answer must depend on the pod's spec only, and not on the names of claims in it; the
+        plugin is then not called for pods of that spec. Plugins without this method apply to every
+        pod. Misuse: reading labels, annotations, nodes or other objects.
         """
 
 

@@ -12,6 +12,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import common_spec_of
 from stowplan.queue.pod_record import PodRecord
 
 PreEnqueueCheck = Callable[[Pod], Status]
@@ -28,7 +29,7 @@ class PreEnqueueGates:
     """The PreEnqueue plugins of each profile, in call order.
 
     Plugins that do not concern pods of a spec are skipped: `applies_to` holds for all pods of a
-    template and is called once per spec.
+    template and is called once for specs that differ in the names of claims alone.
     """
 
     def __init__(
@@ -88,7 +89,10 @@ class PreEnqueueGates:
 
     def _about(self, pod: Pod) -> PodChecks:
         """The gates that concern a pod."""
-        spec = pod.spec
+        spec = common_spec_of(pod.spec)
+        latest, checks_of_latest = self._latest
+        if spec is latest:
+            return checks_of_latest
         known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
         if known is None or known[0] is not self._mark:
             asked = self._asked.get(spec.scheduler_name, ())

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.pod_requests import counted_requests
-from stowplan.objects.pod_templates import template_of
+from stowplan.objects.pod_templates import common_spec_of
 
 WILDCARD_IP = "0.0.0.0"
 
@@ -57,9 +57,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
 
 def footprint_of(pod: Pod) -> Footprint:
     """The footprint of a pod whose status reports no resources."""
-    # The node of a spec does not affect it.
-    spec = pod.spec
-    shared = (template_of(spec) if spec.node_name else spec).__dict__
+    # Neither its node nor the names of its claims affect it.
+    shared = common_spec_of(pod.spec).__dict__
     kept: Footprint | None = shared.get("footprint")
     if kept is None:
         kept = shared["footprint"] = _footprint(pod)

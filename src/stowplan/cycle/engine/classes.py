@@ -21,8 +21,7 @@ from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
 from stowplan.objects.pod import Pod, PodSpec, PodStatus
-from stowplan.objects.pod_templates import OutlineReader
-from stowplan.objects.volume import Volume
+from stowplan.objects.pod_templates import OutlineReader, names_claims, without_claim_names
 
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
@@ -247,7 +246,7 @@ class PodClassIndex:
         spec = pod.spec
         if spec.resource_claims:
             return self._of_devices(pod, framework) if with_devices else None
-        if spec.volumes and any(v.persistent_volume_claim is not None for v in spec.volumes):
+        if spec.volumes and names_claims(spec):
             claims = framework.claims_signature(pod)
             if claims is not None and (with_devices or not isinstance(claims, OwnClaims)):
                 return self._of_claims(pod, framework, claims)
@@ -295,9 +294,9 @@ class PodClassIndex:
 
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
         """The class of a pod whose claims are alike those of others of its template."""
-        spec = replace(pod.spec, volumes=tuple(map(_unnamed, pod.spec.volumes)))
+        spec = without_claim_names(pod.spec)
         known, latest, classes = self._latest
-        if claims is not latest or spec != known:
+        if claims is not latest or (spec is not known and spec != known):
             classes = self._by_claims.setdefault((_encoder.encode(spec), claims), [])
             self._latest = spec, claims, classes
         for one in classes:
@@ -436,14 +435,6 @@ class PodClassIndex:
 def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
     """True if a class has terms of affinity, which plans of other classes count as well."""
     return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
-
-
-def _unnamed(volume: Volume) -> Volume:
-    """The volume without the name of its claim."""
-    source = volume.persistent_volume_claim
-    if source is None:
-        return volume
-    return replace(volume, persistent_volume_claim=replace(source, claim_name=""))
 
 
 def has_own_claims(spec: PodSpec) -> bool:

@@ -51,6 +51,10 @@ VolumeDrivers = dict[str, str]
 _UNPROVISIONED = "\0"
 
 
+FEW_LEFT = 16
+"""Volumes that the fullest row can attach, below which all rows are counted each time."""
+
+
 class AttachmentError(ValueError):
     """A volume that cannot be counted: the attempt ends with the original's text."""
 
@@ -209,6 +213,8 @@ class AttachmentColumns:
         self.is_limited: Bools = np.zeros(0, dtype=np.bool_)
         self.listed: Ints = np.zeros(0, dtype=np.int64)
         self._counted: dict[int, NodeVolumes | AttachmentError] = {}
+        # By driver what the fullest row can attach, and the generation of the table of then.
+        self._least: dict[str, tuple[int, int]] = {}
         self._generation = 0
         self._sources: tuple[object, ...] = ()
         self._version = -1
@@ -225,19 +231,27 @@ class AttachmentColumns:
         are_nodes_new = touched is None or is_new or nodes.shape != self._shape
         self._shape = nodes.shape
         if touched is None or is_new:
-            touched = list(range(nodes.n_nodes))
+            touched = None
             self.limits = {}
         if is_new or self._version != object_store.version:
             self._counted.clear()
         self._sources, self._version = sources, object_store.version
         if not are_nodes_new:
-            for row in touched if self._counted else ():
+            for row in touched if self._counted and touched else ():
                 self._counted.pop(row, None)
             return
+        self._least.clear()
         self.is_limited = grow(self.is_limited, (nodes.n_nodes,))
         self.listed = grow(self.listed, (nodes.n_nodes,))
         for driver, column in self.limits.items():
             self.limits[driver] = grow(column, (nodes.n_nodes,), self.UNLIMITED)
+        if touched is None:
+            # Most nodes of a cluster without CSI drivers have neither.
+            self.is_limited[:] = False
+            self.listed[:] = 0
+            self._counted.clear()
+            there = map(nodes.row, dict.fromkeys((*sources[1], *sources[2])))
+            touched = [row for row in there if row >= 0]
         for row in touched:
             self._counted.pop(row, None)
             if row < nodes.n_nodes:
@@ -253,6 +267,28 @@ class AttachmentColumns:
                 self.limits[driver] = np.full(shape, self.UNLIMITED, dtype=np.int64)
         for driver, column in self.limits.items():
             column[row] = limits.get(driver, self.UNLIMITED)
+
+    def least_left(self, driver: str, nodes: NodeTable) -> int:
+        """What the fullest row can attach of a driver by upper bounds, or less where rows have been
+        freed since it was counted; UNLIMITED for a driver without limits."""
+        if driver not in self.limits:
+            return self.UNLIMITED
+        generation = nodes.journal.generation
+        least, known = self._least.get(driver, (0, -1))
+        rows = nodes.journal.all_since(known) if known >= 0 else None
+        if rows is None or least < FEW_LEFT:
+            # What was freed counts again before few are left.
+            least = int(self._left(driver, nodes, slice(nodes.n_nodes)).min(initial=self.UNLIMITED))
+        elif rows:
+            left = self._left(driver, nodes, np.array(rows, dtype=np.int64))
+            least = min(least, int(left.min()))
+        self._least[driver] = least, generation
+        return least
+
+    def _left(self, driver: str, nodes: NodeTable, rows: slice | Ints) -> Ints:
+        used = VolumeUsage.of(nodes).attachable[rows]
+        left: Ints = self.limits[driver][rows] - used - self.listed[rows]
+        return left
 
     def rows_to_count(self, new: VolumeDrivers, nodes: NodeTable) -> Ints:
         """int64: rows where only counting shows whether they can attach `new` as well."""

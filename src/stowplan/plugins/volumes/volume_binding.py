@@ -55,6 +55,7 @@ from stowplan.plugins.utilization_shape import (
     shape_problems,
 )
 from stowplan.plugins.volumes.claims.bound_claims import bound_claims
+from stowplan.plugins.volumes.claims.claim_kinds import ClaimKinds
 from stowplan.plugins.volumes.claims.unbound_claims import VolumesForClass, unbound_claims
 from stowplan.plugins.volumes.hints import volume_binding_events
 from stowplan.plugins.volumes.volume_claims import (
@@ -169,6 +170,7 @@ class VolumeBinding:
         """Raises ConfigError for a shape without its feature gate."""
         self.args = args
         self._shared = handle.shared
+        handle.shared.read_from_start(ClaimKinds.of)
         self._scores = handle.gates.storage_capacity_scoring
         if args.shape is not None and not self._scores:
             wanted = "nothing, or the feature gate StorageCapacityScoring turned on"

@@ -13,6 +13,7 @@ import msgspec
 
 from stowplan.framework import ObjectStore, error
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import common_spec_of, kept_claim_names
 from stowplan.objects.quantity import Quantity, exact
 from stowplan.objects.storage import (
     CSIStorageCapacity,
@@ -31,7 +32,7 @@ WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 _DISKS = attrgetter("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 _NO_DISKS = (None, None, None, None)
-_KEPT = "volumes.uses"
+_KEPT, _KEPT_FORM = "volumes.uses", "volumes.form"
 
 CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
 NO_STATE = error("not found")
@@ -73,6 +74,22 @@ class VolumeUses(msgspec.Struct, frozen=True, gc=False):
 NO_VOLUMES = VolumeUses()
 
 
+class VolumeForm(msgspec.Struct, frozen=True, gc=False):
+    """What `VolumeUses` says beside the names of claims: pods of a template have it in common.
+
+    n_attachable: of `attachable`. has_disks: whether there are `disks`. is_delicate: as
+    there. claims_only: whether all of it are claims that are not generated.
+    """
+
+    n_attachable: int = 0
+    has_disks: bool = False
+    is_delicate: bool = False
+    claims_only: bool = False
+
+
+NO_FORM = VolumeForm()
+
+
 def volume_uses_of(spec: PodSpec) -> VolumeUses:
     """What plugins read of `spec.volumes`; cached per spec."""
     if not spec.volumes:
@@ -80,6 +97,32 @@ def volume_uses_of(spec: PodSpec) -> VolumeUses:
     kept: VolumeUses | None = spec.__dict__.get(_KEPT)
     if kept is None:
         kept = spec.__dict__[_KEPT] = _uses(spec)
+    return kept
+
+
+def named_claims_of(spec: PodSpec) -> tuple[str, ...]:
+    """See `VolumeUses.named_claims`."""
+    names = kept_claim_names(spec)
+    return volume_uses_of(spec).named_claims if names is None else names
+
+
+def volume_form_of(spec: PodSpec) -> VolumeForm:
+    """What plugins read of `spec.volumes` beside the names of claims; cached for all specs that
+    differ in these."""
+    if not spec.volumes:
+        return NO_FORM
+    kept_on = common_spec_of(spec).__dict__
+    kept: VolumeForm | None = kept_on.get(_KEPT_FORM)
+    if kept is None:
+        uses = volume_uses_of(spec)
+        n_claims = len(uses.named_claims)
+        # Not of the common spec: that names no claim, where all others do.
+        kept = kept_on[_KEPT_FORM] = VolumeForm(
+            len(uses.attachable),
+            bool(uses.disks),
+            is_delicate=uses.is_delicate,
+            claims_only=0 < n_claims == len(uses.attachable) and not uses.disks,
+        )
     return kept
 
 

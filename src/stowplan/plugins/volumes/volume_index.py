@@ -69,12 +69,6 @@ class VolumeIndex:
         self._seen: dict[type[Object], int] = {}
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
         self._migrated: dict[str, Bools] = {}
-        # By name of a volume: the version that was read, and what `bound_claims` makes of it.
-        self.kinds: dict[str, tuple[PersistentVolume, Any]] = {}
-        # The kinds, each once, by what of a volume they are made of, and what pods have of them.
-        self.distinct_kinds: dict[Any, Any] = {}
-        self.kinds_by_content: dict[Hashable, Any] = {}
-        self.alike: dict[Hashable, Any] = {}
         self._supplies: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
@@ -111,11 +105,6 @@ class VolumeIndex:
             kept = self._supplies[key] = reads, make()
         made: M = kept[1]
         return made
-
-    def forget_kinds(self) -> None:
-        """Drop all kinds of volumes."""
-        for known in (self.kinds, self.distinct_kinds, self.kinds_by_content, self.alike):
-            known.clear()
 
     @property
     def unclaimed(self) -> Mapping[str, Sequence[PersistentVolume]]:

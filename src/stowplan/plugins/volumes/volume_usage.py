@@ -19,7 +19,11 @@ from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
-from stowplan.plugins.volumes.volume_claims import VolumeUses, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import (
+    named_claims_of,
+    volume_form_of,
+    volume_uses_of,
+)
 
 K = TypeVar("K", bound=Hashable)
 
@@ -41,11 +45,10 @@ def disk_keys(volume: Volume) -> Iterator[DiskKey]:
 class VolumeUsage(TableWatcher):
     """Volumes that the pods on nodes use.
 
-    pods: row -> its pods with volumes that plugins read, in no particular order. claims:
-    `NAMESPACE/NAME` -> number of volumes of pods on all rows that name the claim. disks: in-tree
-    disk -> rows -> number of volumes that may be this disk. attachable: int64 (n_rows_max,): number
-    of volumes of a row's pods that a CSI driver may have to attach. delicate: rows -> pods there
-    with volumes that may not be countable.
+    pods: row -> its pods with in-tree disks, in no particular order. disks: in-tree disk -> rows ->
+    number of volumes that may be this disk. attachable: int64 (n_rows_max,): number of volumes of a
+    row's pods that a CSI driver may have to attach. delicate: rows -> pods there with volumes that
+    may not be countable.
     """
 
     counts_alike = True
@@ -53,79 +56,96 @@ class VolumeUsage(TableWatcher):
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
         self.pods: dict[int, list[PodInfo]] = {}
-        self.claims: Counter[str] = Counter()
         self.disks: dict[DiskKey, Counter[int]] = {}
         self.attachable: Ints = np.zeros(0, dtype=np.int64)
         self.delicate: Counter[int] = Counter()
+        # None until it is asked for.
+        self._claims: Counter[str] | None = None
+
+    @property
+    def claims(self) -> Counter[str]:
+        """`NAMESPACE/NAME` -> number of volumes of pods on all rows that name the claim.
+
+        Counted when it is asked for first, since only claims of ReadWriteOncePod need it.
+        """
+        if self._claims is None:
+            counts = self._claims = Counter()
+            table = self._table
+            for row in range(table.n_nodes):
+                for info in table.pods[row]:
+                    counts.update(_claims_of(info))
+        return self._claims
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod came to a row."""
-        uses = _uses_of(info)
-        if uses is None:
+        spec = info.pod.spec
+        if not spec.volumes:
             return
-        pods = self.pods.get(row)
-        if pods is None:
-            self.pods[row] = [info]
-        else:
-            pods.append(info)
-        self.attachable[row] += len(uses.attachable)
-        if uses.is_delicate:
-            self.delicate[row] += 1
-        counts = self.claims
-        for name in uses.named_claims:
-            key = f"{info.pod.namespace}/{name}"
-            counts[key] = counts.get(key, 0) + 1
-        for disk in _keys(uses) if uses.disks else ():
-            self.disks.setdefault(disk, Counter())[row] += 1
+        form = volume_form_of(spec)
+        if form.n_attachable:
+            self.attachable[row] += form.n_attachable
+            if form.is_delicate:
+                self.delicate[row] += 1
+            if self._claims is not None:
+                self._claims.update(_claims_of(info))
+        if form.has_disks:
+            self.pods.setdefault(row, []).append(info)
+            for disk in _keys(info):
+                self.disks.setdefault(disk, Counter())[row] += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod left a row."""
-        uses = _uses_of(info)
-        if uses is None:
+        spec = info.pod.spec
+        if not spec.volumes:
             return
-        pods = self.pods[row]
-        del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
-        if not pods:
-            del self.pods[row]
-        self.attachable[row] -= len(uses.attachable)
-        if uses.is_delicate:
-            _decrement(self.delicate, row)
-        for name in uses.named_claims:
-            _decrement(self.claims, f"{info.pod.namespace}/{name}")
-        for key in _keys(uses):
-            _decrement(self.disks[key], row)
-            if not self.disks[key]:
-                del self.disks[key]
+        form = volume_form_of(spec)
+        if form.n_attachable:
+            self.attachable[row] -= form.n_attachable
+            if form.is_delicate:
+                _decrement(self.delicate, row)
+            if self._claims is not None:
+                for claim in _claims_of(info):
+                    _decrement(self._claims, claim)
+        if form.has_disks:
+            pods = self.pods[row]
+            del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
+            if not pods:
+                del self.pods[row]
+            for key in _keys(info):
+                _decrement(self.disks[key], row)
+                if not self.disks[key]:
+                    del self.disks[key]
 
     def row_added(self, row: int) -> None:
         """A node arrived; its pods are announced next."""
-        self.attachable = grow(self.attachable, (row + 1,))
+        if row >= self.attachable.shape[0]:
+            self.attachable = grow(self.attachable, (row + 1,))
         self.attachable[row] = 0
 
     def row_moved(self, source: int, target: int) -> None:
         """The node of row `source` now stands on `target`, which is empty."""
         self.attachable[target] = self.attachable[source]
+        if source in self.delicate:
+            self.delicate[target] = self.delicate.pop(source)
         moved = self.pods.pop(source, None)
         if moved is None:
             return
         self.pods[target] = moved
-        if source in self.delicate:
-            self.delicate[target] = self.delicate.pop(source)
-        for key in {key for info in moved for key in _keys(volume_uses_of(info.pod.spec))}:
+        for key in {key for info in moved for key in _keys(info)}:
             self.disks[key][target] = self.disks[key].pop(source)
 
 
-def _uses_of(info: PodInfo) -> VolumeUses | None:
-    """What plugins read of a pod's volumes, None where that is nothing."""
-    spec = info.pod.spec
-    if not spec.volumes:
-        return None
-    uses = volume_uses_of(spec)
-    return uses if uses.disks or uses.attachable else None
+def _claims_of(info: PodInfo) -> list[str]:
+    """The claims that the volumes of a pod name, as `NAMESPACE/NAME`."""
+    pod = info.pod
+    if not pod.spec.volumes:
+        return []
+    return [f"{pod.namespace}/{name}" for name in named_claims_of(pod.spec)]
 
 
-def _keys(uses: VolumeUses) -> Iterator[DiskKey]:
-    return (key for volume in uses.disks for key in disk_keys(volume))
+def _keys(info: PodInfo) -> Iterator[DiskKey]:
+    disks = volume_uses_of(info.pod.spec).disks
+    return (key for volume in disks for key in disk_keys(volume))
 
 
 def _decrement(counts: Counter[K], key: K) -> None:

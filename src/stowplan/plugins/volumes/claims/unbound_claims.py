@@ -28,12 +28,11 @@ from stowplan.objects.storage import (
     StorageClass,
 )
 from stowplan.plugins.volumes.attached_volumes import csi_of_claim
-from stowplan.plugins.volumes.claims.bound_claims import (
+from stowplan.plugins.volumes.claims.bound_claims import BoundClaims, claims_of_kinds
+from stowplan.plugins.volumes.claims.claim_kinds import (
     READ_WRITE_ONCE_POD,
-    BoundClaims,
+    ClaimKinds,
     VolumeKind,
-    claims_of_kinds,
-    kind_of_bound,
 )
 from stowplan.plugins.volumes.volume_claims import (
     SELECTED_NODE_ANNOTATION,
@@ -91,7 +90,7 @@ def unbound_claims(pod: Pod, object_store: ObjectStore) -> UnboundClaims | None:
         if claim is None:
             return None
         if is_fully_bound(claim):
-            of_volume = kind_of_bound(claim, object_store)
+            of_volume = ClaimKinds.of(object_store).find(claim.key)
             if of_volume is None:
                 return None
             bound.append(of_volume)
