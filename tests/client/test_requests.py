@@ -268,6 +268,23 @@ def test_an_event_is_given_up_after_twelve_tries_and_when_it_is_refused() -> Non
         assert ([one.method for one in sent], pauses) == (["POST"], [])
 
 
+def test_a_refused_event_leaves_those_about_other_versions_of_its_pod() -> None:
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
+
+    def method(version: str, status: int) -> str:
+        steps = calls.record(event(), MOMENT, version)
+        request = next(steps)
+        assert isinstance(request, ApiRequest)
+        with pytest.raises(StopIteration):
+            steps.send(ApiResponse(status))
+        return request.method
+
+    assert [method(version, 201) for version in ("1", "2")] == ["POST"] * 2
+    assert method("3", 422) == "POST"
+    assert len(calls.series) == 2
+    assert [method(version, 200) for version in ("1", "2", "3")] == ["PATCH", "PATCH", "POST"]
+
+
 def test_after_six_minutes_a_series_is_over() -> None:
     series = EventCorrelator("h")
     minute = 60_000_000_000
