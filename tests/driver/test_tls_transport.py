@@ -72,14 +72,14 @@ def post(body: bytes = b"{}") -> ApiRequest:
 
 def read_request(made: ssl.SSLSocket) -> bytes:
     """The body of a request."""
-    data = b""
+    data = bytearray()
     while b"\r\n\r\n" not in data:
         data += made.recv(1 << 16)
     head, _, body = data.partition(b"\r\n\r\n")
     length = int(head.partition(b"Content-Length: ")[2].split(b"\r")[0])
     while len(body) < length:
         body += made.recv(1 << 16)
-    return body
+    return bytes(body)
 
 
 def answer_of(body: bytes) -> bytes:
@@ -89,6 +89,7 @@ def answer_of(body: bytes) -> bytes:
 def test_a_request_that_the_socket_does_not_take_at_once_is_sent_whole(
     context: ssl.SSLContext,
 ) -> None:
+    # More than the buffers of two sockets take.
     sent = bytes(range(256)) * (64 << 10)
     found = []
     released = threading.Event()
@@ -104,7 +105,7 @@ def test_a_request_that_the_socket_does_not_take_at_once_is_sent_whole(
             sending = asyncio.ensure_future(lines.send(post(sent), [], lambda: True))
             while not lines._busy:
                 await asyncio.sleep(0.01)
-            # More is in the way than the socket takes; the loop goes on meanwhile.
+            # The loop goes on meanwhile.
             for _ in range(5):
                 await asyncio.sleep(0)
             assert not sending.done()
