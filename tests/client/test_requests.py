@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from stowplan.client.api_calls import (
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import (
     MERGE_PATCH,
+    PATH_SAFE,
     STRATEGIC_PATCH,
     ApiRequest,
     bind,
@@ -192,6 +194,13 @@ def test_a_name_is_one_path_segment(name: str, encoded: str) -> None:
 def test_every_resource_has_a_path() -> None:
     assert len({resource.path() for resource in RESOURCES}) == len(RESOURCES)
     assert resource_of(Node(META)).path("x") == "/api/v1/nodes/x"
+
+
+@pytest.mark.parametrize("place", ["{}", "/a{}", "/{}b", "/a/{}/c"])
+def test_every_character_of_a_path_is_encoded_as_by_the_library(place: str) -> None:
+    for character in map(chr, range(300)):
+        path = place.format(character)
+        assert ApiRequest("GET", path).target == quote(path, safe=PATH_SAFE)
 
 
 # Events.
