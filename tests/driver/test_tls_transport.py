@@ -140,7 +140,7 @@ def test_responses_of_many_records_and_of_one_larger_than_a_read_arrive(
 
 
 @pytest.mark.parametrize("is_regular", [True, False])
-def test_a_response_without_a_length_is_complete_only_where_tls_says_that_it_ends(
+def test_a_response_without_a_length_is_complete_only_after_close_notify(
     context: ssl.SSLContext, is_regular: bool
 ) -> None:
     def serve(made: ssl.SSLSocket) -> None:
@@ -166,7 +166,7 @@ def test_a_response_without_a_length_is_complete_only_where_tls_says_that_it_end
     run(steps())
 
 
-def test_a_server_that_does_not_shake_hands_is_given_up(context: ssl.SSLContext) -> None:
+def test_a_handshake_without_an_answer_times_out(context: ssl.SSLContext) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
 
     async def steps() -> None:

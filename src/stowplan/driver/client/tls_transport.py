@@ -132,7 +132,7 @@ async def connect_tls(
         made.close()
         raise
     try:
-        await _shake_hands(tls)
+        await _handshake(tls)
         transport = TlsTransport(tls, protocol)
     except BaseException:
         tls.close()
@@ -140,7 +140,7 @@ async def connect_tls(
     protocol.connection_made(transport)
 
 
-async def _shake_hands(tls: ssl.SSLSocket) -> None:
+async def _handshake(tls: ssl.SSLSocket) -> None:
     loop, fd = asyncio.get_running_loop(), tls.fileno()
     while True:
         try:
