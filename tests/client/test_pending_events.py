@@ -11,11 +11,15 @@ from stowplan.client.pending_events import (
     EVENT_AGE_MAX,
     EVENTS_AT_ONCE_MAX,
     EVENTS_HELD_MAX,
+    LOADED_WRITES,
     PENDING_EVENTS_MAX,
     PendingEvent,
     PendingEvents,
 )
 from stowplan.messages.effects import RecordEvent
+
+BUSY = LOADED_WRITES - 1
+"""Other writes, but not many."""
 
 
 def event(number: int, uid: str = "", at: int = 0) -> PendingEvent:
@@ -33,43 +37,51 @@ def filled(n_events: int, at: int = 0) -> PendingEvents:
     return events
 
 
-def started(events: PendingEvents, now: int, *, is_busy: bool) -> list[PendingEvent]:
+def started(events: PendingEvents, now: int, n_writes: int) -> list[PendingEvent]:
     """All events that may be started at once."""
     found: list[PendingEvent] = []
-    while (one := events.next(now, is_busy=is_busy)) is not None:
+    while (one := events.next(now, n_writes)) is not None:
         found.append(one)
     return found
 
 
 def test_one_event_is_posted_at_a_time_beside_bindings_and_many_without() -> None:
     events = filled(100)
-    (first,) = started(events, 0, is_busy=True)
-    assert started(events, 0, is_busy=True) == []
-    more = started(events, 0, is_busy=False)
+    (first,) = started(events, 0, BUSY)
+    assert started(events, 0, BUSY) == []
+    more = started(events, 0, 0)
     assert len(more) == EVENTS_AT_ONCE_MAX - 1
-    assert started(events, 0, is_busy=False) == []
+    assert started(events, 0, 0) == []
     for one in (first, *more):
         events.done(one)
-    assert len(started(events, 0, is_busy=True)) == 1
+    assert len(started(events, 0, BUSY)) == 1
     assert (len(events), events.n_under_way) == (100 - EVENTS_AT_ONCE_MAX - 1, 1)
+
+
+def test_no_event_is_begun_beside_many_bindings_unless_it_has_waited_long() -> None:
+    events = filled(100, at=5)
+    assert started(events, 5 + EVENT_AGE_MAX - 1, LOADED_WRITES) == []
+    assert len(started(events, 5 + EVENT_AGE_MAX, LOADED_WRITES)) == EVENTS_AT_ONCE_MAX
+    many = filled(EVENTS_HELD_MAX + 1)
+    assert len(started(many, 0, LOADED_WRITES)) == 1
 
 
 def test_events_that_have_waited_long_are_posted_beside_bindings() -> None:
     events = filled(100, at=5)
-    assert len(started(events, 5 + EVENT_AGE_MAX - 1, is_busy=True)) == 1
-    assert len(started(events, 5 + EVENT_AGE_MAX, is_busy=True)) == EVENTS_AT_ONCE_MAX - 1
+    assert len(started(events, 5 + EVENT_AGE_MAX - 1, BUSY)) == 1
+    assert len(started(events, 5 + EVENT_AGE_MAX, BUSY)) == EVENTS_AT_ONCE_MAX - 1
 
 
 def test_only_so_many_are_held_back_as_a_shutdown_has_time_for() -> None:
-    assert len(started(filled(EVENTS_HELD_MAX), 0, is_busy=True)) == 1
-    assert len(started(filled(EVENTS_HELD_MAX + 100), 0, is_busy=True)) == EVENTS_AT_ONCE_MAX
+    assert len(started(filled(EVENTS_HELD_MAX), 0, BUSY)) == 1
+    assert len(started(filled(EVENTS_HELD_MAX + 100), 0, BUSY)) == EVENTS_AT_ONCE_MAX
 
 
 def test_what_does_not_fit_is_dropped_and_counted() -> None:
     events = filled(PENDING_EVENTS_MAX)
     assert not events.add(event(PENDING_EVENTS_MAX))
     assert (len(events), events.n_dropped) == (PENDING_EVENTS_MAX, 1)
-    assert events.next(0, is_busy=False) is not None
+    assert events.next(0, 0) is not None
     assert events.add(event(PENDING_EVENTS_MAX))
 
 
@@ -78,7 +90,7 @@ def test_an_object_with_many_events_keeps_its_place() -> None:
     for number, uid in enumerate("aaabac"):
         events.add(event(number, uid, at=number))
     order = []
-    while (one := events.next(0, is_busy=True)) is not None:
+    while (one := events.next(0, BUSY)) is not None:
         order.append(one.effect.effect)
         events.done(one)
     assert order == [0, 1, 2, 3, 4, 5]
@@ -88,8 +100,8 @@ def test_an_object_with_many_events_keeps_its_place() -> None:
 class Unordered(PendingEvents):
     """Wrong: starts an event while an earlier one of the same object is under way."""
 
-    def next(self, now: int, *, is_busy: bool) -> PendingEvent | None:
-        if not self.n_allowed(now, is_busy=is_busy):
+    def next(self, now: int, n_writes: int) -> PendingEvent | None:
+        if not self.n_allowed(now, n_writes):
             return None
         self.n_under_way += 1
         return self._waiting.popleft()
@@ -121,8 +133,8 @@ def faults(kind: type[PendingEvents], seed: int) -> int:
             events.add(event(n_added, uid, at=n_added))
             waiting[n_added] = uid
             n_added += 1
-        is_busy = bool(rng.random() < 0.3)
-        while (one := events.next(n_added, is_busy=is_busy)) is not None:
+        n_writes = int(rng.choice([0, BUSY, LOADED_WRITES], p=[0.7, 0.2, 0.1]))
+        while (one := events.next(n_added, n_writes)) is not None:
             number = one.effect.effect
             busy = {other.effect.uid for other in under_way}
             n_faults += any(n < number and uid not in busy for n, uid in waiting.items())
@@ -150,14 +162,14 @@ def test_postponed_events_are_tried_again_in_time_and_hold_others_of_their_objec
     events = PendingEvents()
     for number, uid in enumerate(("a", "a", "b")):
         events.add(event(number, uid))
-    first, other = started(events, 0, is_busy=False)
+    first, other = started(events, 0, 0)
     events.postpone(first, 10)
     events.done(other)
-    assert started(events, 9, is_busy=False) == []
+    assert started(events, 9, 0) == []
     assert (len(events), events.n_under_way, events.are_all_postponed) == (2, 0, True)
-    assert started(events, 10, is_busy=True) == [first]
+    assert started(events, 10, BUSY) == [first]
     events.done(first)
-    (last,) = started(events, 10, is_busy=False)
+    (last,) = started(events, 10, 0)
     assert last.effect.effect == 1
     events.done(last)
     assert (len(events), events.n_under_way) == (0, 0)
@@ -167,13 +179,13 @@ def test_few_events_are_tried_while_a_server_is_away_and_all_afterwards() -> Non
     events = filled(3 * EVENTS_AT_ONCE_MAX)
     tried = set()
     for now in range(100):
-        for one in started(events, now, is_busy=False):
+        for one in started(events, now, 0):
             tried.add(one.effect.effect)
             events.postpone(one, now + 10)
     assert len(tried) == EVENTS_AT_ONCE_MAX
     assert len(events) == 3 * EVENTS_AT_ONCE_MAX
     assert not events.are_all_postponed
-    while found := started(events, 200, is_busy=False):
+    while found := started(events, 200, 0):
         tried |= {one.effect.effect for one in found}
         for one in found:
             events.done(one)

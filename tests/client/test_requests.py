@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from stowplan.client.api_calls import (
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import (
     MERGE_PATCH,
+    PATH_SAFE,
     STRATEGIC_PATCH,
     ApiRequest,
     bind,
@@ -194,6 +196,13 @@ def test_every_resource_has_a_path() -> None:
     assert resource_of(Node(META)).path("x") == "/api/v1/nodes/x"
 
 
+@pytest.mark.parametrize("place", ["{}", "/a{}", "/{}b", "/a/{}/c"])
+def test_every_character_of_a_path_is_encoded_as_by_the_library(place: str) -> None:
+    for character in map(chr, range(300)):
+        path = place.format(character)
+        assert ApiRequest("GET", path).target == quote(path, safe=PATH_SAFE)
+
+
 # Events.
 
 
@@ -266,6 +275,23 @@ def test_an_event_is_given_up_after_twelve_tries_and_when_it_is_refused() -> Non
     for status in (403, 422, 500, 503):
         sent, pauses = sent_for(calls, [ApiResponse(status)])
         assert ([one.method for one in sent], pauses) == (["POST"], [])
+
+
+def test_a_refused_event_leaves_those_about_other_versions_of_its_pod() -> None:
+    calls = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
+
+    def method(version: str, status: int) -> str:
+        steps = calls.record(event(), MOMENT, version)
+        request = next(steps)
+        assert isinstance(request, ApiRequest)
+        with pytest.raises(StopIteration):
+            steps.send(ApiResponse(status))
+        return request.method
+
+    assert [method(version, 201) for version in ("1", "2")] == ["POST"] * 2
+    assert method("3", 422) == "POST"
+    assert len(calls.series) == 2
+    assert [method(version, 200) for version in ("1", "2", "3")] == ["PATCH", "PATCH", "POST"]
 
 
 def test_after_six_minutes_a_series_is_over() -> None:

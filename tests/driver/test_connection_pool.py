@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import JSON, ApiRequest
 from stowplan.client.responses import ApiResponse
+from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client import connection_pool
 from stowplan.driver.client.api_client import LEASE_EXPIRED_TEXT, ApiClient
 from stowplan.driver.client.connection_pool import (
@@ -22,6 +26,46 @@ from stowplan.driver.client.connection_pool import (
     HttpConnection,
     LeaseExpired,
 )
+
+
+class TlsContexts(NamedTuple):
+    """TLS settings of a server and its clients, None for plain HTTP."""
+
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+
+
+class Scheme:
+    """How the server of a test is spoken to."""
+
+    tls = TlsContexts()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsContexts:
+    made = self_signed_certificate(["127.0.0.1"], time.time())
+    file = Path(tmp_path_factory.mktemp("tls")) / "server.pem"
+    file.write_text(made.key + made.certificate)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(file)
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    return TlsContexts(serving, trusting)
+
+
+@pytest.fixture(autouse=True, params=["http", "https"])
+def scheme(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tls: TlsContexts
+) -> str:
+    """Every test speaks plain HTTP, and TLS."""
+    if request.param == "https":
+        monkeypatch.setattr(Scheme, "tls", tls)
+    return str(request.param)
+
+
+def url_of(server: asyncio.Server) -> str:
+    scheme = "http" if Scheme.tls.server is None else "https"
+    return f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
@@ -77,8 +121,8 @@ async def echo(body: bytes, writer: asyncio.StreamWriter) -> None:
 async def raw(act: Act = echo) -> AsyncIterator[Raw]:
     one = Raw()
     one.act = act
-    server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
-    one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server = await asyncio.start_server(one.serve, "127.0.0.1", 0, ssl=Scheme.tls.server)
+    one.url = url_of(server)
     async with server:
         yield one
         for task in one.tasks:
@@ -88,7 +132,7 @@ async def raw(act: Act = echo) -> AsyncIterator[Raw]:
 
 @asynccontextmanager
 async def client(server: Raw, **more: Any) -> AsyncIterator[ApiClient]:
-    async with ApiClient(ClientConfig(server.url, "t", token="x"), **more) as api:
+    async with ApiClient(ClientConfig(server.url, "t", token="x", is_insecure=True), **more) as api:
         yield api
 
 
@@ -114,7 +158,7 @@ def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
 
     async def steps() -> None:
         async with raw(slowly) as server:
-            lines = ConnectionPool(server.url, None, "", "t", most=20)
+            lines = ConnectionPool(server.url, Scheme.tls.client, "", "t", most=20)
             names = [f"p{i}" for i in range(300)]
             sends = (lines.send(post(name), [], lambda: True) for name in names)
             answers = await asyncio.gather(*sends)
@@ -171,10 +215,11 @@ class Sluggish(ConnectionPool):
 
 def test_a_connection_closed_by_the_server_fails_at_once() -> None:
     async def steps() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        server = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=Scheme.tls.server
+        )
         async with server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            lines = Sluggish(url, None, "", "t", most=5)
+            lines = Sluggish(url_of(server), Scheme.tls.client, "", "t", most=5)
             # By its time limit it would fail with another error.
             with pytest.raises(ConnectionError, match=SERVER_CLOSED_TEXT):
                 await lines.send(post("a"), [], lambda: True)
@@ -186,7 +231,7 @@ def test_a_connection_closed_by_the_server_fails_at_once() -> None:
 def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
     async def steps() -> None:
         async with raw(nothing) as server:
-            lines = Sluggish(server.url, None, "", "t", most=5)
+            lines = Sluggish(server.url, Scheme.tls.client, "", "t", most=5)
             sending = asyncio.ensure_future(lines.send(post("a", timeout_s=99), [], lambda: True))
             while not lines._busy:
                 await asyncio.sleep(0.01)
@@ -264,7 +309,7 @@ def test_a_late_response_belongs_to_no_other_request(
             writer.write(reply(body))
 
         async with raw(late) as server:
-            lines = kind(server.url, None, "", "t", most=5)
+            lines = kind(server.url, Scheme.tls.client, "", "t", most=5)
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: True))
             while not server.seen:
                 await asyncio.sleep(0.01)
@@ -296,7 +341,7 @@ def test_the_check_runs_when_a_connection_is_ready_and_no_earlier() -> None:
             writer.write(reply(body))
 
         async with raw(slowly) as server:
-            lines = ConnectionPool(server.url, None, "", "t", most=1)
+            lines = ConnectionPool(server.url, Scheme.tls.client, "", "t", most=1)
             may = True
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: may))
             second = asyncio.ensure_future(lines.send(post("second"), [], lambda: may))
@@ -345,7 +390,7 @@ def test_nothing_runs_between_the_check_and_the_bytes(
 def test_a_header_of_two_lines_is_not_sent() -> None:
     async def steps() -> None:
         async with raw() as server:
-            how = ClientConfig(server.url, "t", token="x\r\nX-Other: y")
+            how = ClientConfig(server.url, "t", token="x\r\nX-Other: y", is_insecure=True)
             async with ApiClient(how) as api:
                 answer = await api.send(post("a"))
             assert answer.status == 0

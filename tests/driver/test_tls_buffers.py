@@ -1,4 +1,4 @@
-"""Connections over TLS have small buffers in the scheduler's process."""
+"""Connections over TLS have small buffers in the processes of the scheduler and the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from asyncio.sslproto import SSLProtocol
 
 import pytest
 
-from stowplan.driver import process
+from stowplan.driver import local_cluster, process
 from stowplan.driver.client.tls_buffers import TLS_BUFFER_BYTES, limit_tls_buffers
 
 ASYNCIOS_BYTES = 256 << 10
@@ -39,3 +39,15 @@ def test_the_scheduler_process_limits_them(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(process, "_run", looked)
     monkeypatch.setattr(process.signal, "signal", lambda *_: None)
     assert process.run(*[None] * 3) == TLS_BUFFER_BYTES  # type: ignore[arg-type]
+
+
+def test_the_cluster_process_limits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SSLProtocol, "max_size", ASYNCIOS_BYTES)
+    sizes: list[int] = []
+
+    async def looked(*_: object) -> None:
+        sizes.append(SSLProtocol.max_size)
+
+    monkeypatch.setattr(local_cluster, "_run_until_stopped", looked)
+    local_cluster.run(local_cluster.LocalClusterSettings())
+    assert sizes == [TLS_BUFFER_BYTES]

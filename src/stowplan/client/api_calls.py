@@ -244,13 +244,13 @@ class ApiCalls:
         answer = yield from self._send_event(request)
         if request.method == "PATCH" and answer.status == 404:
             # The Event has expired on the server.
-            self.series.forget(effect)
+            self.series.forget(effect, version)
             request = self.series.record(effect, *when, version)
             assert request is not None
             answer = yield from self._send_event(request)
         # An earlier try may have created the Event, though its response was lost.
         if not answer.is_done and answer.status != 409:
-            self.series.forget(effect)
+            self.series.forget(effect, version)
         return None
 
     def _send_event(

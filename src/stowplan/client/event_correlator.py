@@ -91,11 +91,10 @@ class EventCorrelator:
         self._forget(now)
         return create_event(effect.namespace, self._event(effect, name, moment, version))
 
-    def forget(self, effect: RecordEvent) -> None:
-        """Start a new Event next time: the server does not have this one (any more)."""
-        about = _series_key(effect)
-        for key in [key for key in self._kept if key[:5] == about]:
-            del self._kept[key]
+    def forget(self, effect: RecordEvent, version: str) -> None:
+        """Start a new Event next time: the server does not have the one about this version of the
+        pod (any more). version: as passed to `record`."""
+        self._kept.pop((*_series_key(effect), version), None)
 
     def _forget(self, now: int) -> None:
         while self._kept:

@@ -1,9 +1,10 @@
 """Events that wait to be posted while pods are bound.
 
 An Event costs the API server almost as much as a Binding. So that Events do not cost the rate of
-bindings, one is posted at a time while other writes wait or are under way; as soon as there are
-none, many are. Under lasting load they are delivered too: once the oldest has waited for
-`EVENT_AGE_MAX`, or more than `EVENTS_HELD_MAX` wait, many are posted beside the bindings.
+bindings, none is posted while `LOADED_WRITES` other writes wait or are under way, and one at a time
+while there are fewer; as soon as there are none, many are. Under lasting load they are delivered
+too: once the oldest has waited for `EVENT_AGE_MAX`, or more than `EVENTS_HELD_MAX` wait, many are
+posted beside the bindings.
 
 An event that the server has not answered waits for another try. It counts among those at once, so
 that a server that is away is asked little, and the others wait meanwhile.
@@ -31,6 +32,9 @@ EVENTS_HELD_MAX = 10_000
 """Events that are held back for bindings: what is posted within the time that a shutdown has."""
 EVENT_AGE_MAX = 20 * SECOND
 """How long an event is held back for bindings, in nanoseconds."""
+LOADED_WRITES = 64
+"""As many writes as are sent at once: they have the server to themselves. Fewer may be slow ones,
+which events need not wait for: bindings that wait for devices."""
 EVENTS_AT_ONCE_MAX = 64
 """Requests at once when nothing is held back."""
 
@@ -90,27 +94,29 @@ class PendingEvents:
         self._waiting.append(event)
         return True
 
-    def n_allowed(self, now: int, *, is_busy: bool) -> int:
-        """Number of events that may be started now. is_busy: other writes wait or are under way.
-        now: as `RequestTime.now`."""
+    def n_allowed(self, now: int, n_writes: int) -> int:
+        """Number of events that may be started now. now: as `RequestTime.now`. n_writes: number of
+        other writes that wait or are under way."""
         due = self._n_due(now)
         n_ready = due + max(0, min(EVENTS_AT_ONCE_MAX - len(self._postponed), len(self._waiting)))
         if not n_ready:
             return 0
         first = self._postponed[0].event if due else self._waiting[0]
         is_held = (
-            is_busy and len(self) <= EVENTS_HELD_MAX and now - first.moment.now < EVENT_AGE_MAX
+            n_writes > 0 and len(self) <= EVENTS_HELD_MAX and now - first.moment.now < EVENT_AGE_MAX
         )
-        at_once = 1 if is_held else EVENTS_AT_ONCE_MAX
+        at_once = EVENTS_AT_ONCE_MAX
+        if is_held:
+            at_once = 1 if n_writes < LOADED_WRITES else 0
         return max(0, min(at_once - self.n_under_way, n_ready))
 
     def _n_due(self, now: int) -> int:
         return sum(one.until <= now for one in self._postponed) if self._postponed else 0
 
-    def next(self, now: int, *, is_busy: bool) -> PendingEvent | None:
+    def next(self, now: int, n_writes: int) -> PendingEvent | None:
         """Take the event that is to be posted now, None if there is none; call `done` or `postpone`
         after it."""
-        while self.n_allowed(now, is_busy=is_busy):
+        while self.n_allowed(now, n_writes):
             if self._n_due(now):
                 self.n_under_way += 1
                 return heapq.heappop(self._postponed).event

@@ -46,6 +46,7 @@ from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifec
 from stowplan.controllers.volcano.volcano_kinds import volcano_definitions
 from stowplan.driver.api_field_texts import client_field_texts
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
+from stowplan.driver.client.tls_buffers import limit_tls_buffers
 from stowplan.driver.client.webhook_client import call_webhooks
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
@@ -390,6 +391,7 @@ def run(
     service: ClusterService = contextlib.nullcontext,
 ) -> None:
     """Run a cluster until SIGINT or SIGTERM. service: runs with it. Raises UpError."""
+    limit_tls_buffers()
     with paused_collector() as resume_collector:
 
         def loaded(cluster: LocalCluster) -> None:

@@ -22,6 +22,7 @@ from aiohappyeyeballs import start_connection
 from stowplan.client.http_response import MalformedResponse, ResponseParser
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
+from stowplan.driver.client.tls_transport import CLOSED_TEXT, connect_tls
 
 CONNECT_S = 10.0
 IDLE_S = 30.0
@@ -30,7 +31,7 @@ TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
 LEASE_EXPIRED_TEXT = "lease expired"
-SERVER_CLOSED_TEXT = "server closed the connection"
+SERVER_CLOSED_TEXT = CLOSED_TEXT
 
 WriteCheck = Callable[[], bool]
 
@@ -240,10 +241,12 @@ class ConnectionPool:
             made = await start_connection(
                 found, happy_eyeballs_delay=HAPPY_EYEBALLS_DELAY_S, loop=loop
             )
+            if self._trust is not None and self._name is not None:
+                connection = HttpConnection()
+                await connect_tls(made, self._trust, self._name, connection)
+                return connection
             try:
-                _, connection = await loop.create_connection(
-                    HttpConnection, sock=made, ssl=self._trust, server_hostname=self._name
-                )
+                _, connection = await loop.create_connection(HttpConnection, sock=made)
             except BaseException:
                 shut_down_socket(made)
                 raise

@@ -10,5 +10,6 @@ TLS_BUFFER_BYTES = 64 << 10
 
 def limit_tls_buffers() -> None:
     """Connections that are opened from now on read into this much instead of asyncio's 256 KiB
-    each: a scheduler that writes much at once has more than a hundred connections."""
+    each: a scheduler that writes much at once has more than a hundred connections, and so has the
+    server that it writes to."""
     SSLProtocol.max_size = TLS_BUFFER_BYTES

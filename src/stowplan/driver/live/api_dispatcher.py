@@ -144,13 +144,14 @@ class ApiDispatcher:
             finally:
                 self._n_writing -= 1
                 self._start_next_for(effect.uid)
-                if not self._is_writing:
-                    self._wake_recorders()
+                # None may have been under way: this may be the last of many writes, or the oldest
+                # event has waited for long.
+                self._wake_recorders()
 
     async def _post_events(self) -> None:
         events, clock = self.events, monotonic_ns
         while True:
-            while (event := events.next(clock(), is_busy=self._is_writing)) is None:
+            while (event := events.next(clock(), self._n_writes)) is None:
                 self._update_settled()
                 await _woken(self._idle_recorders)
             self._settled.clear()
@@ -170,13 +171,14 @@ class ApiDispatcher:
                 self._wake_recorders(but=1)
 
     @property
-    def _is_writing(self) -> bool:
-        return bool(self._n_writing or self._ready)
+    def _n_writes(self) -> int:
+        """Number of writes that can be under way now, without events."""
+        return self._n_writing + len(self._ready)
 
     def _wake_recorders(self, but: int = 0) -> None:
         """Wake a worker for each event that may be posted now, but for so many."""
         if self.events and self._idle_recorders:
-            n_allowed = self.events.n_allowed(monotonic_ns(), is_busy=self._is_writing)
+            n_allowed = self.events.n_allowed(monotonic_ns(), self._n_writes)
             for _ in range(n_allowed - but):
                 _wake(self._idle_recorders)
 
