@@ -171,9 +171,9 @@ class KernelPlacement:
                 if len(queue.active):
                     break
                 entry = queue.pop()
-                one = None if entry is None else self._class_of(entry.pod, engine)
                 if entry is None:
                     break
+                one = next(iter(self._classes_of([entry], engine)), None)
             else:
                 entry, one = entries[place], classes[place]
             row = -1 if one is None else one.nominated_row(entry.pod, now)
