@@ -106,7 +106,7 @@ whole: .venv/.kernels
 	$(PYTEST) -m 'not soak'
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
-KERNELS := $(addprefix src/stowplan/columns/engine/,kernels.py card_kernels.py)
+KERNELS := $(addprefix src/stowplan/columns/engine/,kernels.py card_kernels.py preemption_kernels.py)
 WARM = import stowplan.driver.kernel_warming as w; w.warm_kernels(); w.warm_card_kernels(); \
   from stowplan.simulation.kernel_cache import export_kernels; export_kernels()
 

@@ -162,6 +162,12 @@ def test_kernels_on_disk_are_known_by_version_and_source(
     index = folder / kernel_cache._name(source).replace("*", "1")
     stamp = kernel_cache.hashlib.sha256(source.read_bytes()).digest()
     version = kernel_cache._version("numba")
+    other = source.with_name("preemption_kernels.py")
+    index_of_other = folder / kernel_cache._name(other).replace("*", "1")
+    index.write_bytes(version + stamp)
+    assert not kernel_cache.is_cached(), "the kernel of preemptors would be compiled by a pod"
+    stamp_of_other = kernel_cache.hashlib.sha256(other.read_bytes()).digest()
+    index_of_other.write_bytes(version + stamp_of_other)
     for data, is_there in (
         (version + stamp, True),
         (version + bytes(32), False),

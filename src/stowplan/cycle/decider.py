@@ -19,6 +19,7 @@ from stowplan.cycle.engine.kernel_loading import (
     load_card_kernels,
     load_kernels,
     load_preemption_kernel,
+    loaded_preemption_kernel,
 )
 from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.cycle.preemptor_attempts import PreemptorAttempts
@@ -61,7 +62,13 @@ class CycleDecider:
             compiled = load_kernels()
             self._is_numba_missing = compiled is None
             if compiled is not None:
-                self._engine.use(compiled, load_card_kernels, load_preemption_kernel)
+                # Only this mode compiles where a pod asks for it.
+                of_preemptors = (
+                    load_preemption_kernel
+                    if self._mode is EngineMode.COMPILED
+                    else loaded_preemption_kernel
+                )
+                self._engine.use(compiled, load_card_kernels, of_preemptors)
         return self._engine
 
     def forget_idle(self) -> None:

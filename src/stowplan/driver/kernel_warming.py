@@ -10,7 +10,11 @@ import threading
 import msgspec
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
-from stowplan.cycle.engine.kernel_loading import EngineMode
+from stowplan.cycle.engine.kernel_loading import (
+    EngineMode,
+    load_preemption_kernel,
+    warm_preemption_kernel,
+)
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY
@@ -58,7 +62,7 @@ def start_kernel_warming(*, cards: bool) -> asyncio.Future[None]:
 
 
 def warm_kernels() -> None:
-    """Schedule some fake pods on fake nodes."""
+    """Schedule some fake pods on fake nodes; then load the kernel that plans preemptors."""
     scheduler = deciders_of(()).scheduler(engine=EngineMode.COMPILED.value)
     amounts: dict[str, Quantity] = {"cpu": "64", "memory": "64Gi", "pods": "110"}
     status = NodeStatus(allocatable=amounts)
@@ -69,6 +73,9 @@ def warm_kernels() -> None:
         spec = PodSpec((Container("c", resources=_asked(f"{10 + i % 3}m")),))
         events.append(happened.PodAdded(Pod(ObjectMeta(f"p{i}", "default", f"uid{i}"), spec)))
     scheduler.handle(events, 0)
+    # Without Numba there is nothing to compile.
+    if load_preemption_kernel() is not None:
+        warm_preemption_kernel()
 
 
 def warm_card_kernels() -> None:

@@ -58,8 +58,8 @@ class ExportedFile(msgspec.Struct, frozen=True, array_like=True):
     code: bytes = b""
 
 
-def _source() -> Path | None:
-    found = find_spec("stowplan.columns.engine.kernels")
+def _source(name: str = "kernels") -> Path | None:
+    found = find_spec(f"stowplan.columns.engine.{name}")
     return None if found is None or found.origin is None else Path(found.origin)
 
 
@@ -159,7 +159,11 @@ def is_cached() -> bool:
     """True when the kernels are loaded, or cached on disk for this source and Numba version."""
     if kernel_loading.is_loaded():
         return True
-    source = _source()
+    return all(map(_is_source_cached, ("kernels", "preemption_kernels")))
+
+
+def _is_source_cached(name: str) -> bool:
+    source = _source(name)
     if source is None:
         return False
     try:
@@ -200,6 +204,12 @@ def _is_on_disk() -> bool:
     return is_exported() and is_cached()
 
 
+def _load_cached() -> None:
+    """Load Numba's kernels, which are on disk."""
+    if kernel_loading.load_kernels() is not None:
+        kernel_loading.warm_preemption_kernel()
+
+
 class KernelCompilation:
     """Compilation of the kernels in a background process."""
 
@@ -210,7 +220,7 @@ class KernelCompilation:
     def start(self) -> None:
         """Load kernels that are on disk; if some are missing, `poll` begins to compile them."""
         if not load_exported() and is_cached():
-            kernel_loading.load_kernels()
+            _load_cached()
         if self._process is None and not _is_on_disk():
             kernel_loading.note_compilation(self, is_under_way=True)
             self._is_due = True
@@ -256,7 +266,7 @@ class KernelCompilation:
             self._process = None
             kernel_loading.note_compilation(self, is_under_way=False)
             if code == 0 and not load_exported():
-                kernel_loading.load_kernels()
+                _load_cached()
 
 
 BACKGROUND_COMPILATION = KernelCompilation()
@@ -273,6 +283,7 @@ def compile_alone() -> None:
     except BlockingIOError:
         sys.exit(1)
     run_kernels_once()
+    kernel_loading.warm_preemption_kernel()
     export_kernels()
 
 

@@ -10,6 +10,10 @@ from enum import Enum
 from types import ModuleType
 from typing import Protocol, cast
 
+import numpy as np
+
+from stowplan.columns.engine.preemption_arrays import FREE, N_STATE, REQUESTS
+
 COMPILE_ROWS_MIN = 100_000_000
 """Number of evaluated rows after which compiling (some seconds per kernel) pays off. It happens
 once per machine; Numba caches the result on disk."""
@@ -97,9 +101,32 @@ def load_card_kernels() -> ModuleType:
 
 
 def load_preemption_kernel() -> Callable[..., int] | None:
-    """Load the compiled kernel that plans preemptors; None where those of `load_kernels` are
-    exported ones, which run without Numba."""
+    """Load the kernel that plans preemptors, or compile it, which takes seconds; None where the
+    kernels of `load_kernels` are exported ones, which run without Numba."""
     if _KERNELS not in sys.modules:
         return None
     run: Callable[..., int] = importlib.import_module(_PREEMPTION_KERNELS).run
     return run
+
+
+def loaded_preemption_kernel() -> Callable[..., int] | None:
+    """The kernel that plans preemptors where this process has already loaded or compiled it; None
+    otherwise, so that no call of the scheduler waits for it."""
+    module = sys.modules.get(_PREEMPTION_KERNELS)
+    # While another thread imports the module, it has no kernel yet.
+    run = getattr(module, "run", None)
+    return run if run is not None and run.signatures else None
+
+
+def warm_preemption_kernel() -> None:
+    """Load the kernel that plans preemptors, or compile it, by a call without preemptors."""
+
+    def zeros(*shape: int) -> np.ndarray:
+        return np.zeros(shape, dtype=np.int64)
+
+    run: Callable[..., int] = importlib.import_module(_PREEMPTION_KERNELS).run
+    pods, table = zeros(REQUESTS + 1, 1), zeros(FREE + 2, 1)
+    run(
+        zeros(0), zeros(1, 1), table, pods, zeros(1, 8), zeros(1, 1, N_STATE), zeros(1, 1),
+        zeros(1), zeros(0), zeros(1, 1), zeros(1, 2),
+    )  # fmt: skip
