@@ -197,7 +197,8 @@ def test_a_snapshot_costs_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> N
     """It is the live columns; only rows that were touched are looked at again."""
     held = Cache()
     for index in range(50):
-        held.put_node(node(f"n{index}"))
+        # Where no node has an image, there is nothing to look at.
+        held.put_node(node(f"n{index}", images={"web": 1}))
     first = held.snapshot()
     looked_at = []
     refresh = held.nodes.images.refresh
