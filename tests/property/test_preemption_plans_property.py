@@ -15,19 +15,29 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from stowplan.columns.engine import preemption_kernels
-from stowplan.cycle import decider
+from stowplan.assembly import registered
+from stowplan.assembly.build import frameworks_for
+from stowplan.columns.engine import numpy_kernels, preemption_kernels
+from stowplan.config import from_tree
+from stowplan.cycle import CycleDecider, decider
 from stowplan.cycle.preemptor_attempts import ClassSearch
+from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.preemption import kept_candidates
 from stowplan.plugins.preemption.kept_candidates import KeptCandidates, PlannedCounts
+from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.lanes import kernel_placement
+from stowplan.scheduler.lanes.kernel_placement import KernelPlacement
+from stowplan.testing import builders
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property.engine_kernels import plain_preemption_kernel
+from tests.property.engine_random_walk import Pair
 from tests.property.test_preemptor_search_property import N_STEPS, SEEDS, Preemptors
 from tests.property.wrong import assert_caught
+from tests.scenarios.label_plugins import PermitByLabel
 from tests.soak import examples
 
 KINDS = ((10, "900m"), (10, "2"), (100, "1500m"), (100, "2100m"), (100, "900m"), (100, "100m"))
@@ -104,7 +114,7 @@ def test_the_same_where_plans_are_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 def test_preemptors_are_planned_and_nominated_pods_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     right, bound, found = (
         ClassSearch._preempts,
-        kernel_placement.KernelPlacement._bind_nominated,
+        KernelPlacement._bind_nominated,
         [],
     )
 
@@ -120,7 +130,7 @@ def test_preemptors_are_planned_and_nominated_pods_placed(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ClassSearch, "decide", lambda *given: None)
     monkeypatch.setattr(ClassSearch, "_preempts", preempts)
-    monkeypatch.setattr(kernel_placement.KernelPlacement, "_bind_nominated", bind)
+    monkeypatch.setattr(KernelPlacement, "_bind_nominated", bind)
     for seed in range(8):
         same_effects(seed)
     assert found.count("preempts") > 20
@@ -231,6 +241,56 @@ def test_control_what_is_left_out_is_noticed(
 ) -> None:
     break_it(monkeypatch)
     assert_caught(lambda seed: same_effects(seed, 2 * N_STEPS), SEEDS, known=(seed,))
+
+
+def preempt_one_that_waits() -> None:
+    """Preemptors come together, and one of their victims waits at Permit: it is rejected at once,
+    so that the next preemptor finds room. Compares the effects with the walk's."""
+    full, defaults = registered((PermitByLabel,))
+    # Pods of a profile that has Permit are walked.
+    off = {"plugins": {"multiPoint": {"disabled": [{"name": PermitByLabel.name}]}}}
+    profiles = [{"schedulerName": DEFAULT_SCHEDULER, **off}, {"schedulerName": "holds"}]
+    configuration = from_tree({"profiles": profiles}, "", full, defaults, body=True)
+    pair = Pair(
+        numpy_kernels,
+        lambda: Scheduler(frameworks_for(configuration, full), CycleDecider(), SchedulerOptions()),
+    )
+    held = builders.pod("held", uid="held", cpu="2", labels={"permit": "60"})
+    held = replace(held, spec=replace(held.spec, scheduler_name="holds"))
+    low = builders.pod("low", uid="low", cpu="2", priority=-10, on="n1")
+    pair.handle([happened.NodeAdded(builders.node("n1", cpu="2")), happened.PodAdded(low)], 0)
+    pair.handle([happened.NodeAdded(builders.node("n2", cpu="2")), happened.PodAdded(held)], 0)
+    vips = [builders.pod(f"vip{i}", uid=f"vip{i}", cpu="1", priority=9) for i in range(6)]
+    effects = pair.handle(map(happened.PodAdded, vips), 0)
+    assert [one.name for one in effects if isinstance(one, to_do.Bind)] == ["vip3", "vip2"]
+
+
+def test_a_plan_ends_where_more_than_a_nomination_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, n_planned = KernelPlacement._preempt_in_turn, []
+
+    def counted(self: KernelPlacement, *given: Any) -> tuple[int, bool]:
+        found = right(self, *given)
+        n_planned.append(found[0])
+        return found
+
+    monkeypatch.setattr(KernelPlacement, "_preempt_in_turn", counted)
+    preempt_one_that_waits()
+    assert max(n_planned) == 2
+
+
+def test_plans_that_go_on_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a plan is used to its end, whatever else its decisions change."""
+    right, marks = KernelPlacement._preempt_in_turn, kernel_placement._marks
+
+    def go_on(self: KernelPlacement, *given: Any) -> tuple[int, bool]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SchedulingQueue, "revision", (0, 0, 0))
+            patch.setattr(kernel_placement, "_marks", lambda now: marks(now)[-1:])
+            return right(self, *given)
+
+    monkeypatch.setattr(KernelPlacement, "_preempt_in_turn", go_on)
+    with pytest.raises(AssertionError, match="vip3"):
+        preempt_one_that_waits()
 
 
 def test_blocks_of_rows_are_searched_as_a_whole() -> None:
