@@ -34,6 +34,7 @@ from stowplan.inputs.scheduler_exports import (
     export_of,
     unzipped,
 )
+from stowplan.inputs.traces.tenant_queues import TenantQueues
 from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.next_run import NAME_SUFFIX, NextRun
@@ -46,10 +47,12 @@ from stowplan.objects.encoding.html_summary import (
 )
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.kai.bind_request import with_bind_requests
+from stowplan.objects.kai.kai_kinds import KaiQueueObject
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import Queue
 from stowplan.objects.workload import DaemonSet, Job
 
 Tree = dict[str, Any]
@@ -367,9 +370,10 @@ class _ClusterReader:
             except DecodeError as problem:
                 raise InputError.at(recorded.place, problem.path, problem.what) from None
         self.notes += self.recordings.notes()
+        queues = TenantQueues(self.inventory.all(Queue), self.inventory.all(KaiQueueObject))
         for place, found in self.traces.objects():
             try:
-                self.inventory.add(found, place)
+                self.inventory.add(queues.named_by(found), place)
             except DecodeError as problem:
                 raise InputError.at(place, problem.path, problem.what) from None
         for item, path, place in self.traces.dump.items() if self.traces.dump else ():

@@ -25,6 +25,9 @@ GROUP_API_VERSIONS = (
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's group; the first non-empty one counts."""
 
+VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+"""Annotation that names the queue of a pod without a group."""
+
 UNSCHEDULABLE = "Unschedulable"
 
 

@@ -103,6 +103,30 @@ def test_pai(tmp_path: Path) -> None:
     assert any("left out, 1 tasks that never started" in note for note in found.notes)
 
 
+def test_a_queue_with_a_tenants_name_is_that_tenants_queue(tmp_path: Path) -> None:
+    queue = "apiVersion: {}\nkind: Queue\nmetadata: {{name: {}}}\nspec: {{}}\n"
+    files = {
+        "queues.yaml": "---\n".join(
+            (
+                queue.format("scheduling.run.ai/v2", "org-57"),
+                queue.format("scheduling.volcano.sh/v1beta1", "org-13"),
+                # Of kube-batch: Volcano does not see it.
+                queue.format("scheduling.incubator.k8s.io/v1alpha1", "org-57"),
+            )
+        ),
+        "n.csv": samples.SPOT_NODES,
+        "j.csv": samples.SPOT_JOBS,
+    }
+    found = {pod.namespace: pod.metadata for pod in read(tmp_path, files).pods}
+    volcano = "scheduling.volcano.sh/queue-name"
+    assert found["org-13"].annotations[volcano] == "org-13"
+    assert volcano not in found["org-57"].annotations
+    assert [found[name].labels for name in ("org-13", "org-57")] == [
+        {},
+        {"kai.scheduler/queue": "org-57"},
+    ]
+
+
 def test_spot_gpu(tmp_path: Path) -> None:
     found = read(tmp_path, {"n.csv": samples.SPOT_NODES, "j.csv": samples.SPOT_JOBS})
     assert [node.name for node in found.nodes] == ["node-0", "node-3"]

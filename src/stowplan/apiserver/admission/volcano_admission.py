@@ -25,6 +25,7 @@ from stowplan.apiserver.admission.queues.volcano_group_admission import (
 )
 from stowplan.apiserver.admission.queues.volcano_job_admission import JOBS, job_problem
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.podgroup import VOLCANO_QUEUE_ANNOTATION
 from stowplan.objects.quantity import QuantityError, amount, format_quantity
 from stowplan.objects.volcano.job_defaults import set_job_defaults
 
@@ -32,7 +33,6 @@ ROOT, DEFAULT = "root", "default"
 STATES = ("Open", "Closed")
 DEPTH_MAX = 5
 HIERARCHY, WEIGHTS = "volcano.sh/hierarchy", "volcano.sh/hierarchy-weights"
-QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 ROOT_PROTECTED = (
     "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
 )
@@ -84,7 +84,7 @@ def _set_queue_of_group(call: ApiCall, group: Tree) -> None:
         return
     found = stored_object(call, "namespaces", "", group["metadata"].get("namespace") or "")
     notes = ((found or {}).get("metadata") or {}).get("annotations") or {}
-    spec["queue"] = notes.get(QUEUE_NAME) or DEFAULT
+    spec["queue"] = notes.get(VOLCANO_QUEUE_ANNOTATION) or DEFAULT
 
 
 def _deletion_problem(call: ApiCall) -> str:

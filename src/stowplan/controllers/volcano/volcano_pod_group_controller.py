@@ -15,12 +15,12 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
+from stowplan.objects.podgroup import VOLCANO_QUEUE_ANNOTATION
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.store import WatchEvent
 from stowplan.objects.volcano.job_defaults import DEFAULT_SCHEDULER
 
 _MARK = f'"schedulerName":"{DEFAULT_SCHEDULER}"'.encode()
-_QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 _ANNOTATIONS = (
     "volcano.sh/preemptable", "volcano.sh/cooldown-time", "volcano.sh/revocable-zone",
     "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable",
@@ -61,8 +61,8 @@ def _group(pod: Tree, owner: Tree | None, name: str) -> Tree:
         "minMember": 1,
         "minResources": {n: format_quantity(n, amount) for n, amount in amounts} | {"pods": "1"},
     }
-    if notes.get(_QUEUE_NAME):
-        spec["queue"] = notes[_QUEUE_NAME]
+    if notes.get(VOLCANO_QUEUE_ANNOTATION):
+        spec["queue"] = notes[VOLCANO_QUEUE_ANNOTATION]
     if pod["spec"].get("priorityClassName"):
         spec["priorityClassName"] = pod["spec"]["priorityClassName"]
     return {

@@ -13,7 +13,12 @@ from stowplan.insight.pod_placement import Placement
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
-from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
+from stowplan.objects.podgroup import (
+    GROUP_ANNOTATIONS,
+    VOLCANO_QUEUE_ANNOTATION,
+    PodGroup,
+    Queue,
+)
 from stowplan.objects.quantity import amount
 from stowplan.objects.timing.run_limits import run_limit_s
 from stowplan.simulation.results.pod_history import TimedPlacement
@@ -21,7 +26,7 @@ from stowplan.simulation.results.simulated_objects import SimulatedObjects
 
 QUEUE_KEYS = (
     "volcano.sh/queue-name",
-    "scheduling.volcano.sh/queue-name",
+    VOLCANO_QUEUE_ANNOTATION,
     "kai.scheduler/queue",
     "kueue.x-k8s.io/queue-name",
 )

@@ -18,6 +18,7 @@ from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, MILLI_KEY,
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
+from stowplan.objects.podgroup import VOLCANO_QUEUE_ANNOTATION
 from stowplan.web.model.node_columns import CARD_RESOURCES
 from stowplan.web.model.page_frames import FrameBody
 from stowplan.web.model.queue_tree import gang_key
@@ -250,7 +251,7 @@ def facts_of(pod: Pod) -> PendingPodFacts:
     )
 
 
-QUEUE_ANNOTATIONS = ("scheduling.volcano.sh/queue-name", "scheduling.k8s.io/queue-name")
+QUEUE_ANNOTATIONS = (VOLCANO_QUEUE_ANNOTATION, "scheduling.k8s.io/queue-name")
 """Annotations that name the queue of a pod without a group."""
 
 

@@ -20,6 +20,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.podgroup import (
     VOLCANO_API_VERSION,
+    VOLCANO_QUEUE_ANNOTATION,
     PodGroup,
     PodGroupSpec,
     PodGroupStatus,
@@ -27,7 +28,6 @@ from stowplan.objects.podgroup import (
 from stowplan.objects.quantity import Quantity, format_quantity
 
 PREFIX = "podgroup-"
-QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 COOLDOWN_TIME = "volcano.sh/cooldown-time"
 
 _ANNOTATIONS = (PREEMPTABLE, COOLDOWN_TIME, REVOCABLE_ZONE, MIN_AVAILABLE, MAX_UNAVAILABLE)
@@ -61,7 +61,7 @@ def solo_group(pod: Pod) -> PodGroup:
         api_version=VOLCANO_API_VERSION,
         spec=PodGroupSpec(
             min_member=1,
-            queue=meta.annotations.get(QUEUE_NAME, ""),
+            queue=meta.annotations.get(VOLCANO_QUEUE_ANNOTATION, ""),
             priority_class_name=spec.priority_class_name,
             min_resources=_least(pod),
         ),
