@@ -4,9 +4,7 @@ Two API servers in this process, one that keeps managedFields and one that does 
 writes of pods in turn, single write by single write, without HTTP. Of each block the median
 processor time of a write is taken for each server, with the collector off; printed are the median
 of the ratios of blocks, and their quartiles. A kubelet writes statuses, others the rest, and each
-pod has an address of its own (--plain: none has). --count SERVER does the writes on one of them
-only, for a count of instructions. Last come applies (server-side) of pods that change nothing,
-which need managedFields.
+pod has an address of its own (--plain: none has).
 """
 
 import argparse
@@ -56,7 +54,9 @@ class Server:
             keeps_managed_fields=keeps,
         )
         manager = ControllerManagerOptions(hollow_nodes=False, heartbeats=False)
-        self.cluster = EmbeddedCluster(options, np.random.default_rng(1), manager_options=manager)
+        # With generated names of its own: what the one server decodes is not known to the other.
+        rng = np.random.default_rng(1 + keeps)
+        self.cluster = EmbeddedCluster(options, rng, manager_options=manager)
         self.now = time.time()
         create_bootstrap_objects(self.cluster.server, self.now)
         self.settle()
@@ -209,7 +209,9 @@ def ratios(
             gc.enable()
             # The first block is worked out where later ones repeat.
             if number:
-                found[what].append((statistics.median(spent[True]), statistics.median(spent[False])))
+                found[what].append(
+                    (statistics.median(spent[True]), statistics.median(spent[False]))
+                )
     return found
 
 

@@ -50,7 +50,8 @@ class NewObjectFields:
     same spec."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[FieldType, bool, bytes], FieldSet | None] = {}
+        self._known: dict[tuple[FieldType, bool, bytes], tuple[FieldSet | None, bytes]] = {}
+        self._keys: dict[tuple[FieldType, tuple[str, ...]], bytes] = {}
 
     def fields(self, obj: Tree, empty: Tree, kind: FieldType, skipped: FieldSet) -> FieldSet:
         """The fields of an object that are not in the `empty` one.
@@ -69,25 +70,77 @@ class NewObjectFields:
                 continue
             else:
                 of = struct.of_key(key) if struct is not None else None
-                node = self._node(value, empty.get(key, ABSENT), of)
+                node = self._node(value, empty.get(key, ABSENT), of)[0]
             if node is not None:
                 out[element] = node
         return out
 
-    def _node(self, value: Any, empty: Any, kind: FieldType | None) -> FieldSet | None:
+    def text(self, obj: Tree, empty: Tree, kind: FieldType, skipped: FieldSet) -> bytes:
+        """`fields` as JSON."""
+        parts: list[bytes] = []
+        struct = kind.resolved().map
+        for key, value in obj.items():
+            element = "f:" + key
+            left_out = skipped.get(element)
+            of = struct.of_key(key) if struct is not None else None
+            if left_out is None:
+                text = self._node(value, empty.get(key, ABSENT), of)[1]
+            elif key == "metadata":
+                text = self._metadata_text(value, of, left_out)
+            else:
+                continue
+            if text:
+                parts.append(b"%b:%b" % (_encode(element), text))
+        return b"{%b}" % b",".join(parts)
+
+    def _node(
+        self, value: Any, empty: Any, kind: FieldType | None
+    ) -> tuple[FieldSet | None, bytes]:
+        """The node of a value, and its JSON; empty without a node."""
         if kind is None:
-            return MEMBER
+            return MEMBER, b"{}"
         if not isinstance(value, dict):
-            return _compare(empty, value, kind)[0]
+            return _with_text(_compare(empty, value, kind)[0])
         key = (kind, empty is ABSENT, _encode(value))
-        if key in self._known:
-            return self._known[key]
-        found = _compare(empty, value, kind)[0]
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        found = _with_text(_compare(empty, value, kind)[0])
         if len(key[2]) <= KNOWN_BYTES_MAX:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[key] = found
         return found
+
+    def _metadata_text(self, meta: Tree, kind: FieldType | None, left_out: FieldSet) -> bytes:
+        """`_metadata_fields` as JSON; empty without a field."""
+        struct = kind.resolved().map if kind is not None else None
+        parts: list[bytes] = []
+        for key, value in meta.items():
+            element = "f:" + key
+            if element not in left_out:
+                of = struct.of_key(key) if struct is not None else None
+                text = b"{}" if of is None else self._map_text(value, of)
+                parts.append(b"%b:%b" % (_encode(element), text))
+        return b"{%b}" % b",".join(parts) if parts else b""
+
+    def _map_text(self, value: Any, kind: FieldType) -> bytes:
+        """`all_fields` as JSON. Of a map of texts, such as labels, only the keys count."""
+        if type(value) is not dict or set(map(type, value.values())) != {str}:
+            return _encode(all_fields(value, kind))
+        key = kind, tuple(value)
+        known = self._keys.get(key)
+        if known is None:
+            known = _encode(all_fields(value, kind))
+            if len(self._keys) >= KNOWN_MAX:
+                self._keys.clear()
+            if len(known) <= KNOWN_BYTES_MAX:
+                self._keys[key] = known
+        return known
+
+
+def _with_text(node: FieldSet | None) -> tuple[FieldSet | None, bytes]:
+    return node, b"" if node is None else _encode(node)
 
 
 class PartComparison:
@@ -107,22 +160,19 @@ class PartComparison:
     def differences(self, old: Tree, new: Tree, addresses: list[bytes]) -> tuple[object, ...]:
         """Names of fields that differ, and the sets of `compare` in each, without the addresses of
         items, which are appended. Sets determine this."""
-        ignored, metadata = self._ignored, self._metadata
+        ignored, metadata, get = self._ignored, self._metadata, old.get
+        if ignored:
+            differing = [key for key in new if key not in ignored and get(key, ABSENT) != new[key]]
+        else:
+            differing = [key for key, one in new.items() if get(key, ABSENT) != one]
         found: list[object] = []
-        n_new = 0
-        for key, one in new.items():
-            if key in ignored:
-                n_new += key not in old
-                continue
-            before = old.get(key, ABSENT)
-            if before == one:
-                continue
-            n_new += before is ABSENT
+        for key in differing:
+            before = get(key, ABSENT)
             if key == "metadata" and metadata is not None:
-                found += (key, metadata.differences(before, one, addresses))
+                found += (key, metadata.differences(before, new[key], addresses))
             else:
-                found += (key, self._difference(key, before, one, addresses))
-        if len(old) + n_new > len(new):
+                found += (key, self._difference(key, before, new[key], addresses))
+        if not old.keys() <= new.keys():
             for key, one in old.items():
                 if key not in new and key not in ignored:
                     found += (key, self._difference(key, one, ABSENT, addresses))
