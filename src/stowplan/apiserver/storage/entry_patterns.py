@@ -19,6 +19,7 @@ import msgspec
 
 from stowplan.apiserver.apply.field_set import (
     ADDRESS_ELEMENT,
+    ADDRESS_LETTERS,
     NO_ADDRESS,
     FieldSet,
     without_addresses,
@@ -37,7 +38,6 @@ ALIKE_MAX = 4
 _TIME = re.compile(rb'"time":"([^"\\]*)"')
 """Within texts quotes are escaped, and sets of fields have no texts as values."""
 _TIME_BYTES = len(b"2001-01-01T00:00:00Z")
-_ADDRESS_LETTERS = b"0123456789ABCDEFabcdef.:"
 MARK = 777_777_777_777_777_777
 """An integer has no other form, as a text with escapes has."""
 _KEY, _MARKED = b'"managedFields":', b"%d" % MARK
@@ -134,7 +134,7 @@ class Skeleton:
         values = parts[1::2]
         at = self._address
         # Nothing is left of what has no other letters.
-        if at >= 0 and values[at].strip(_ADDRESS_LETTERS):
+        if at >= 0 and values[at].strip(ADDRESS_LETTERS):
             return None
         found = self.split(text, values)
         joined = b"".join(found.times)

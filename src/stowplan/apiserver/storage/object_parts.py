@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import floor
 from operator import attrgetter
 from typing import Any
 
@@ -48,6 +49,7 @@ from stowplan.objects.encoding.tree import Tree
 
 ENTRIES = "managedFields"
 _KEY, _META = b',"managedFields":[', b'"metadata":'
+_KEY_BYTES = len(_KEY) - 1
 _BINDINGS = VALIDATING_BINDINGS, MUTATING_BINDINGS
 _BRACKETS_MAX = 8
 """Path elements may contain brackets; objects with many are left whole."""
@@ -55,8 +57,8 @@ _NOW = "now"
 _in_order = attrgetter("operation", "time", "manager", "apiVersion", "subresource")
 
 
-@lru_cache(maxsize=1024)
-def _second(second: float) -> bytes:
+@lru_cache(maxsize=64)
+def _second(second: int) -> bytes:
     return format_time(second).encode()
 
 
@@ -77,16 +79,14 @@ def stored_parts(
     start = value.find(_KEY)
     if start < 0:
         return None
-    head = value.find(_META)
     # Objects below, such as templates of pods, have metadata of their own. Values of labels and
     # annotations are texts, in which quotes are escaped.
+    head = value.find(_META, 0, start)
     if head < 0 or value.find(b"{", 1, head) >= 0 or value.find(_META, head + 1, start) >= 0:
         return None
-    at = end = start + len(_KEY) - 1
+    at = end = start + _KEY_BYTES
     # Entries are a list, which has one end.
     if likely is not None and value.startswith(likely.text, at):
-        if likely.skeleton.count >= UPDATE_MANAGERS_MAX:
-            return None
         return StoredParts(value[:start] + value[at + len(likely.text) :], likely)
     for _ in range(_BRACKETS_MAX):
         end = value.find(b"]", end) + 1
@@ -140,7 +140,7 @@ class ObjectParts(msgspec.Struct, eq=False):
         if parts is None or not skeleton.is_plain or skeleton.uses < 2:
             self._work_out(call, new, old)
             return True
-        times = *stored.times, _second(call.now // 1)
+        times = *stored.times, _second(floor(call.now))
         own = [*addresses]
         differences = parts.differences(old, new, own)
         equal = equal_ones(own) if own else ()
@@ -213,8 +213,9 @@ class ObjectParts(msgspec.Struct, eq=False):
             new["metadata"][ENTRIES] = stored
         elif after:
             new["metadata"][ENTRIES] = msgspec.Raw(after)
-        if self.likely is not None:
-            self.known.keep_likely(self.key, self.likely)
+        likely = self.likely
+        if likely is not None and likely.skeleton.count < UPDATE_MANAGERS_MAX:
+            self.known.keep_likely(self.key, likely)
 
 
 class PartedUpdates:
