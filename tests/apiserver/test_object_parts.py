@@ -20,7 +20,7 @@ from stowplan.apiserver.http import body_decoding
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
-from stowplan.apiserver.storage import entry_patterns
+from stowplan.apiserver.storage import entry_patterns, object_parts
 from stowplan.apiserver.storage.entry_forms import EntryForm, EntryOrder
 from stowplan.apiserver.storage.entry_patterns import (
     FORM_USES_MIN,
@@ -34,7 +34,7 @@ from stowplan.apiserver.storage.entry_patterns import (
     outcome_of,
     without_known,
 )
-from stowplan.apiserver.storage.object_parts import ObjectParts, stored_parts
+from stowplan.apiserver.storage.object_parts import ObjectParts, StoredParts, stored_parts
 from stowplan.objects.encoding.tree import Tree
 from tests.apiserver.whole_server import NOW
 from tests.property.wrong import assert_caught
@@ -295,6 +295,36 @@ def test_parts_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used == [True] * 4
 
 
+def test_entries_that_are_taken_for_those_of_an_earlier_write_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wrong variant: entries of the last write count without a look at the object."""
+
+    def careless(
+        value: bytes, known: KnownEntries, likely: EntriesText | None = None
+    ) -> StoredParts | None:
+        parts = stored_parts(value, known)
+        return parts if parts is None or likely is None else StoredParts(parts.bare, likely)
+
+    monkeypatch.setattr(object_parts, "stored_parts", careless)
+    tried: Step = (
+        "PATCH", f"{PODS}/o?dryRun=All", {"metadata": {"labels": {"x": "1"}}}, MERGE, "b/1",
+    )  # fmt: skip
+    assert_caught(compare, STEPS, known=([*[tried] * 4, status("Running", "c/1")],))
+
+
+def test_entries_of_the_last_write_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Server(parts=True)
+    for at in range(6):
+        assert one.ask(replaced({"x": str(at)}))[0] == 200
+
+    def fail(*given: Any) -> None:
+        raise AssertionError("split again")
+
+    monkeypatch.setattr(KnownEntries, "of_text", fail)
+    assert one.ask(replaced({"x": "9"}))[0] == 200
+
+
 def test_entries_are_cut_out_where_they_are() -> None:
     one = Server(parts=True)
     value = one.server.store.get("pods/default/o")
@@ -471,6 +501,8 @@ def compare_split(one: bytes, other: bytes) -> None:
     assert found.skeleton.pattern % found.values == other == found.text
     assert found.skeleton.pattern == alone.skeleton.pattern
     assert found.skeleton.is_plain == alone.skeleton.is_plain
+    again = alone.skeleton.split(other, alone.values)
+    assert (again.text, again.times, again.addresses) == (other, alone.times, alone.addresses)
 
 
 @settings(max_examples=examples(300))
