@@ -50,7 +50,7 @@ def compare(old: Any, new: Any, kind: FieldType) -> FieldComparison:
     return FieldComparison(changed or {}, removed or {})
 
 
-class _Head(NamedTuple):
+class _FieldHead(NamedTuple):
     """What comes before the node of a field. kind: its type. left_out: what of it is skipped."""
 
     text: bytes
@@ -65,7 +65,7 @@ class NewObjectFields:
     def __init__(self) -> None:
         self._known: dict[tuple[FieldType, bool, bytes], tuple[FieldSet | None, bytes]] = {}
         self._keys: dict[tuple[FieldType, tuple[str, ...]], bytes] = {}
-        self._heads: dict[tuple[FieldType | None, int], tuple[FieldSet, dict[str, _Head]]] = {}
+        self._heads: dict[tuple[FieldType | None, int], tuple[FieldSet, dict[str, _FieldHead]]] = {}
 
     def fields(self, obj: Tree, empty: Tree, kind: FieldType, skipped: FieldSet) -> FieldSet:
         """The fields of an object that are not in the `empty` one.
@@ -105,7 +105,7 @@ class NewObjectFields:
                 parts += head.text, text
         return _joined_fields(parts)
 
-    def _heads_of(self, kind: FieldType | None, skipped: FieldSet) -> dict[str, _Head]:
+    def _heads_of(self, kind: FieldType | None, skipped: FieldSet) -> dict[str, _FieldHead]:
         """The beginnings of fields of a type, which `_add_head` adds."""
         # Sets of fields that are skipped live as long as the kind.
         place = kind, id(skipped)
@@ -162,12 +162,12 @@ class NewObjectFields:
 
 
 def _add_head(
-    heads: dict[str, _Head], key: str, kind: FieldType | None, skipped: FieldSet
-) -> _Head:
+    heads: dict[str, _FieldHead], key: str, kind: FieldType | None, skipped: FieldSet
+) -> _FieldHead:
     struct = kind.resolved().map if kind is not None else None
     element = "f:" + key
     of = struct.of_key(key) if struct is not None else None
-    made = _Head(b",%b:" % _encode(element), of, skipped.get(element))
+    made = _FieldHead(b",%b:" % _encode(element), of, skipped.get(element))
     if len(heads) < KNOWN_MAX:
         heads[key] = made
     return made

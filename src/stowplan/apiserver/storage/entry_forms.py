@@ -68,7 +68,8 @@ class FormPattern:
 def form_pattern(pattern: bytes, n_values: int, form: EntryForm) -> FormPattern:
     """The pattern of entries in a form. pattern: in the stored form, with `n_values` places."""
     mark = next(one for at in range(len(pattern) + 1) if (one := b"~%d-" % at) not in pattern)
-    text = pattern % tuple([b"%b%d~" % (mark, at) for at in range(n_values)])
+    numbers = {b"%d" % at: at for at in range(n_values)}
+    text = pattern % tuple([b"%b%b~" % (mark, one) for one in numbers])
     entries = msgspec.json.decode(text)
     if form.order is EntryOrder.ALL:
         text = _encode_sorted(entries)
@@ -78,7 +79,7 @@ def form_pattern(pattern: bytes, n_values: int, form: EntryForm) -> FormPattern:
     made = b"%b".join([one.replace(b"%", b"%%") for one in parts[::2]])
     if form.is_spaced:
         made = b" " + _TOKEN.sub(_with_space, made)
-    return FormPattern(made, [int(one) for one in parts[1::2]])
+    return FormPattern(made, [numbers[one] for one in parts[1::2]])
 
 
 def _with_space(token: re.Match[bytes]) -> bytes:

@@ -206,13 +206,14 @@ class ObjectParts(msgspec.Struct, eq=False):
             self.after, self.likely = self.stored.text, self.stored
 
     def join(self, new: Tree, old: Tree) -> None:
-        """Put them back, as bytes."""
+        """Put them back, as bytes, where they make a difference between the objects or none."""
         after, before = self.after, self.stored.text
-        stored = old["metadata"][ENTRIES] = msgspec.Raw(before)
         if after == before:
-            new["metadata"][ENTRIES] = stored
+            new["metadata"][ENTRIES] = old["metadata"][ENTRIES] = msgspec.Raw(before)
         elif after:
             new["metadata"][ENTRIES] = msgspec.Raw(after)
+        else:
+            old["metadata"][ENTRIES] = msgspec.Raw(before)
         likely = self.likely
         if likely is not None and likely.skeleton.count < UPDATE_MANAGERS_MAX:
             self.known.keep_likely(self.key, likely)
