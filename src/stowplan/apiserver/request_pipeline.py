@@ -53,6 +53,7 @@ from stowplan.apiserver.http.body_decoding import (
     decode_delete_options,
     decode_kind,
     decode_object,
+    inline_bytes_max,
     kind_check,
 )
 from stowplan.apiserver.http.deferred_work import DeferredWork, RequestSteps
@@ -162,8 +163,7 @@ class RequestPipeline:
     ) -> Generator[DeferredWork[Any], None, DeferredWork[T]]:
         """Work on a body: yielded if the body is long, else done when the result is read."""
         later = DeferredWork(work)
-        # Other forms than JSON take ten times as long.
-        if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
+        if len(raw) > inline_bytes_max(media):
             registry, route = self.server.registry, parse_request_path(self.request.path)
             before = route and registry.find(route.group, route.version, route.plural)
             yield later

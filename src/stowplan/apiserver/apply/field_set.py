@@ -30,6 +30,7 @@ _ADDRESS_START = b'"k:{\\"ip\\":'
 ADDRESS_ELEMENT = b'"k:{\\"ip\\":\\"%b\\"}"'
 """The path element of an address (`podIPs`, `hostAliases`), as JSON, with a place for it."""
 NO_ADDRESS = ADDRESS_ELEMENT % b""
+ADDRESS_LETTERS = b"0123456789ABCDEFabcdef.:"
 _ADDRESS = re.compile(rb'"k:\{\\"ip\\":\\"([0-9A-Fa-f.:]*)\\"\}"')
 _RANKS = {"f:": 0, "k:": 1, "v:": 2, "i:": 3}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceRegistry
+from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.apply.field_manager import STRIPPED, FieldManager
 from stowplan.apiserver.apply.field_set import FieldSet
@@ -63,6 +64,14 @@ _SUBRESOURCE_RESETS: dict[str, FieldSet] = {
 _MAIN_RESETS: dict[str, FieldSet] = {
     "certificates.k8s.io/certificatesigningrequests": {"f:spec": {}, "f:status": {}}
 }
+
+
+_MANAGER_LETTERS_MAX = 32
+"""What is longer is to be validated."""
+_ENTRY = (
+    b'[{"manager":%b,"operation":"Update","apiVersion":%b,"time":"%b","fieldsType":"FieldsV1"'
+    b',"fieldsV1":%b}]'
+)
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
@@ -125,6 +134,21 @@ class ManagedFields:
                 "fieldsV1": own,
             }
             meta["managedFields"] = [entry]
+
+    def new_entries(self, call: ApiCall, obj: Tree) -> bytes:
+        """What `created` sets, as bytes; empty, and nothing is done, for objects that have some, of
+        which no field is owned, or with a long manager."""
+        meta, manager = obj["metadata"], call.manager or "unknown"
+        if meta.get("managedFields") or len(manager) > _MANAGER_LETTERS_MAX:
+            return b""
+        resource = call.resource
+        own = self._new.text(obj, *_rules_of_new(resource))
+        if own == b"{}":
+            return b""
+        meta.pop("managedFields", None)
+        return _ENTRY % (
+            encode(manager), encode(resource.api_version), format_time(call.now).encode(), own,
+        )  # fmt: skip
 
     def updated(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """Record what an update changes. new, old: in stored form; `new` is changed."""

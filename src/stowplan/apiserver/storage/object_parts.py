@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import floor
 from operator import attrgetter
 from typing import Any
 
@@ -48,6 +49,7 @@ from stowplan.objects.encoding.tree import Tree
 
 ENTRIES = "managedFields"
 _KEY, _META = b',"managedFields":[', b'"metadata":'
+_KEY_BYTES = len(_KEY) - 1
 _BINDINGS = VALIDATING_BINDINGS, MUTATING_BINDINGS
 _BRACKETS_MAX = 8
 """Path elements may contain brackets; objects with many are left whole."""
@@ -55,8 +57,8 @@ _NOW = "now"
 _in_order = attrgetter("operation", "time", "manager", "apiVersion", "subresource")
 
 
-@lru_cache(maxsize=1024)
-def _second(second: float) -> bytes:
+@lru_cache(maxsize=64)
+def _second(second: int) -> bytes:
     return format_time(second).encode()
 
 
@@ -67,18 +69,25 @@ class StoredParts(msgspec.Struct, eq=False):
     entries: EntriesText
 
 
-def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
-    """The parts of the stored bytes of a built-in kind; None if they are not plain."""
+def stored_parts(
+    value: bytes, known: KnownEntries, likely: EntriesText | None = None
+) -> StoredParts | None:
+    """The parts of the stored bytes of a built-in kind; None if they are not plain.
+
+    likely: entries that it had before.
+    """
     start = value.find(_KEY)
     if start < 0:
         return None
-    before = value[:start]
-    head, _, meta = before.partition(_META)
     # Objects below, such as templates of pods, have metadata of their own. Values of labels and
     # annotations are texts, in which quotes are escaped.
-    if head.count(b"{") != 1 or meta.find(_META) >= 0:
+    head = value.find(_META, 0, start)
+    if head < 0 or value.find(b"{", 1, head) >= 0 or value.find(_META, head + 1, start) >= 0:
         return None
-    at = end = start + len(_KEY) - 1
+    at = end = start + _KEY_BYTES
+    # Entries are a list, which has one end.
+    if likely is not None and value.startswith(likely.text, at):
+        return StoredParts(value[:start] + value[at + len(likely.text) :], likely)
     for _ in range(_BRACKETS_MAX):
         end = value.find(b"]", end) + 1
         try:
@@ -87,7 +96,7 @@ def stored_parts(value: bytes, known: KnownEntries) -> StoredParts | None:
             # The bracket is within a text, or the entries are of another form.
             continue
         few = entries.skeleton.count < UPDATE_MANAGERS_MAX
-        return StoredParts(before + value[end:], entries) if few else None
+        return StoredParts(value[:start] + value[end:], entries) if few else None
     return None
 
 
@@ -103,16 +112,19 @@ class _Endpoint:
 
 
 class ObjectParts(msgspec.Struct, eq=False):
-    """One update. stored: of the object before it. bare: this without managedFields. after: those
-    of the new object. settles: they differ in times at most."""
+    """One update. key: in the store. stored: of the object before it. bare: this without
+    managedFields. after: those of the new object. settles: they differ in times at most. likely:
+    `after`, split; None if it is not known."""
 
     fields: ManagedFields
     known: KnownEntries
     endpoint: _Endpoint
+    key: str
     stored: EntriesText
     bare: bytes
     after: bytes
     settles: bool = False
+    likely: EntriesText | None = None
 
     def update(self, call: ApiCall, new: Tree, old: Tree) -> bool:
         """As `ManagedFields.updated`, of a new object without managedFields.
@@ -128,16 +140,19 @@ class ObjectParts(msgspec.Struct, eq=False):
         if parts is None or not skeleton.is_plain or skeleton.uses < 2:
             self._work_out(call, new, old)
             return True
-        times = *stored.times, _second(call.now // 1)
+        times = *stored.times, _second(floor(call.now))
         own = [*addresses]
         differences = parts.differences(old, new, own)
         equal = equal_ones(own) if own else ()
         key = self.endpoint, call.manager, differences, order_of(times), skeleton, equal
         outcome = self.known.outcome(key)
         if outcome is not None:
-            # As `ChangedEntries.text`.
-            self.after = outcome.pattern % outcome.take((*times, *own))
+            values = outcome.take((*times, *own))
+            self.after = text = outcome.joined(values)
             self.settles = outcome.settles
+            after = outcome.skeleton or self.known.learn(outcome, text)
+            if after is not None:
+                self.likely = after.split(text, values)
             return True
         places = self._work_out(call, new, old)
         made = None
@@ -188,16 +203,20 @@ class ObjectParts(msgspec.Struct, eq=False):
     def settle(self, new: Tree, old: Tree) -> None:
         """As `ManagedFields.settle`, for a change that `settles`."""
         if new == old:
-            self.after = self.stored.text
+            self.after, self.likely = self.stored.text, self.stored
 
     def join(self, new: Tree, old: Tree) -> None:
-        """Put them back, as bytes."""
+        """Put them back, as bytes, where they make a difference between the objects or none."""
         after, before = self.after, self.stored.text
-        stored = old["metadata"][ENTRIES] = msgspec.Raw(before)
         if after == before:
-            new["metadata"][ENTRIES] = stored
+            new["metadata"][ENTRIES] = old["metadata"][ENTRIES] = msgspec.Raw(before)
         elif after:
             new["metadata"][ENTRIES] = msgspec.Raw(after)
+        else:
+            old["metadata"][ENTRIES] = msgspec.Raw(before)
+        likely = self.likely
+        if likely is not None and likely.skeleton.count < UPDATE_MANAGERS_MAX:
+            self.known.keep_likely(self.key, likely)
 
 
 class PartedUpdates:
@@ -218,40 +237,53 @@ class PartedUpdates:
     def entries(self, call: ApiCall) -> EntriesText | None:
         """The stored managedFields of an object that is to be replaced; None for a whole one."""
         resource = call.resource
-        place = call.namespace if resource.namespaced else ""
-        existing = self._store.get(resource.key(place, call.name))
+        key = resource.key(call.namespace if resource.namespaced else "", call.name)
+        existing = self._store.get(key)
         if existing is None:
             return None
-        parts = self._parts(call, existing)
+        parts = self._parts(call, key, existing)
         # The update that follows need not look again.
         self._begun = call, existing, parts
         return None if parts is None else parts.entries
 
-    def begin(self, call: ApiCall, value: bytes) -> ObjectParts | None:
+    def begin(self, call: ApiCall, key: str, value: bytes) -> ObjectParts | None:
         """An update of a stored object; None if it is to be read as a whole."""
         begun, self._begun = self._begun, None
         if begun is not None and begun[0] is call and begun[1] is value:
             parts = begun[2]
         else:
-            parts = self._parts(call, value)
+            parts = self._parts(call, key, value)
         if parts is None or self._fields is None:
             return None
-        key = call.resource, call.subresource
-        endpoint = self._endpoints.get(key)
+        place = call.resource, call.subresource
+        endpoint = self._endpoints.get(place)
         if endpoint is None:
-            endpoint = self._endpoints[key] = _Endpoint(*key)
+            endpoint = self._endpoints[place] = _Endpoint(*place)
         entries = parts.entries
-        return ObjectParts(self._fields, self._known, endpoint, entries, parts.bare, entries.text)
+        return ObjectParts(
+            self._fields, self._known, endpoint, key, entries, parts.bare, entries.text
+        )
 
-    def _parts(self, call: ApiCall, value: bytes) -> StoredParts | None:
+    def is_apart(self, call: ApiCall) -> bool:
+        """True where nothing looks at the managedFields of what a call writes."""
         is_asked = call.answers is not None and call.answers is not SKIPPED
         if self._fields is None or not call.parts or not self._is_on or is_asked:
-            return None
+            return False
         if call.resource.custom or call.resource.alias is not None:
+            return False
+        return not self._store.has_any(_BINDINGS)
+
+    def new_entries(self, call: ApiCall, obj: Tree) -> bytes:
+        """The managedFields of a new object as bytes, which are to be joined to it; empty if they
+        are to be set in it."""
+        if self._fields is None or call.dry_run or not self.is_apart(call):
+            return b""
+        return self._fields.new_entries(call, obj)
+
+    def _parts(self, call: ApiCall, key: str, value: bytes) -> StoredParts | None:
+        if not self.is_apart(call):
             return None
-        if self._store.has_any(_BINDINGS):
-            return None
-        return stored_parts(value, self._known)
+        return stored_parts(value, self._known, self._known.likely(key))
 
 
 def _differ_in_times(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
@@ -270,7 +302,7 @@ def drop_known(tree: Any, known: EntriesText) -> None:
     """Drop managedFields that are the stored ones from the tree of a body, as if not sent."""
     meta = tree.get("metadata")
     given = meta.get(ENTRIES) if isinstance(meta, dict) else None
-    if given and encode(given) == known.text:
+    if given and given == msgspec.json.decode(known.text):
         del meta[ENTRIES]
 
 

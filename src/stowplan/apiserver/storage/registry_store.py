@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from stowplan.apis.machinery import object_meta as metadata
@@ -104,15 +105,20 @@ class RegistryStore:
         metadata.wipe_system_fields(meta)
         metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
         call.warnings.extend(metadata.drop_duplicate_owners(meta))
-        self._track_new(call, obj)
+        entries = self._track_new(call, obj)
         self.admit(call, obj, None)
-        return self._create(call, obj)
+        return self._create(call, obj, entries)
 
-    def _track_new(self, call: ApiCall, obj: Tree) -> None:
-        if self.fields is not None:
-            self.fields.created(call, obj)
-        else:
+    def _track_new(self, call: ApiCall, obj: Tree) -> bytes:
+        """Set managedFields of a new object; those that are to be joined to it before it is stored,
+        empty if they are set."""
+        if self.fields is None:
             obj["metadata"].pop("managedFields", None)
+            return b""
+        entries = self.parted.new_entries(call, obj)
+        if not entries:
+            self.fields.created(call, obj)
+        return entries
 
     def _track(self, call: ApiCall, new: Tree, old: Tree) -> None:
         if self.fields is not None:
@@ -120,7 +126,7 @@ class RegistryStore:
         else:
             new["metadata"].pop("managedFields", None)
 
-    def _create(self, call: ApiCall, obj: Tree) -> Tree:
+    def _create(self, call: ApiCall, obj: Tree, entries: bytes) -> Tree:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
         repeats = call.answers is not None and call.answers.repeats
         uids = metadata.UidGenerator(call.rng) if repeats else self.uids
@@ -146,6 +152,8 @@ class RegistryStore:
         if call.dry_run:
             meta.pop("resourceVersion", None)
             return obj
+        if entries:
+            meta["managedFields"] = Raw(entries)
         return self._put(resource, key, obj)
 
     def _causes(self, *checks: Iterable[Cause]) -> list[Cause]:
@@ -207,7 +215,7 @@ class RegistryStore:
             new = make({}) if callable(make) else make
             return self._create_by_update(call, new, tracks and not applies), True
         read = under_current_schema(resource, existing)
-        parts = self.parted.begin(call, read) if tracks and not applies else None
+        parts = self.parted.begin(call, key, read) if tracks and not applies else None
         old = decode(read if parts is None else parts.bare)
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
@@ -234,8 +242,7 @@ class RegistryStore:
     def _create_by_update(self, call: ApiCall, obj: Tree, tracks: bool) -> Tree:
         """A PUT or apply that creates the object: it needs the permission to create as well."""
         call = replace(call, verb="create")
-        if tracks:
-            self._track_new(call, obj)
+        entries = self._track_new(call, obj) if tracks else b""
         self.admit(call, obj, None)
         resource, meta = call.resource, obj["metadata"]
         wanted = Attributes(
@@ -252,7 +259,7 @@ class RegistryStore:
         # A new object has no version, but one that is given has to be a number.
         _parsed_version(meta)
         meta.pop("resourceVersion", None)
-        return self._create(call, obj)
+        return self._create(call, obj, entries)
 
     def _check_version(self, call: ApiCall, new: Tree, old: Tree, rules: ResourceStrategy) -> None:
         """Raises ApiError 409 for an old version, 422 if it is missing and required."""
