@@ -35,6 +35,9 @@ AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
 Ask = Callable[[PluginPoints, EnginePodClass], tuple[KernelTerm, ...] | None]
 """See `Planner.kernel_terms`."""
 
+AskForAll = Callable[[PluginPoints, EnginePodClass], bool]
+"""See `Planner.answers_by_outline`."""
+
 NATIVE = "cpu", "memory", "ephemeral-storage"
 
 
@@ -200,7 +203,7 @@ def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
 
 
 def own_points(
-    one: EnginePodClass, uses: Sequence[PluginPoints], ask: Ask
+    one: EnginePodClass, uses: Sequence[PluginPoints], ask: Ask, ask_for_all: AskForAll
 ) -> list[PluginPoints] | None:
     """The plugins that may answer otherwise for another class of the outline of this one; None
     where plans of the outline cannot be shared."""
@@ -215,6 +218,8 @@ def own_points(
                 return None
             if not all(isinstance(term, AMOUNTS) for term in terms):
                 return None
+        if not use.is_counted and ask_for_all(use, one):
+            continue
         own.append(use)
     return own
 

@@ -200,7 +200,7 @@ class Planner:
             return
         if class_terms.terms or class_terms.cards or class_terms.devices:
             return
-        own = own_points(one, uses, self.kernel_terms)
+        own = own_points(one, uses, self.kernel_terms, self.answers_by_outline)
         if own is not None:
             params = self._class_arrays.classes[one.number].copy()
             shared = OutlinePlan(params, one.state, own)
@@ -226,6 +226,12 @@ class Planner:
             # Only for such classes the terms are made anew when the objects change.
             raise NoPlan
         return terms
+
+    def answers_by_outline(self, use: PluginPoints, one: EnginePodClass) -> bool:
+        """True where a plugin answers alike for all classes of the outline of this one, as long as
+        plans hold; see `PluginPoints`."""
+        found = use.answers_by_outline
+        return found is not None and bool(found(one.pod, self._snapshot, self._peers))
 
     def _static_number(
         self, one: EnginePodClass, class_terms: ClassTerms, static: StaticResult
