@@ -94,6 +94,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    gates_by_outline: whether its PreEnqueue may keep a pod out follows from the pod's spec, and not
+    from the resources of its containers, or the names of its group and claims.
     gates_preempting: of pods without a group, its PreEnqueue keeps out those whose uid is in
     `handle.shared.preempting`, and no others.
     reads_annotations: keys of a pod's annotations that its answers depend on. Pods that differ in
@@ -123,6 +125,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: float | None = None
     perform_in_parallel: bool = False
     simulated_s: float | None = None
+    gates_by_outline: bool = False
     gates_preempting: bool = False
     reads_annotations: tuple[str, ...] = ()
     reads_annotations_with: tuple[tuple[str, tuple[str, ...]], ...] = ()

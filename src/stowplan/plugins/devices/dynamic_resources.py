@@ -125,9 +125,8 @@ class DynamicResources:
         name=name,
         weight=2,
         reads=(ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule),
-        repeatable=True,
-        rests_when_skipped=True,
-    )
+        repeatable=True, rests_when_skipped=True, gates_by_outline=True,
+    )  # fmt: skip
     Args = DynamicResourcesArgs
     RESERVED = RESERVED
     UNUSED = "DynamicResources/unused"
