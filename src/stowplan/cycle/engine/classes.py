@@ -74,17 +74,19 @@ class PodOutline:
     most, and in what no rule reads.
 
     content: of their specs without these, equal for equal ones; empty for a class alone. prefix: of
-    the keys of its classes, equal for equal outlines.
+    the keys of its classes, equal for equal outlines. number: see `__init__`.
     """
 
-    __slots__ = ("annotations", "content", "framework", "labels", "namespace", "owners", "prefix")
+    __slots__ = (
+        "annotations", "content", "framework", "labels", "namespace", "number", "owners", "prefix",
+    )  # fmt: skip
 
     def __init__(
         self, pod: Pod, framework: Framework, content: bytes = b"", number: bytes = b""
     ) -> None:
         """number: of content and framework, in as many bytes for each."""
         meta = pod.metadata
-        self.content = content
+        self.content, self.number = content, number
         self.framework = framework
         self.labels = meta.labels
         self.namespace = meta.namespace
@@ -430,7 +432,7 @@ class PodClassIndex:
         """As `_of_content`. outline: with the content and the framework of the pod's. resources:
         of its containers."""
         if not outline.holds(pod):
-            outline = self._outline_of(pod, outline.framework, outline.content)
+            outline = PodOutline(pod, outline.framework, outline.content, outline.number)
         self._latest_outline = outline
         spec, key = pod.spec, outline.prefix + resources
         one = self._by_content.get(key)

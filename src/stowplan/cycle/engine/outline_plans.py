@@ -9,7 +9,7 @@ numbers only, which are written without asking. The others are asked for each cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -64,15 +64,53 @@ class FormPlan(msgspec.Struct, frozen=True):
             params[:, column] = requests[:, place] + more
 
 
+class ResourceKinds:
+    """Which resources the counted plugins of a profile treat alike: those with a number in common.
+
+    numbers: by name, of the resources that were asked about, and of all that nodes have then.
+    """
+
+    def __init__(self, uses: Iterable[PluginPoints]) -> None:
+        """uses: the plugins of the profile."""
+        self.numbers: dict[str, int] = {}
+        self._kind_of = [
+            use.resource_kind for use in uses if use.is_counted and use.resource_kind is not None
+        ]
+        self._by_kind: dict[object, int] = {}
+        self._n_named = 0
+
+    def learn(self, requests: Iterable[str], nodes: NodeTable) -> None:
+        """Number these resources, and those that nodes have: one after the other they cost a third
+        of what they do when the first pod requests them."""
+        named = nodes.resources.values
+        names = [*named[self._n_named :], *requests]
+        self._n_named = len(named)
+        numbers, by_kind = self.numbers, self._by_kind
+        for name in names:
+            if name not in numbers:
+                own = tuple([kind_of(name) for kind_of in self._kind_of])
+                kind = name if name in NATIVE else "", own
+                numbers[name] = by_kind.setdefault(kind, len(by_kind))
+
+
 class OutlinePlan:
     """What the plan of a class has that others of its outline share.
 
     params: int64 (N_COLUMNS,), its row in the class arrays, before amounts and terms. state: what
-    its plugins leave behind. forms: plans by form, written as they are met.
+    its plugins leave behind. forms: plans by form, written as they are met. has_own: some plugin
+    may answer otherwise for another class of the outline, not by amounts alone.
     """
 
-    def __init__(self, params: at.Ints, state: CycleState, own: Sequence[PluginPoints]) -> None:
-        """own: plugins that may answer otherwise for another class of the outline."""
+    def __init__(
+        self,
+        params: at.Ints,
+        state: CycleState,
+        own: Sequence[PluginPoints],
+        kinds: ResourceKinds,
+        nodes: NodeTable,
+    ) -> None:
+        """own: plugins that may answer otherwise for another class of the outline. kinds: of the
+        resources in its profile."""
         self.params, self.state = params, state
         self.forms: dict[object, FormPlan] = {}
         self.counted = [use for use in own if use.is_counted]
@@ -80,11 +118,9 @@ class OutlinePlan:
         # Of these the latter answer alike where nothing but requests differs.
         self._asked = [use for use in asked if not use.reads_no_requests]
         self._asked_once = [use for use in asked if use.reads_no_requests]
+        self.has_own = bool(asked)
         self._applies: set[PodOutline] = set()
-        self._kind_of = [use.resource_kind for use in self.counted if use.resource_kind]
-        # Resources that are treated alike have a number in common.
-        self._kinds: dict[str, int] = {}
-        self._numbers: dict[object, int] = {}
+        self.kinds, self._nodes = kinds, nodes
 
     def applies_to(self, one: EnginePodClass, ask: Ask) -> bool:
         """True where the plan of a class of the outline differs in amounts at most."""
@@ -106,22 +142,17 @@ class OutlinePlan:
 
     def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
         """Equal for classes of the outline whose plans differ in names and numbers only."""
-        kinds = self._kinds
-        form = tuple(map(kinds.get, requests))
+        kind_of = self.kinds.numbers.get
+        form = tuple(map(kind_of, requests))
         if None in form:
-            form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
+            self.kinds.learn(requests, self._nodes)
+            form = tuple(map(kind_of, requests))
         containers = one.pod.spec.containers
         if len(containers) == 1:
             return form
         # A container without a request for cpu or memory counts a default.
         asked = [one.resources.requests for one in containers]
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
-
-    def _kind(self, name: str) -> int:
-        own = tuple([kind_of(name) for kind_of in self._kind_of])
-        kind = name if name in NATIVE else "", own
-        number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
-        return number
 
 
 class OutlineRows:
@@ -147,11 +178,16 @@ class OutlineRows:
 
     def add(self, plan: FormPlan, one: EnginePodClass, requests: dict[str, int]) -> None:
         """Add the plan of a class, which gets its number with `write`."""
+        classes, asked = self.of(plan)
+        classes.append(one)
+        asked.append(requests)
+
+    def of(self, plan: FormPlan) -> tuple[list[EnginePodClass], list[dict[str, int]]]:
+        """The lists to which classes of a form and their requests are added; see `add`."""
         rows = self._rows.get(id(plan))
         if rows is None:
             rows = self._rows[id(plan)] = plan, [], []
-        rows[1].append(one)
-        rows[2].append(requests)
+        return rows[1], rows[2]
 
     def write(self) -> list[EnginePodClass]:
         """Write what was added; returns the classes."""
