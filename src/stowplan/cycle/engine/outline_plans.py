@@ -10,7 +10,7 @@ numbers only, which are written without asking. The others are asked for each cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, repeat
 
 import msgspec
 import numpy as np
@@ -86,11 +86,18 @@ class ResourceKinds:
         names = [*named[self._n_named :], *requests]
         self._n_named = len(named)
         numbers, by_kind = self.numbers, self._by_kind
-        for name in names:
-            if name not in numbers:
-                own = tuple([kind_of(name) for kind_of in self._kind_of])
-                kind = name if name in NATIVE else "", own
-                numbers[name] = by_kind.setdefault(kind, len(by_kind))
+        for name, kind in zip(names, self._kinds_of(names), strict=True):
+            own = (name, kind) if name in NATIVE else kind
+            number = by_kind.get(own)
+            if number is None:
+                number = by_kind[own] = len(by_kind)
+            numbers[name] = number
+
+    def _kinds_of(self, names: list[str]) -> Iterator[tuple[object, ...]]:
+        """What each of the plugins says of a resource, and a number, so that no name of a resource
+        stands where one that is treated like no other has it."""
+        kinds = (map(kind_of, names) for kind_of in self._kind_of)
+        return zip(repeat(0, len(names)), *kinds, strict=True)
 
 
 class OutlinePlan:
