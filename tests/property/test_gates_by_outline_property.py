@@ -38,7 +38,7 @@ PARTS: list[dict[str, Any]] = [
 FRAMEWORK = framework_for()
 FRAMEWORK.shared.object_store = ObjectStore()
 
-drawn_pods = st.lists(
+random_pods = st.lists(
     st.tuples(st.integers(0, len(PARTS) - 1), st.sampled_from(["1", "2", "3"])),
     min_size=2,
     max_size=12,
@@ -53,22 +53,22 @@ def pod_of(i: int, part: int, cpu: str) -> Pod:
     return Pod(ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}"), spec)
 
 
-def same_gates(drawn: list[tuple[int, str]]) -> None:
+def same_gates(chosen: list[tuple[int, str]]) -> None:
     gates = PreEnqueueGates.of({"default-scheduler": FRAMEWORK})
     templates = PodTemplates()
-    for i, (part, cpu) in enumerate(drawn):
+    for i, (part, cpu) in enumerate(chosen):
         mine = PodRecord.of(templates.intern(pod_of(i, part, cpu)), 0)
         its = PodRecord.of(pod_of(i, part, cpu), 0)
         alone = PreEnqueueGates.of({"default-scheduler": FRAMEWORK})
         assert gates.concern(mine.pod) == alone.concern(its.pod)
-        assert gates.admits(mine) == alone.admits(its), drawn
-        assert (mine.gated_by, mine.refused_by) == (its.gated_by, its.refused_by), drawn
+        assert gates.admits(mine) == alone.admits(its), chosen
+        assert (mine.gated_by, mine.refused_by) == (its.gated_by, its.refused_by), chosen
 
 
 @settings(max_examples=examples(100))
-@given(drawn_pods)
-def test_gates_of_pods_that_come_one_after_the_other(drawn: list[tuple[int, str]]) -> None:
-    same_gates(drawn)
+@given(random_pods)
+def test_gates_of_pods_that_come_one_after_the_other(chosen: list[tuple[int, str]]) -> None:
+    same_gates(chosen)
 
 
 def test_plugins_are_asked_once_for_an_outline() -> None:
@@ -97,4 +97,4 @@ def test_pods_of_another_outline_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
     known = [(0, "1"), (2, "2")]
     same_gates(known)
     monkeypatch.setattr(pre_enqueue, "kept_outline", lambda spec: b"")
-    assert_caught(same_gates, drawn_pods, known=(known,))
+    assert_caught(same_gates, random_pods, known=(known,))

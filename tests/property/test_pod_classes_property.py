@@ -70,26 +70,26 @@ def alike(found: list[Any]) -> list[int]:
     return [[id(one) for one in found].index(id(other)) for other in found]
 
 
-def same_classes(drawn: list[dict[str, Any]], n_before: int = 0) -> None:
+def same_classes(chosen: list[dict[str, Any]], n_before: int = 0) -> None:
     """n_before: as many of the first pods are looked up in a call of their own."""
     templates, together, alone = PodTemplates(), PodClassIndex(), PodClassIndex()
-    interned = [templates.intern(pod_of(i, own)) for i, own in enumerate(drawn)]
+    interned = [templates.intern(pod_of(i, own)) for i, own in enumerate(chosen)]
     found = together.find_all(interned[:n_before], FRAMEWORKS)
     if len(found) == n_before:
         found += together.find_all(interned[n_before:], FRAMEWORKS)
     wanted = []
-    for i, own in enumerate(drawn):
+    for i, own in enumerate(chosen):
         one = pod_of(i, own)
         framework = FRAMEWORKS[one.spec.scheduler_name]
         its = alone.find(one, framework, with_devices=True)
         if its is None:
             break
         wanted.append(its)
-    assert alike(found) == alike(wanted), drawn
+    assert alike(found) == alike(wanted), chosen
     for mine, its, pod in zip(found, wanted, interned, strict=False):
-        assert mine.framework is its.framework, drawn
-        assert (mine.footprint, mine.claims) == (its.footprint, its.claims), drawn
-        assert (mine.labels, mine.pod.namespace) == (pod.labels, pod.namespace), drawn
+        assert mine.framework is its.framework, chosen
+        assert (mine.footprint, mine.claims) == (its.footprint, its.claims), chosen
+        assert (mine.labels, mine.pod.namespace) == (pod.labels, pod.namespace), chosen
     # Each pod is found again, in any order.
     again = [together.find_all([one], FRAMEWORKS) for one in reversed(interned[: len(found)])]
     assert [one for some in reversed(again) for one in some] == found
@@ -98,8 +98,8 @@ def same_classes(drawn: list[dict[str, Any]], n_before: int = 0) -> None:
 
 @settings(max_examples=examples(150))
 @given(many, st.integers(0, 4))
-def test_classes_of_pods_that_come_together(drawn: list[dict[str, Any]], n_before: int) -> None:
-    same_classes(drawn, n_before)
+def test_classes_of_pods_that_come_together(chosen: list[dict[str, Any]], n_before: int) -> None:
+    same_classes(chosen, n_before)
 
 
 def test_pods_that_come_together_are_found_by_their_outline(

@@ -161,7 +161,7 @@ def taken_otherwise(right: str, wrong: str) -> Any:
     ],
     ids=["nominated", "finished"],
 )
-def test_what_a_pod_of_the_template_before_says_is_not_what_this_one_does(
+def test_a_pod_is_not_taken_for_the_one_of_its_template_before(
     right: str, wrong: str, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: Script = [("gone", 9), ("gone", 9), ("plain", 0), (script, 1)]
