@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle.engine import Engine
+from stowplan.cycle.engine.outline_plans import ResourceKinds
+from stowplan.cycle.engine.plans import Planner
 from stowplan.framework import ObjectStore, Snapshot
 from stowplan.objects.devices.device import DeviceClass, DeviceClassSpec
 from stowplan.objects.meta import Object, ObjectMeta
@@ -24,7 +26,7 @@ from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
 from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
 from stowplan.testing import affinity, node, pod, term
 from tests.cycle.engine_and_walk import framework_for
-from tests.property.test_outline_plans_property import plan_of
+from tests.property.test_outline_plans_property import plan_of, written
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -164,3 +166,84 @@ def test_answers_that_differ_within_an_outline_are_noticed(
     # The methods of plugins are looked up when their framework is made.
     monkeypatch.setitem(globals(), "FRAMEWORK", framework_for())
     assert_caught(same_plans, clusters, asked, known=known)
+
+
+# Classes that are planned in one step.
+
+amounts = st.dictionaries(
+    st.sampled_from(["cpu", "memory", DEVICE, "b.com/y"]),
+    st.sampled_from(["0", "1", "2", "3"]),
+    max_size=3,
+)
+some_pods = st.lists(
+    st.tuples(amounts, st.sampled_from([{}, WEB]), st.sampled_from([0, 0, 0, 5])),
+    min_size=2,
+    max_size=12,
+)
+
+
+def same_together(pods: list[tuple[dict[str, str], dict[str, str], int]]) -> None:
+    """Classes of a cluster in which nothing asks for labels have the plans, planned together, that
+    they have alone."""
+    seen, together = cluster(**NOTHING), Engine(numpy_kernels)
+    found = []
+    for i, (requests, labels, priority) in enumerate(pods):
+        container = Container(name="c", resources=ResourceRequirements(requests=requests))
+        spec = PodSpec(containers=(container,), priority=priority)
+        meta = ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}", labels=labels)
+        found.append(Pod(meta, spec))
+    first = Pod(ObjectMeta(name="first", uid="first"), PodSpec())
+    plan_of(together, first, FRAMEWORK, seen)
+    classes = [together.class_of(one, FRAMEWORK) for one in found]
+    together.heads([one for one in classes if one is not None], seen)
+    for one, its_class in zip(found, classes, strict=True):
+        assert its_class is not None
+        alone = Engine(numpy_kernels)
+        plan_of(alone, first, FRAMEWORK, seen)
+        got, wanted = written(together, its_class), plan_of(alone, one, FRAMEWORK, seen)
+        assert (got is None) == (wanted is None), one
+        for mine, its in zip(got or (), wanted or (), strict=True):
+            assert np.array_equal(mine, its), one
+
+
+@settings(max_examples=examples(60))
+@given(some_pods)
+def test_classes_planned_in_one_step_have_the_plans_that_they_have_alone(
+    pods: list[tuple[dict[str, str], dict[str, str], int]],
+) -> None:
+    same_together(pods)
+
+
+def test_classes_of_an_outline_are_planned_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the property is about plans made so."""
+    n_planned = 0
+    right = Planner.plan_like_latest
+
+    def counted(self: Planner, classes: Any, start: int) -> int:
+        nonlocal n_planned
+        end = right(self, classes, start)
+        n_planned += end - start
+        return end
+
+    monkeypatch.setattr(Planner, "plan_like_latest", counted)
+    same_together([({"cpu": f"{i}"}, {"number": f"{i}"}, 0) for i in range(1, 9)])
+    assert n_planned >= 6
+
+
+def kinds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All resources are of one kind."""
+
+    def learn(self: ResourceKinds, requests: Any, nodes: Any) -> None:
+        self.numbers.update(dict.fromkeys(requests, 0))
+
+    monkeypatch.setattr(ResourceKinds, "learn", learn)
+
+
+@pytest.mark.parametrize("wrong", [kinds_do_not_count])
+def test_plans_of_another_form_are_noticed(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [({"cpu": "1"}, {}, 0), ({"cpu": "2"}, {}, 0), ({DEVICE: "1"}, {}, 0)]
+    same_together(known)
+    wrong(monkeypatch)
+    assert_caught(same_together, some_pods, known=(known,))
