@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod, PodSchedulingGate, PodSpec, ResourceRequirements
+from stowplan.objects.pod_templates import PodTemplates
 from stowplan.scheduler import Scheduler, event_batches
 
 Script = list[tuple[str, int]]
@@ -34,7 +36,7 @@ def one_node() -> happened.NodeAdded:
 
 
 def pod_of(kind: str, number: int) -> Pod:
-    """kind: bound, gated, of another scheduler, finished, urgent or plain."""
+    """kind: bound, gated, of another scheduler, finished, nominated, urgent or plain."""
     requests = ResourceRequirements(requests={"cpu": "1"})
     spec = PodSpec(containers=(Container(name="c", resources=requests),))
     if kind == "bound":
@@ -46,19 +48,22 @@ def pod_of(kind: str, number: int) -> Pod:
     elif kind == "urgent":
         spec = replace(spec, priority=10)
     pod = Pod(ObjectMeta(name=f"p{number}", namespace="default", uid=f"{kind}-{number}"), spec)
+    if kind == "nominated":
+        return replace(pod, status=replace(pod.status, nominated_node_name="a"))
     return replace(pod, status=replace(pod.status, phase="Failed")) if kind == "done" else pod
 
 
 def events_of(script: Script) -> list[Any]:
-    """Additions and deletions, where a name is known or not."""
+    """Additions and deletions, where a name is known or not; pods of a kind share their spec."""
     known: dict[int, Pod] = {}
+    templates = PodTemplates()
     events: list[Any] = []
     for kind, number in script:
         if kind == "gone":
             if number in known:
                 events.append(happened.PodDeleted(known.pop(number)))
         else:
-            known[number] = pod_of(kind, number)
+            known[number] = templates.intern(pod_of(kind, number))
             events.append(happened.PodAdded(known[number]))
     return events
 
@@ -82,6 +87,7 @@ def state_of(scheduler: Scheduler) -> Any:
         nodes.pod_count.tolist(),
         queue.move_request_cycle,
         queue.incoming,
+        len(queue.nominator),
     )
 
 
@@ -101,7 +107,9 @@ def alike(script: Script) -> None:
     together.cache.validate()
 
 
-kinds = st.sampled_from(["bound", "plain", "gated", "other", "urgent", "done", "gone", "gone"])
+kinds = st.sampled_from(
+    ["bound", "plain", "plain", "gated", "other", "urgent", "done", "nominated", "gone", "gone"]
+)
 scripts = st.lists(st.tuples(kinds, st.integers(0, NAMES)), max_size=14)
 
 
@@ -134,6 +142,33 @@ WRONG: dict[Any, Script] = {
     gates_are_not_asked: [("gated", 0), ("plain", 1)],
     finished_pods_enter: [("done", 0), ("plain", 1)],
 }
+
+
+def taken_otherwise(right: str, wrong: str) -> Any:
+    """`EventBatches.take` with another text in one place."""
+    text = inspect.getsource(event_batches)
+    assert text.count(right) == 1
+    made: dict[str, Any] = {"__name__": event_batches.__name__}
+    exec(compile(text.replace(right, wrong), event_batches.__file__, "exec"), made)
+    return made["EventBatches"].take
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "script"),
+    [
+        ("(spec is latest[0] and status is latest[1])", "spec is latest[0]", "nominated"),
+        ("status is not latest[1] and", "spec is not latest[0] and", "done"),
+    ],
+    ids=["nominated", "finished"],
+)
+def test_a_pod_is_not_taken_for_the_one_of_its_template_before(
+    right: str, wrong: str, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: Script = [("gone", 9), ("gone", 9), ("plain", 0), (script, 1)]
+    alike(known)
+    monkeypatch.setattr(event_batches.EventBatches, "take", taken_otherwise(right, wrong))
+    with pytest.raises(AssertionError):
+        alike(known)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

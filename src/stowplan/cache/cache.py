@@ -133,8 +133,9 @@ class Cache:
 
     def drop_pods(self, uids: Sequence[str]) -> None:
         """Remove deleted pods of nodes that exist, one after the other."""
-        for uid in uids:
-            self._settle(uid)
+        self._assumed.difference_update(uids)
+        for uid in uids if self._expiry else ():
+            self._expiry.pop(uid, None)
         self.nodes.remove_pods(uids)
 
     def put_node(self, node: Node) -> Node | None:

@@ -55,6 +55,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "applies_to": ("pod",),
     "kernel_terms": ("pod", "snapshot", "peers"),
     "resource_kind": ("resource",),
+    "answers_by_outline": ("pod", "snapshot", "peers"),
     "signature": ("pod",),
     "claims_signature": ("pod", "object_store"),
     "explain": ("pod", "node", "state"),

@@ -94,11 +94,10 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    gates_by_outline: what its PreEnqueue keeps out follows from specs without requests and groups.
     gates_preempting: of pods without a group, its PreEnqueue keeps out those whose uid is in
-    `handle.shared.preempting`, and no others.
-    reads_annotations: keys of a pod's annotations that its answers depend on. Pods that differ in
-    one of them are not taken for equal; other annotations are not compared.
-    reads_annotations_with: (key, further keys) that it reads only of a pod with the first one.
+    `handle.shared.preempting`, and no others. reads_annotations: keys of a pod's annotations that
+    answers depend on. reads_annotations_with: (key, further keys) read only beside the first one.
     """
 
     name: str
@@ -123,6 +122,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: float | None = None
     perform_in_parallel: bool = False
     simulated_s: float | None = None
+    gates_by_outline: bool = False
     gates_preempting: bool = False
     reads_annotations: tuple[str, ...] = ()
     reads_annotations_with: tuple[tuple[str, tuple[str, ...]], ...] = ()

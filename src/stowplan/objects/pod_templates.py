@@ -261,6 +261,23 @@ class OutlineReader:
         spec.__dict__[_OUTLINE] = self.outline_of(spec)
 
 
+def kept_outline(spec: PodSpec) -> bytes | None:
+    """What a spec says beside the resources of its containers, if `OutlineReader.keep` has read
+    it and no one has taken it: one object for equal ones that come one after the other."""
+    kept: tuple[bytes, bytes] | None = spec.__dict__.get(_OUTLINE)
+    return None if kept is None else kept[0]
+
+
+def take_resources(spec: PodSpec, content: bytes) -> bytes | None:
+    """The resources of the containers that `OutlineReader.keep` has kept with this outline, the
+    same object, once; else None."""
+    kept: tuple[bytes, bytes] | None = spec.__dict__.get(_OUTLINE)
+    if kept is None or kept[0] is not content:
+        return None
+    del spec.__dict__[_OUTLINE]
+    return kept[1]
+
+
 def outline_of(spec: PodSpec) -> tuple[bytes, bytes]:
     """What a spec says beside the resources of its containers, and these; together equal for
     equal specs. Which group it names does not count."""

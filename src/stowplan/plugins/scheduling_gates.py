@@ -16,7 +16,7 @@ class SchedulingGates:
     """PreEnqueue on `spec.schedulingGates`."""
 
     name = "SchedulingGates"
-    declaration = Plugin(name=name, reads=(), repeatable=True)
+    declaration = Plugin(name=name, reads=(), repeatable=True, gates_by_outline=True)
 
     def applies_to(self, pod: Pod) -> bool:
         """False for a pod without gates."""

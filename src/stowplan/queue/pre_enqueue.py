@@ -12,7 +12,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.objects.pod_templates import common_spec_of
+from stowplan.objects.pod_templates import common_spec_of, kept_outline
 from stowplan.queue.pod_record import PodRecord
 
 PreEnqueueCheck = Callable[[Pod], Status]
@@ -39,12 +39,13 @@ class PreEnqueueGates:
         preempting: PreemptingPods | None = None,
         preempting_gates: Collection[tuple[str, str]] = (),
         of_groups: Collection[str] = (),
+        by_outline: Collection[str] = (),
     ) -> None:
         """by_profile: scheduler name -> (plugin, its `pre_enqueue`). applies_to: plugin -> function
         that tells whether the plugin applies to a pod, for plugins that have one. preempting: pods
         that wait for their victims. preempting_gates: (scheduler name, plugin) of those that
         declare `gates_preempting`. of_groups: plugins that declare `permits_groups`, and keep the
-        members of a group out together."""
+        members of a group out together. by_outline: plugins that declare `gates_by_outline`."""
         self.of_groups = frozenset(of_groups)
         self.preempting = PreemptingPods() if preempting is None else preempting
         self._preempting_gates = frozenset(preempting_gates)
@@ -57,6 +58,13 @@ class PreEnqueueGates:
             profile: tuple((name, asked.get(name)) for name, _ in gates)
             for profile, gates in by_profile.items()
         }
+        # Profiles whose gates follow from the outline of a spec.
+        self._by_outline = {
+            profile
+            for profile, gates in self._asked.items()
+            if all(applies is None or name in by_outline for name, applies in gates)
+        }
+        self._latest_outline: tuple[bytes | None, PodChecks] = None, ((), ())
         # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
@@ -73,11 +81,14 @@ class PreEnqueueGates:
         preempting: PreemptingPods | None = None
         preempting_gates: set[tuple[str, str]] = set()
         of_groups: set[str] = set()
+        by_outline: set[str] = set()
         for name, framework in frameworks.items():
             for member in framework.at("preEnqueue"):
                 call = member.calls["pre_enqueue"]
                 if call is not None:
                     found[name].append((member.name, call))
+                    if member.declaration.gates_by_outline:
+                        by_outline.add(member.name)
                     if member.declaration.permits_groups:
                         of_groups.add(member.name)
                     if member.declaration.gates_preempting:
@@ -85,10 +96,14 @@ class PreEnqueueGates:
                         preempting_gates.add((name, member.name))
                     if member.calls["applies_to"] is not None:
                         applies_to[member.name] = member.calls["applies_to"]
-        return cls(found, applies_to, preempting, preempting_gates, of_groups)
+        return cls(found, applies_to, preempting, preempting_gates, of_groups, by_outline)
 
     def _about(self, pod: Pod) -> PodChecks:
         """The gates that concern a pod."""
+        # A decoder has just read it of a spec that is new.
+        outline = kept_outline(pod.spec)
+        if outline is not None and outline is self._latest_outline[0]:
+            return self._latest_outline[1]
         spec = common_spec_of(pod.spec)
         latest, checks_of_latest = self._latest
         if spec is latest:
@@ -110,6 +125,8 @@ class PreEnqueueGates:
             others = (one for one in gates if (profile, one[0]) not in self._preempting_gates)
             checks = self._named[key] = gates, tuple(others)
         self._latest = spec, checks
+        if spec.scheduler_name in self._by_outline:
+            self._latest_outline = outline, checks
         return checks
 
     def concern(self, pod: Pod) -> bool:

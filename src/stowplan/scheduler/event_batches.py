@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.messages.events import PodAdded, PodDeleted
-from stowplan.objects.pod import FINISHED_PHASES, Pod
+from stowplan.objects.pod import FINISHED_PHASES, Pod, PodSpec, PodStatus
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -48,20 +48,24 @@ class EventBatches:
         # None where it has to be found out.
         only_enters: bool | None = None
         only_leaves: bool | None = None
+        # Of the pod that entered last: another of its template that looks the same does so, too.
+        latest: tuple[PodSpec | None, PodStatus | None] = None, None
         for event in events:
             pod = event.pod
-            meta, spec = pod.metadata, pod.spec
+            meta, spec, status = pod.metadata, pod.spec, pod.status
             key = f"{meta.namespace or 'default'}/{meta.name}"
             uid = meta.uid or key
-            if uid in leaving or pod.status.phase in FINISHED_PHASES:
+            if uid in leaving or (status is not latest[1] and status.phase in FINISHED_PHASES):
                 pass
             elif type(event) is PodAdded:
-                if (
-                    key not in known
-                    and not spec.node_name
-                    and spec.scheduler_name in frameworks
-                    and not pod.status.nominated_node_name
-                    and not may_be_gated(pod)
+                if key not in known and (
+                    (spec is latest[0] and status is latest[1])
+                    or (
+                        not spec.node_name
+                        and spec.scheduler_name in frameworks
+                        and not status.nominated_node_name
+                        and not may_be_gated(pod)
+                    )
                 ):
                     if only_enters is None:
                         only_enters = self._new_pods_only_enter()
@@ -69,12 +73,13 @@ class EventBatches:
                         known[key] = pod
                         records[uid] = record = PodRecord(pod, now, key)
                         fresh.append(record)
+                        latest = spec, status
                         continue
             else:
                 before = known.get(key)
                 if (
                     before is not None
-                    and before.uid == uid
+                    and (before.metadata.uid or key) == uid
                     and before.spec.node_name
                     and uid not in records
                     and row_of_pod(uid) >= 0
@@ -88,6 +93,7 @@ class EventBatches:
             self._settle(fresh, leaving)
             self._take_alone(event)
             only_enters = only_leaves = None
+            latest = None, None
         self._settle(fresh, leaving)
 
     def _take_alone(self, event: PodAdded | PodDeleted) -> None:

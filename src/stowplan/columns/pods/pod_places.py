@@ -31,7 +31,10 @@ class PodPlaces:
                 if info.uid == uid:
                     return place
             return -1
-        places = self._places[row] = {info.uid: place for place, info in enumerate(pods)}
+        # As `PodInfo.uid`, without two calls for each pod.
+        all_pods = [info.pod for info in pods]
+        uids = [pod.metadata.uid or pod.key for pod in all_pods]
+        places = self._places[row] = dict(zip(uids, range(n_pods), strict=True))
         return places.get(uid, -1)
 
     def moved(self, row: int, uid: str, place: int) -> None:

@@ -58,6 +58,9 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
 def footprint_of(pod: Pod) -> Footprint:
     """The footprint of a pod whose status reports no resources."""
     # Neither its node nor the names of its claims affect it.
+    known: Footprint | None = pod.spec.__dict__.get("footprint")
+    if known is not None:
+        return known
     shared = common_spec_of(pod.spec).__dict__
     kept: Footprint | None = shared.get("footprint")
     if kept is None:

@@ -21,7 +21,12 @@ from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
 from stowplan.objects.pod import Pod, PodSpec, PodStatus
-from stowplan.objects.pod_templates import OutlineReader, names_claims, without_claim_names
+from stowplan.objects.pod_templates import (
+    OutlineReader,
+    names_claims,
+    take_resources,
+    without_claim_names,
+)
 
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
@@ -69,20 +74,27 @@ class PodOutline:
     most, and in what no rule reads.
 
     content: of their specs without these, equal for equal ones; empty for a class alone. prefix: of
-    the keys of its classes.
+    the keys of its classes, equal for equal outlines. number: see `__init__`.
     """
 
-    __slots__ = ("annotations", "content", "framework", "labels", "namespace", "owners", "prefix")
+    __slots__ = (
+        "annotations", "content", "framework", "labels", "namespace", "number", "owners", "prefix",
+    )  # fmt: skip
 
-    def __init__(self, pod: Pod, framework: Framework, content: bytes = b"") -> None:
+    def __init__(
+        self, pod: Pod, framework: Framework, content: bytes = b"", number: bytes = b""
+    ) -> None:
+        """number: of content and framework, in as many bytes for each."""
         meta = pod.metadata
-        self.content = content
-        self.prefix = b""
+        self.content, self.number = content, number
         self.framework = framework
         self.labels = meta.labels
         self.namespace = meta.namespace
         self.owners = meta.owner_references
         self.annotations = framework.annotations_of(pod)
+        read = _encoded((self.labels, self.namespace, self.owners, self.annotations))
+        # With its length, since the resources of containers follow in a key.
+        self.prefix = number + len(read).to_bytes(8, "big") + read
 
     def holds(self, pod: Pod) -> bool:
         """True for a pod that has it in common, given that the spec does."""
@@ -165,6 +177,11 @@ class EnginePodClass(msgspec.Struct, eq=False):
         return None if self.refused is None else self.refused.lacks_resources_only(snapshot)
 
 
+SpecClasses = EnginePodClass | tuple[PodSpec, list[EnginePodClass]]
+"""The classes of a spec. A class alone stands for itself where the spec is its mark: of many such
+classes, a tuple and a list for each are much for the garbage collector."""
+
+
 class AffinityTermIndex:
     """Affinity terms of all classes and of existing pods, indexed by the labels that they may
     select."""
@@ -207,13 +224,14 @@ class PodClassIndex:
         self.all: list[EnginePodClass] = []
         # A spec is kept with its classes, so that no other object can reuse its identity; `_idle`
         # holds those not used since the last call of `forget_idle`, or longer.
-        self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
-        self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
+        self._by_spec: dict[int, SpecClasses] = {}
+        self._idle: dict[int, SpecClasses] = {}
         # By the prefix of the outline and the resources of the containers. Not by a tuple of them:
         # of many classes, these are much for the garbage collector.
         self._by_content: dict[bytes, EnginePodClass] = {}
-        self._n_outlines = 0
-        self._outlines: dict[Hashable, PodOutline] = {}
+        # A number for each content of an outline in a framework.
+        self._numbers: dict[tuple[bytes, Framework], bytes] = {}
+        self._n_numbers = 0
         self._latest_outline: PodOutline | None = None
         self._reader = OutlineReader()
         # Of pods with claims, by what the spec says beside their names.
@@ -256,7 +274,11 @@ class PodClassIndex:
         if known is None:
             if spec.volumes and has_own_claims(spec):
                 return None
-            return self._of_content(pod, framework, [])
+            return self._of_content(pod, framework)
+        if isinstance(known, EnginePodClass):
+            if known.framework is framework and known.outline.holds(pod):
+                return known
+            return self._of_content(pod, framework)
         classes = known[1]
         for place, one in enumerate(classes):
             if one.framework is framework and one.outline.holds(pod):
@@ -264,7 +286,7 @@ class PodClassIndex:
                     # Pods of an owner come together: the next one is of this class, too.
                     classes.insert(0, classes.pop(place))
                 return one
-        return self._of_content(pod, framework, classes)
+        return self._of_content(pod, framework)
 
     def find_all(
         self, pods: Iterable[Pod], frameworks: Mapping[str, Framework]
@@ -283,8 +305,19 @@ class PodClassIndex:
                 or one is None
                 or not one.outline.holds(pod)
             ):
+                is_same_status = status is pod.status and one is not None
                 spec, status = pod.spec, pod.status
-                one = self.find(pod, frameworks[spec.scheduler_name], with_devices=True)
+                framework = frameworks[spec.scheduler_name]
+                # Each of many pods that are alike but for requests and labels has a spec of its
+                # own, which is new: that `find` would make a class of its outline is known.
+                latest = self._latest_outline
+                if is_same_status and latest is not None and latest.framework is framework:
+                    resources = take_resources(spec, latest.content)
+                    if resources is not None and not spec.volumes:
+                        one = self._of_outline(pod, latest, resources)
+                        found.append(one)
+                        continue
+                one = self.find(pod, framework, with_devices=True)
                 if one is None:
                     break
                 if spec.resource_claims or spec.volumes:
@@ -328,7 +361,7 @@ class PodClassIndex:
         if known is None and self._idle:
             known = self._reactivated(spec)
         if known is not None:
-            classes = known[1]
+            classes = _classes_in(known)
         else:
             content = "devices", _encoder.encode(replace(spec, resource_claims=()))
             classes = self._by_claims.setdefault(content, [])
@@ -366,12 +399,13 @@ class PodClassIndex:
         if n_kept <= KEPT_MAX and n_kept * n_nodes <= KEPT_CELLS_MAX and not _have_terms(over):
             self._idle = over | self._idle
             return False
-        lists = {id(classes): classes for _, classes in self._idle.values()}
+        idle = [*map(_classes_in, self._idle.values())]
+        lists = {id(classes): classes for classes in idle}
         left = dict.fromkeys(one for classes in lists.values() for one in classes)
         self._by_claims = {c: one for c, one in self._by_claims.items() if id(one) in lists}
         self._by_content = {c: one for c, one in self._by_content.items() if one in left}
-        outlines = {one.outline for one in left}
-        self._outlines = {k: one for k, one in self._outlines.items() if one in outlines}
+        read = {(one.outline.content, one.framework) for one in left}
+        self._numbers = {k: number for k, number in self._numbers.items() if k in read}
         self._latest, self._latest_outline = (PodSpec(), None, []), None
         self.all = list(left)
         self.peers = AffinityTermIndex()
@@ -379,29 +413,28 @@ class PodClassIndex:
             self.peers.add(terms_of(one.pod).all)
         return True
 
-    def _reactivated(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
+    def _reactivated(self, spec: PodSpec) -> SpecClasses | None:
         """Classes of an idle spec, made active again; or None."""
         known = self._idle.pop(id(spec), None)
         if known is not None:
             self._by_spec[id(spec)] = known
         return known
 
-    def _of_content(
-        self, pod: Pod, framework: Framework, classes: list[EnginePodClass]
-    ) -> EnginePodClass:
-        """The class of a pod whose spec has none of its labels and profile yet. classes: those
-        that it has."""
-        spec = pod.spec
-        content, resources = self._reader.take_outline(spec)
-        outline = self._latest_outline
-        if (
-            outline is None
-            or outline.content != content
-            or outline.framework is not framework
-            or not outline.holds(pod)
-        ):
-            outline = self._latest_outline = self._outline(PodOutline(pod, framework, content))
-        key = outline.prefix + resources
+    def _of_content(self, pod: Pod, framework: Framework) -> EnginePodClass:
+        """The class of a pod whose spec has none of its labels and profile yet."""
+        content, resources = self._reader.take_outline(pod.spec)
+        latest = self._latest_outline
+        if latest is None or latest.content != content or latest.framework is not framework:
+            latest = self._outline_of(pod, framework, content)
+        return self._of_outline(pod, latest, resources)
+
+    def _of_outline(self, pod: Pod, outline: PodOutline, resources: bytes) -> EnginePodClass:
+        """As `_of_content`. outline: with the content and the framework of the pod's. resources:
+        of its containers."""
+        if not outline.holds(pod):
+            outline = PodOutline(pod, outline.framework, outline.content, outline.number)
+        self._latest_outline = outline
+        spec, key = pod.spec, outline.prefix + resources
         one = self._by_content.get(key)
         if one is None:
             one = self._by_content[key] = EnginePodClass.of(pod, outline)
@@ -409,32 +442,32 @@ class PodClassIndex:
                 # New terms may concern pods of classes that already have a plan.
                 self.learn(terms_of(pod).all)
             self.all.append(one)
-        classes.insert(0, one)
-        if len(self._by_spec) >= SPECS_MAX:
-            self._by_spec.clear()
-        self._by_spec[id(spec)] = spec, classes
+        known = self._by_spec.get(id(spec))
+        if known is None:
+            if len(self._by_spec) >= SPECS_MAX:
+                self._by_spec.clear()
+            self._by_spec[id(spec)] = one if one.mark is spec else (spec, [one])
+        elif one not in _classes_in(known):
+            self._by_spec[id(spec)] = spec, [one, *_classes_in(known)]
         return one
 
-    def _outline(self, fresh: PodOutline) -> PodOutline:
-        """The known outline that is equal, or this one."""
-        key = (
-            fresh.content,
-            id(fresh.framework),
-            fresh.namespace,
-            frozenset(fresh.labels.items()),
-            fresh.owners,
-            fresh.annotations,
-        )
-        known = self._outlines.setdefault(key, fresh)
-        if known is fresh:
-            self._n_outlines += 1
-            fresh.prefix = self._n_outlines.to_bytes(8, "big")
-        return known
+    def _outline_of(self, pod: Pod, framework: Framework, content: bytes) -> PodOutline:
+        """The outline of a pod. content: of its spec."""
+        number = self._numbers.get((content, framework))
+        if number is None:
+            self._n_numbers += 1
+            number = self._numbers[content, framework] = self._n_numbers.to_bytes(8, "big")
+        return PodOutline(pod, framework, content, number)
 
 
-def _have_terms(by_spec: Mapping[int, tuple[PodSpec, list[EnginePodClass]]]) -> bool:
+def _have_terms(by_spec: Mapping[int, SpecClasses]) -> bool:
     """True if a class has terms of affinity, which plans of other classes count as well."""
-    return any(terms_of(one.pod).all for _, classes in by_spec.values() for one in classes)
+    return any(terms_of(one.pod).all for known in by_spec.values() for one in _classes_in(known))
+
+
+def _classes_in(known: SpecClasses) -> list[EnginePodClass]:
+    """The classes of a spec."""
+    return [known] if isinstance(known, EnginePodClass) else known[1]
 
 
 def has_own_claims(spec: PodSpec) -> bool:
@@ -443,3 +476,4 @@ def has_own_claims(spec: PodSpec) -> bool:
 
 
 _encoder: Any = msgspec.msgpack.Encoder(order="deterministic")
+_encoded = _encoder.encode

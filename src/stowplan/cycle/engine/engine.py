@@ -28,6 +28,7 @@ from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
 from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.nominated_rows import NominatedRows
+from stowplan.cycle.engine.outline_plans import ResourceKinds
 from stowplan.cycle.engine.plans import Planner
 from stowplan.cycle.engine.plugin_points import PluginPoints, plugin_points_of
 from stowplan.cycle.engine.row_subsets import (
@@ -96,6 +97,7 @@ class Engine:
         self.n_evaluated = 0
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
+        self._kinds: dict[Framework, ResourceKinds] = {}
         self._nodes: NodeTable | None = None
         self._class_arrays: ClassArrays | None = None
         self._planner: Planner | None = None
@@ -235,10 +237,15 @@ class Engine:
         self._follow(snapshot)
         fresh = [one for one in known if one.made_for != self._epoch]
         assert self._planner is not None
+        epoch, place = self._epoch, 0
         try:
-            for one in fresh:
-                one.made_for, one.is_fast = self._epoch, False
+            while place < len(fresh):
+                one = fresh[place]
+                one.made_for, one.is_fast = epoch, False
                 one.is_fast = self._plan(one)
+                first, place = place + 1, self._planner.plan_like_latest(fresh, place + 1)
+                for one in fresh[first:place]:
+                    one.made_for, one.is_fast = epoch, True
         finally:
             # Also where a plugin has failed: the classes before are not planned again.
             self._planner.write()
@@ -432,7 +439,7 @@ class Engine:
             self._made_for = self._state(snapshot)
             self._nodes = nodes
             self._class_arrays = ClassArrays(nodes)
-            self._planner = Planner(self._class_arrays, snapshot, self._index.peers)
+            self._planner = Planner(self._class_arrays, snapshot, self._index.peers, self._kinds)
             self._generation = nodes.journal.generation
 
     def _state(self, snapshot: Snapshot) -> tuple[int, ...]:

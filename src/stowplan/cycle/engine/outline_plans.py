@@ -9,8 +9,8 @@ numbers only, which are written without asking. The others are asked for each cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
 
 import msgspec
 import numpy as np
@@ -34,6 +34,9 @@ AMOUNTS = ResourceFit, ResourceScore, BalancedAllocation
 
 Ask = Callable[[PluginPoints, EnginePodClass], tuple[KernelTerm, ...] | None]
 """See `Planner.kernel_terms`."""
+
+AskForAll = Callable[[PluginPoints, EnginePodClass], bool]
+"""See `Planner.answers_by_outline`."""
 
 NATIVE = "cpu", "memory", "ephemeral-storage"
 
@@ -61,15 +64,60 @@ class FormPlan(msgspec.Struct, frozen=True):
             params[:, column] = requests[:, place] + more
 
 
+class ResourceKinds:
+    """Which resources the counted plugins of a profile treat alike: those with a number in common.
+
+    numbers: by name, of the resources that were asked about, and of all that nodes have then.
+    """
+
+    def __init__(self, uses: Iterable[PluginPoints]) -> None:
+        """uses: the plugins of the profile."""
+        self.numbers: dict[str, int] = {}
+        self._kind_of = [
+            use.resource_kind for use in uses if use.is_counted and use.resource_kind is not None
+        ]
+        self._by_kind: dict[object, int] = {}
+        self._n_named = 0
+
+    def learn(self, requests: Iterable[str], nodes: NodeTable) -> None:
+        """Number these resources, and those that nodes have: one after the other they cost a third
+        of what they do when the first pod requests them."""
+        named = nodes.resources.values
+        names = [*named[self._n_named :], *requests]
+        self._n_named = len(named)
+        numbers, by_kind = self.numbers, self._by_kind
+        for name, kind in zip(names, self._kinds_of(names), strict=True):
+            own = (name, kind) if name in NATIVE else kind
+            number = by_kind.get(own)
+            if number is None:
+                number = by_kind[own] = len(by_kind)
+            numbers[name] = number
+
+    def _kinds_of(self, names: list[str]) -> Iterator[tuple[object, ...]]:
+        """What each of the plugins says of a resource, and a number, so that no name of a resource
+        stands where one that is treated like no other has it."""
+        kinds = (map(kind_of, names) for kind_of in self._kind_of)
+        return zip(repeat(0, len(names)), *kinds, strict=True)
+
+
 class OutlinePlan:
     """What the plan of a class has that others of its outline share.
 
     params: int64 (N_COLUMNS,), its row in the class arrays, before amounts and terms. state: what
-    its plugins leave behind. forms: plans by form, written as they are met.
+    its plugins leave behind. forms: plans by form, written as they are met. has_own: some plugin
+    may answer otherwise for another class of the outline, not by amounts alone.
     """
 
-    def __init__(self, params: at.Ints, state: CycleState, own: Sequence[PluginPoints]) -> None:
-        """own: plugins that may answer otherwise for another class of the outline."""
+    def __init__(
+        self,
+        params: at.Ints,
+        state: CycleState,
+        own: Sequence[PluginPoints],
+        kinds: ResourceKinds,
+        nodes: NodeTable,
+    ) -> None:
+        """own: plugins that may answer otherwise for another class of the outline. kinds: of the
+        resources in its profile."""
         self.params, self.state = params, state
         self.forms: dict[object, FormPlan] = {}
         self.counted = [use for use in own if use.is_counted]
@@ -77,11 +125,9 @@ class OutlinePlan:
         # Of these the latter answer alike where nothing but requests differs.
         self._asked = [use for use in asked if not use.reads_no_requests]
         self._asked_once = [use for use in asked if use.reads_no_requests]
+        self.has_own = bool(asked)
         self._applies: set[PodOutline] = set()
-        self._kind_of = [use.resource_kind for use in self.counted if use.resource_kind]
-        # Resources that are treated alike have a number in common.
-        self._kinds: dict[str, int] = {}
-        self._numbers: dict[object, int] = {}
+        self.kinds, self._nodes = kinds, nodes
 
     def applies_to(self, one: EnginePodClass, ask: Ask) -> bool:
         """True where the plan of a class of the outline differs in amounts at most."""
@@ -103,22 +149,17 @@ class OutlinePlan:
 
     def form(self, one: EnginePodClass, requests: dict[str, int]) -> object:
         """Equal for classes of the outline whose plans differ in names and numbers only."""
-        kinds = self._kinds
-        form = tuple(map(kinds.get, requests))
+        kind_of = self.kinds.numbers.get
+        form = tuple(map(kind_of, requests))
         if None in form:
-            form = tuple([kinds[n] if n in kinds else self._kind(n) for n in requests])
+            self.kinds.learn(requests, self._nodes)
+            form = tuple(map(kind_of, requests))
         containers = one.pod.spec.containers
         if len(containers) == 1:
             return form
         # A container without a request for cpu or memory counts a default.
         asked = [one.resources.requests for one in containers]
         return form, tuple([("cpu" in one, "memory" in one) for one in asked])
-
-    def _kind(self, name: str) -> int:
-        own = tuple([kind_of(name) for kind_of in self._kind_of])
-        kind = name if name in NATIVE else "", own
-        number = self._kinds[name] = self._numbers.setdefault(kind, len(self._numbers))
-        return number
 
 
 class OutlineRows:
@@ -144,11 +185,16 @@ class OutlineRows:
 
     def add(self, plan: FormPlan, one: EnginePodClass, requests: dict[str, int]) -> None:
         """Add the plan of a class, which gets its number with `write`."""
+        classes, asked = self.of(plan)
+        classes.append(one)
+        asked.append(requests)
+
+    def of(self, plan: FormPlan) -> tuple[list[EnginePodClass], list[dict[str, int]]]:
+        """The lists to which classes of a form and their requests are added; see `add`."""
         rows = self._rows.get(id(plan))
         if rows is None:
             rows = self._rows[id(plan)] = plan, [], []
-        rows[1].append(one)
-        rows[2].append(requests)
+        return rows[1], rows[2]
 
     def write(self) -> list[EnginePodClass]:
         """Write what was added; returns the classes."""
@@ -200,7 +246,7 @@ def shared_requests(one: EnginePodClass) -> dict[str, int] | None:
 
 
 def own_points(
-    one: EnginePodClass, uses: Sequence[PluginPoints], ask: Ask
+    one: EnginePodClass, uses: Sequence[PluginPoints], ask: Ask, ask_for_all: AskForAll
 ) -> list[PluginPoints] | None:
     """The plugins that may answer otherwise for another class of the outline of this one; None
     where plans of the outline cannot be shared."""
@@ -215,6 +261,8 @@ def own_points(
                 return None
             if not all(isinstance(term, AMOUNTS) for term in terms):
                 return None
+        if not use.is_counted and ask_for_all(use, one):
+            continue
         own.append(use)
     return own
 

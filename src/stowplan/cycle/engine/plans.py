@@ -20,12 +20,13 @@ from stowplan.cycle.engine.outline_plans import (
     NATIVE,
     OutlinePlan,
     OutlineRows,
+    ResourceKinds,
     form_plan,
     own_points,
     shared_requests,
 )
 from stowplan.cycle.engine.plugin_points import PluginPoints
-from stowplan.framework import SCORE_MAX, CycleState, RestrictTo, Snapshot, Status
+from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
 from stowplan.framework.deciders.kernel_terms import (
     DeviceTerms,
     KernelTerm,
@@ -60,8 +61,14 @@ class Planner:
     """Makes plans in the class arrays of one node table."""
 
     def __init__(
-        self, class_arrays: ClassArrays, snapshot: Snapshot, peers: PeerAffinityTerms
+        self,
+        class_arrays: ClassArrays,
+        snapshot: Snapshot,
+        peers: PeerAffinityTerms,
+        kinds: dict[Framework, ResourceKinds],
     ) -> None:
+        """kinds: of resources, by profile; they outlive the plans."""
+        self._kinds = kinds
         self._class_arrays = class_arrays
         self.card_groups = CardGroups(class_arrays)
         # By the type of the claims.
@@ -166,6 +173,42 @@ class Planner:
         self._rows.add(plan, one, requests)
         return True
 
+    def plan_like_latest(self, classes: Sequence[EnginePodClass], start: int) -> int:
+        """Plan classes from `start` on that are of the latest class' outline, up to labels, and
+        differ from others of it in amounts at most; returns the place of the first that is not
+        planned. Each is planned as by `plan_alike`, in one step for all of them."""
+        latest, shared = self._latest
+        if latest is None or shared is None or shared.has_own:
+            return start
+        content, framework, state = latest.content, latest.framework, shared.state
+        forms, kind_of, rows = shared.forms, shared.kinds.numbers.get, self._rows
+        form: object = None
+        planned: list[EnginePodClass] = []
+        asked: list[dict[str, int]] = []
+        for place in range(start, len(classes)):
+            one = classes[place]
+            outline, footprint = one.outline, one.footprint
+            if outline is not latest:
+                if outline.content != content or outline.framework is not framework:
+                    return place
+                latest = outline
+            if not footprint.is_plain or len(one.pod.spec.containers) != 1:
+                return place
+            requests = footprint.requested
+            # As `OutlinePlan.form`; without a plan where one of the kinds is not known yet.
+            its = tuple(map(kind_of, requests))
+            if its != form:
+                plan = forms.get(its)
+                if plan is None:
+                    return place
+                form = its
+                planned, asked = rows.of(plan)
+            one.number, one.terms, one.counted_at = -1, (), -1
+            one.state, one.run_limits, one.card_filter = state, (), ""
+            planned.append(one)
+            asked.append(requests)
+        return len(classes)
+
     def _begin_form(
         self, shared: OutlinePlan, form: object, one: EnginePodClass, requests: dict[str, int]
     ) -> None:
@@ -200,10 +243,13 @@ class Planner:
             return
         if class_terms.terms or class_terms.cards or class_terms.devices:
             return
-        own = own_points(one, uses, self.kernel_terms)
+        own = own_points(one, uses, self.kernel_terms, self.answers_by_outline)
         if own is not None:
             params = self._class_arrays.classes[one.number].copy()
-            shared = OutlinePlan(params, one.state, own)
+            kinds = self._kinds.get(one.framework)
+            if kinds is None:
+                kinds = self._kinds[one.framework] = ResourceKinds(uses)
+            shared = OutlinePlan(params, one.state, own, kinds, self._snapshot.nodes)
             self._outlines[id(one.framework), one.outline.content] = shared
             self._latest = one.outline, shared
 
@@ -226,6 +272,12 @@ class Planner:
             # Only for such classes the terms are made anew when the objects change.
             raise NoPlan
         return terms
+
+    def answers_by_outline(self, use: PluginPoints, one: EnginePodClass) -> bool:
+        """True where a plugin answers alike for all classes of the outline of this one, as long as
+        plans hold; see `PluginPoints`."""
+        found = use.answers_by_outline
+        return found is not None and bool(found(one.pod, self._snapshot, self._peers))
 
     def _static_number(
         self, one: EnginePodClass, class_terms: ClassTerms, static: StaticResult

@@ -20,7 +20,10 @@ class PluginPoints:
     requests of each resource, and for cpu and memory what containers without a request count beside
     it. So a pod of the same outline that requests other amounts above 0, of as many resources and
     of the same kinds in the same order, has the same terms with its names and amounts. is_counted:
-    such a plugin, which applies to every pod.
+    such a plugin, which applies to every pod. answers_by_outline: True where `applies_to` and
+    `kernel_terms` answer alike for all pods of the pod's outline, whatever they request and
+    whatever their labels, namespace, owners and annotations; as long as no object of its `reads`
+    changes, and no pod has a rule about others that none had before.
     """
 
     def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
@@ -36,6 +39,7 @@ class PluginPoints:
         self.signature, self.resource_kind = calls["signature"], calls["resource_kind"]
         self.is_counted = self.resource_kind is not None and self.applies_to is None
         self.by_outline = member.declaration.by_outline
+        self.answers_by_outline = calls["answers_by_outline"]
         self.reads_no_requests = member.declaration.reads_no_requests
         # Plugins of claims: their terms are for classes by `claims_signature`.
         reads = member.declaration.reads or ()

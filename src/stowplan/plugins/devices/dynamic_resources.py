@@ -53,10 +53,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.pod_groups.placements import N_ASSUMED
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.devices.device import DeviceClass, DeviceTaintRule, ResourceSlice
-from stowplan.objects.devices.device_claim import (
-    AllocationResult,
-    ResourceClaim,
-)
+from stowplan.objects.devices.device_claim import AllocationResult, ResourceClaim
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.scheduling_group import SchedulingGroup
@@ -128,9 +125,8 @@ class DynamicResources:
         name=name,
         weight=2,
         reads=(ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule),
-        repeatable=True,
-        rests_when_skipped=True,
-    )
+        repeatable=True, rests_when_skipped=True, gates_by_outline=True,
+    )  # fmt: skip
     Args = DynamicResourcesArgs
     RESERVED = RESERVED
     UNUSED = "DynamicResources/unused"
@@ -214,6 +210,12 @@ class DynamicResources:
             return False
         provided = self._devices(object_store).by_resource
         return any(name in provided for name in amounts)
+
+    def answers_by_outline(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where no pod without claims gets devices; see `PluginPoints`."""
+        store = self.handle.shared.object_store
+        are_devices_asked = bool(pod.spec.resource_claims) or store.has_any(DeviceClass)
+        return not are_devices_asked and snapshot.object_store is store
 
     def _devices(self, object_store: ObjectStore) -> ClusterDevices:
         return ClusterDevices.of(object_store, self.handle.gates)

@@ -381,6 +381,13 @@ class InterPodAffinity:
             found += preferred_affinity_terms(sides, own, self._hard_weight)
         return (TopologyTerms(tuple(found)),) if found else ()
 
+    def answers_by_outline(self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms) -> bool:
+        """True where neither the pod nor any other has a term; see `PluginPoints`."""
+        terms = terms_of(pod)
+        if terms.faults or terms.all or peers.have_terms:
+            return False
+        return not ExistingPodTerms.of(snapshot.nodes).all()
+
     def events_to_register(self) -> RegisteredEvents:
         """Pods are added or deleted, or nodes change domains."""
         return inter_pod_affinity_events()

@@ -44,7 +44,9 @@ class GangScheduling:
     """
 
     name = "GangScheduling"
-    declaration = Plugin(name=name, reads=(SchedulingGroup,), permits_groups=True)
+    declaration = Plugin(
+        name=name, reads=(SchedulingGroup,), permits_groups=True, gates_by_outline=True
+    )
 
     def __init__(self, handle: Handle) -> None:
         self._shared = handle.shared

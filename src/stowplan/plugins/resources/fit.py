@@ -145,6 +145,7 @@ class NodeResourcesFit:
         self._scored = frozenset(one.name for one in args.scoring_strategy.resources)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._ignores_any = bool(self._ignored or self._ignored_groups)
         self._rule = args.scoring_strategy.rule()
 
     # Filter.
@@ -257,13 +258,13 @@ class NodeResourcesFit:
     def wanted(self, pod: Pod) -> RequestedResources:
         """Requests of the pod, without the ignored resources."""
         wanted = _pod_requests(pod)
-        if self._ignored or self._ignored_groups:
+        if self._ignores_any:
             return tuple((name, amount) for name, amount in wanted if not self.ignores(name))
         return wanted
 
     def ignores(self, resource: str) -> bool:
         """True for an extended resource that the arguments name, itself or by its group."""
-        if not (self._ignored or self._ignored_groups) or not is_extended(resource):
+        if not self._ignores_any or not is_extended(resource):
             return False
         return resource in self._ignored or resource.split("/")[0] in self._ignored_groups
 
@@ -322,7 +323,7 @@ class NodeResourcesFit:
         """Equal for resources that kernel terms treat alike; see `PluginPoints`."""
         if resource in self._scored or not is_extended(resource):
             return resource
-        return self.ignores(resource)
+        return self._ignores_any and self.ignores(resource)
 
     def _use(self, pod: Pod) -> ResourceScore:
         strategy, requests = self.args.scoring_strategy, _score_requests(pod)

@@ -455,6 +455,14 @@ class PodTopologySpread:
         terms += [self._term(TopologyTermKind.EVEN_SOFT, one, pod, nodes, has_keys) for one in soft]
         return (TopologyTerms(tuple(terms), requires_all),) if terms else ()
 
+    def answers_by_outline(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where no pod without constraints of its own has default ones; see
+        `PluginPoints`."""
+        if pod.spec.topology_spread_constraints:
+            return False
+        has_any = snapshot.object_store.has_any
+        return not any(self._defaults.values()) or not any(map(has_any, SELECTOR_KINDS))
+
     def _term(
         self,
         kind: TopologyTermKind,
