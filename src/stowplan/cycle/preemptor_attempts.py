@@ -268,11 +268,16 @@ class PreemptorAttempts:
         PostFilter has to be called."""
         framework, snapshot, pod = attempt.framework, attempt.snapshot, attempt.pod
         self._drop(one)
-        if not _is_refused_by_rows(attempt) or one.run_limits or one.card_filter:
+        if not _is_refused_by_rows(attempt) or one.card_filter:
             return None
+        limits = one.run_limits
+
+        def is_planned_without_limits(snapshot: Snapshot) -> bool:
+            return is_planned(snapshot) and all(limit.is_unlimited(snapshot) for limit in limits)
+
         members = framework.at("postFilter")
         place = next((i for i, m in enumerate(members) if m.may_help(pod, snapshot)), len(members))
-        if place == len(members) or not is_planned(snapshot):
+        if place == len(members) or not is_planned_without_limits(snapshot):
             return None
         member = members[place]
         if pod.spec.resource_claims or not isinstance(member.plugin, SearchesForPreemptors):
@@ -281,7 +286,9 @@ class PreemptorAttempts:
         if search is None:
             return None
         own = self._sampling, scores, self._kernel
-        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place], *own)
+        kept = ClassSearch(
+            search, is_planned_without_limits, attempt.state, member.name, members[:place], *own
+        )
         one.search = kept
         self._kept[one] = None
         while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):

@@ -148,7 +148,8 @@ class EnginePodClass(msgspec.Struct, eq=False):
 
     def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
         """See `PodClass.nominated_row`."""
-        if self.search is None or self.claims is not None:
+        # What a node has for claims of a pod's own is taken when the pod is placed.
+        if self.search is None or isinstance(self.claims, OwnClaims):
             return -1
         return self.search.nominated_row(pod, snapshot)
 
