@@ -5,7 +5,7 @@ Each wrong variant leaves out one thing that the kept answers depend on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns.engine import numpy_kernels
+from stowplan.cycle import decider
 from stowplan.cycle.preemptor_attempts import ClassSearch
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision
@@ -132,6 +133,14 @@ def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
     for _ in range(n_steps):
         found.step()
     found.pair.compare()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_plans() -> Iterator[None]:
+    """Each pod is decided by itself; see `test_preemption_plans_property` for others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decider, "load_preemption_kernel", lambda: None)
+        yield
 
 
 @settings(max_examples=examples(60), deadline=None)
