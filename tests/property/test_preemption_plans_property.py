@@ -31,6 +31,7 @@ from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.lanes import kernel_placement
 from stowplan.scheduler.lanes.kernel_placement import KernelPlacement
+from stowplan.scheduler.tie_breaks import TieBreaks
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property.engine_kernels import plain_preemption_kernel
@@ -226,9 +227,53 @@ def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_candidates, "plan", plan)
 
 
+def classes_join_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class whose search is begun for a plan preempts though a node takes its pods."""
+    right = ClassSearch.is_refused
+
+    def is_refused(self: ClassSearch, pod: Pod, snapshot: Any) -> bool:
+        return right(self, pod, snapshot) or self._follow(pod, snapshot)
+
+    monkeypatch.setattr(ClassSearch, "is_refused", is_refused)
+
+
+def rows_stay_for_scored_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod that other nodes take does not see the one before it placed."""
+    right = ClassSearch.nominated_decision
+
+    def decision(self: ClassSearch, *given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KeptCandidates, "follow", lambda self, pod, snapshot: True)
+            return right(self, *given)
+
+    monkeypatch.setattr(ClassSearch, "nominated_decision", decision)
+
+
+def ties_go_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nominated pods that other nodes take draw no number."""
+    monkeypatch.setattr(TieBreaks, "of_entry", lambda self, entry, place: None)
+
+
+def the_best_row_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod that other nodes take goes to its own where it fits there."""
+    right = ClassSearch._unwalked
+
+    def unwalked(
+        self: ClassSearch, pod: Pod, one: Any, now: Any, passed: Any, own: int, draw: Any
+    ) -> Any:
+        kept = passed[passed == own] if (passed == own).any() else passed
+        return right(self, pod, one, now, kept, own, draw)
+
+    monkeypatch.setattr(ClassSearch, "_unwalked", unwalked)
+
+
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
+        (classes_join_that_fit, 0),
+        (rows_stay_for_scored_pods, 0),
+        (ties_go_to_the_first, 0),
+        (the_best_row_is_its_own, 0),
         (verdicts_stay, 0),
         (no_row_is_closed, 0),
         (nominated_pods_fit, 0),
