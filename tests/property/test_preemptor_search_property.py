@@ -166,14 +166,20 @@ def test_the_same_where_rows_are_evaluated_together(
 
 
 def test_searches_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    right, found = ClassSearch.decide, []
+    right, placed, found = ClassSearch.decide, ClassSearch.nominated_decision, []
 
     def decide(self: ClassSearch, *given: Any) -> Decision | None:
         answer = right(self, *given)
         found.append(answer and ("placed" if answer.node_name else "preempts"))
         return answer
 
+    def nominated(self: ClassSearch, *given: Any) -> Decision | None:
+        answer = placed(self, *given)
+        found.append(answer and "placed")
+        return answer
+
     monkeypatch.setattr(ClassSearch, "decide", decide)
+    monkeypatch.setattr(ClassSearch, "nominated_decision", nominated)
     for seed in range(8):
         same_effects(seed)
     assert found.count("preempts") > 20
