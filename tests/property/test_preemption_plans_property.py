@@ -89,6 +89,47 @@ def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
     found.pair.compare()
 
 
+class FailingBursts(Bursts):
+    """Some evictions and some bindings are refused."""
+
+    def __init__(self, seed: int) -> None:
+        self._binds: list[to_do.Bind] = []
+        super().__init__(seed)
+
+    def _handle(self, events: list[Event]) -> None:
+        rng = self.rng
+        kept = {
+            event.uid
+            for event in events
+            if isinstance(event, happened.EvictDone) and chance(rng, 5)
+        }
+        outcomes: list[Event] = [
+            happened.BindFailed(bind.effect, bind.uid, 500, "slow")
+            if chance(rng, 4)
+            else happened.BindDone(bind.effect, bind.uid)
+            for bind in self._binds
+            if not chance(rng, 5)
+        ]
+        for event in events:
+            if isinstance(event, happened.EvictDone) and event.uid in kept:
+                outcomes.append(happened.EvictFailed(event.effect, event.uid, 429, "slow"))
+            elif not (isinstance(event, happened.PodDeleted) and event.pod.uid in kept):
+                outcomes.append(event)
+        effects = self.pair.handle(outcomes, self._now)
+        self.leaving += [one for one in effects if isinstance(one, to_do.Evict)]
+        self._binds = [one for one in effects if isinstance(one, to_do.Bind)]
+
+
+def same_effects_while_requests_fail(seed: int) -> None:
+    """Run both, and compare all that they do."""
+    found = FailingBursts(seed)
+    for _ in range(2 * N_STEPS):
+        found.burst()
+        if chance(found.rng, 3):
+            found.step()
+    found.pair.compare()
+
+
 def use(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., int] | None) -> None:
     monkeypatch.setattr(decider, "load_preemption_kernel", lambda: kernel)
 
@@ -97,6 +138,12 @@ def use(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., int] | None) -> N
 @given(SEEDS)
 def test_planned_preemptors_decide_as_the_walk(seed: int) -> None:
     same_effects(seed)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SEEDS)
+def test_the_same_while_requests_fail(seed: int) -> None:
+    same_effects_while_requests_fail(seed)
 
 
 def test_the_same_by_the_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
