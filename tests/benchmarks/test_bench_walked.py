@@ -17,8 +17,7 @@ WALKED = {
     "preemption": 1,
     "preemption-pdb": 30,
     "PreemptionBasic": 1,
-    # The attempt that preempts, and the one on the nominated node.
-    "PreemptionPVs": 60,
+    "PreemptionPVs": 1,
     # One of all that are refused.
     "dra-refused": 1,
     # Claims by name (four of five pods wait until the first has written it), and resources by

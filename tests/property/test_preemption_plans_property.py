@@ -31,6 +31,7 @@ from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.lanes import kernel_placement
 from stowplan.scheduler.lanes.kernel_placement import KernelPlacement
+from stowplan.scheduler.tie_breaks import TieBreaks
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property.engine_kernels import plain_preemption_kernel
@@ -88,6 +89,47 @@ def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
     found.pair.compare()
 
 
+class FailingBursts(Bursts):
+    """Some evictions and some bindings are refused."""
+
+    def __init__(self, seed: int) -> None:
+        self._binds: list[to_do.Bind] = []
+        super().__init__(seed)
+
+    def _handle(self, events: list[Event]) -> None:
+        rng = self.rng
+        kept = {
+            event.uid
+            for event in events
+            if isinstance(event, happened.EvictDone) and chance(rng, 5)
+        }
+        outcomes: list[Event] = [
+            happened.BindFailed(bind.effect, bind.uid, 500, "slow")
+            if chance(rng, 4)
+            else happened.BindDone(bind.effect, bind.uid)
+            for bind in self._binds
+            if not chance(rng, 5)
+        ]
+        for event in events:
+            if isinstance(event, happened.EvictDone) and event.uid in kept:
+                outcomes.append(happened.EvictFailed(event.effect, event.uid, 429, "slow"))
+            elif not (isinstance(event, happened.PodDeleted) and event.pod.uid in kept):
+                outcomes.append(event)
+        effects = self.pair.handle(outcomes, self._now)
+        self.leaving += [one for one in effects if isinstance(one, to_do.Evict)]
+        self._binds = [one for one in effects if isinstance(one, to_do.Bind)]
+
+
+def same_effects_while_requests_fail(seed: int) -> None:
+    """Run both, and compare all that they do."""
+    found = FailingBursts(seed)
+    for _ in range(2 * N_STEPS):
+        found.burst()
+        if chance(found.rng, 3):
+            found.step()
+    found.pair.compare()
+
+
 def use(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., int] | None) -> None:
     monkeypatch.setattr(decider, "load_preemption_kernel", lambda: kernel)
 
@@ -96,6 +138,12 @@ def use(monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., int] | None) -> N
 @given(SEEDS)
 def test_planned_preemptors_decide_as_the_walk(seed: int) -> None:
     same_effects(seed)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(SEEDS)
+def test_the_same_while_requests_fail(seed: int) -> None:
+    same_effects_while_requests_fail(seed)
 
 
 def test_the_same_by_the_kernel_that_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +274,53 @@ def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_candidates, "plan", plan)
 
 
+def classes_join_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class whose search is begun for a plan preempts though a node takes its pods."""
+    right = ClassSearch.is_refused
+
+    def is_refused(self: ClassSearch, pod: Pod, snapshot: Any) -> bool:
+        return right(self, pod, snapshot) or self._follow(pod, snapshot)
+
+    monkeypatch.setattr(ClassSearch, "is_refused", is_refused)
+
+
+def rows_stay_for_scored_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod that other nodes take does not see the one before it placed."""
+    right = ClassSearch.nominated_decision
+
+    def decision(self: ClassSearch, *given: Any) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KeptCandidates, "follow", lambda self, pod, snapshot: True)
+            return right(self, *given)
+
+    monkeypatch.setattr(ClassSearch, "nominated_decision", decision)
+
+
+def ties_go_to_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nominated pods that other nodes take draw no number."""
+    monkeypatch.setattr(TieBreaks, "of_entry", lambda self, entry, place: None)
+
+
+def the_best_row_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nominated pod that other nodes take goes to its own where it fits there."""
+    right = ClassSearch._unwalked
+
+    def unwalked(
+        self: ClassSearch, pod: Pod, one: Any, now: Any, passed: Any, own: int, draw: Any
+    ) -> Any:
+        kept = passed[passed == own] if (passed == own).any() else passed
+        return right(self, pod, one, now, kept, own, draw)
+
+    monkeypatch.setattr(ClassSearch, "_unwalked", unwalked)
+
+
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
+        (classes_join_that_fit, 0),
+        (rows_stay_for_scored_pods, 0),
+        (ties_go_to_the_first, 0),
+        (the_best_row_is_its_own, 0),
         (verdicts_stay, 0),
         (no_row_is_closed, 0),
         (nominated_pods_fit, 0),

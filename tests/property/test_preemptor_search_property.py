@@ -5,7 +5,7 @@ Each wrong variant leaves out one thing that the kept answers depend on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns.engine import numpy_kernels
+from stowplan.cycle import decider
 from stowplan.cycle.preemptor_attempts import ClassSearch
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision
@@ -134,6 +135,14 @@ def same_effects(seed: int, n_steps: int = N_STEPS) -> None:
     found.pair.compare()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _without_plans() -> Iterator[None]:
+    """Each pod is decided by itself; see `test_preemption_plans_property` for others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decider, "load_preemption_kernel", lambda: None)
+        yield
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(SEEDS)
 def test_kept_searches_decide_as_the_walk(seed: int) -> None:
@@ -157,14 +166,20 @@ def test_the_same_where_rows_are_evaluated_together(
 
 
 def test_searches_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    right, found = ClassSearch.decide, []
+    right, placed, found = ClassSearch.decide, ClassSearch.nominated_decision, []
 
     def decide(self: ClassSearch, *given: Any) -> Decision | None:
         answer = right(self, *given)
         found.append(answer and ("placed" if answer.node_name else "preempts"))
         return answer
 
+    def nominated(self: ClassSearch, *given: Any) -> Decision | None:
+        answer = placed(self, *given)
+        found.append(answer and "placed")
+        return answer
+
     monkeypatch.setattr(ClassSearch, "decide", decide)
+    monkeypatch.setattr(ClassSearch, "nominated_decision", nominated)
     for seed in range(8):
         same_effects(seed)
     assert found.count("preempts") > 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from stowplan.assembly import configuration_of
 from stowplan.assembly.build import scheduler_for
 from stowplan.columns import NodeTable
 from stowplan.framework.feature_gates import FeatureGates
+from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import ObjectMeta
@@ -21,6 +23,10 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod, PodSchedulingGate, PodSpec, ResourceRequirements
 from stowplan.objects.pod_templates import PodTemplates
 from stowplan.scheduler import Scheduler, event_batches
+from stowplan.scheduler.evictions import Evictions
+from stowplan.testing import builders
+from stowplan.testing.generators.choices import chance, pick, random_int
+from tests.property.wrong import assert_caught
 
 Script = list[tuple[str, int]]
 
@@ -209,3 +215,65 @@ def test_a_refused_pod_is_retried_when_a_pod_that_is_deleted_in_a_batch_leaves_r
     assert len(scheduler.queue.unschedulable_pods) == 1
     scheduler.handle(second, 2_000_000_000, 0)
     assert len(scheduler.queue.unschedulable_pods) == 0
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def victims_leave_alike(seed: int) -> None:
+    """Victims of preemptors, and pods beside them, are deleted in few calls, while evictions have
+    outcomes, also refusals: as where each event is taken alone."""
+    rng = np.random.default_rng(seed)
+    together, alone = new_scheduler(), new_scheduler()
+    alone._batch_handlers = {}
+    names = [f"n{i}" for i in range(random_int(rng, 1, 4))]
+    low = {
+        f"low-{i}": builders.pod(
+            f"low-{i}", uid=f"low-{i}", cpu="1", priority=-1, on=names[i % len(names)]
+        )
+        for i in range(3 * len(names))
+    }
+    events: list[Any] = [happened.NodeAdded(builders.node(name, cpu="3")) for name in names]
+    events += map(happened.PodAdded, low.values())
+    leaving: list[to_do.Evict] = []
+    now = 0
+    for step in range(8):
+        if step in (1, 3):
+            for i in range(random_int(rng, 1, 3)):
+                cpu, priority = pick(rng, ("1", "2", "3")), pick(rng, (5, 10))
+                name = f"vip-{step}-{i}"
+                events.append(
+                    happened.PodAdded(builders.pod(name, uid=name, cpu=cpu, priority=priority))
+                )
+        going = {one.uid for one in leaving if not chance(rng, 3)}
+        if chance(rng, 2):
+            going |= {pick(rng, tuple(low))} if low else set()
+        gone = [happened.PodDeleted(low.pop(uid)) for uid in sorted(going) if uid in low]
+        outcomes: list[Any] = [
+            happened.EvictFailed(one.effect, one.uid, 429, "")
+            if chance(rng, 6)
+            else happened.EvictDone(one.effect, one.uid)
+            for one in leaving
+        ]
+        found = together.handle([*events, *gone, *outcomes], now)
+        wanted = alone.handle([*events, *gone, *outcomes], now)
+        assert list(map(repr, found)) == list(map(repr, wanted))
+        assert state_of(together) == state_of(alone)
+        events, leaving = [], [one for one in wanted if isinstance(one, to_do.Evict)]
+        now += random_int(rng, 0, 3) * 10**9
+    together.validate()
+
+
+@given(SEEDS)
+def test_victims_that_leave_together_are_as_those_that_leave_alone(seed: int) -> None:
+    victims_leave_alike(seed)
+
+
+def no_victim_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last victim of a preemptor leaves as any pod does."""
+    monkeypatch.setattr(Evictions, "is_awaited", lambda self, uid: False)
+
+
+def test_control_victims_that_are_awaited_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_victim_is_awaited(monkeypatch)
+    assert_caught(victims_leave_alike, SEEDS, known=(0,))

@@ -25,6 +25,7 @@ from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
 from stowplan.benchmarks.playback import Playback
 from stowplan.benchmarks.stage_times import stage_times, watch_stages
 from stowplan.cycle import CycleDecider
+from stowplan.cycle.engine.kernel_loading import load_preemption_kernel, warm_preemption_kernel
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.scheduler import Scheduler
 
@@ -164,6 +165,9 @@ def measure(
     """Warm up, run at most `repeat` times, and return the figures of the median run."""
     # The warm-up also loads compiled kernels, whichever engine is measured.
     run_once(shape, warmup_sizes(sizes), next(iter(ENGINES), engine))
+    if load_preemption_kernel() is not None:
+        # `stowplan run` loads it after its first decisions. Few pods may plan nothing.
+        warm_preemption_kernel()
     began = time.monotonic()
     runs = [run_once(shape, sizes, engine)]
     while len(runs) < repeat and time.monotonic() - began < REPEATING_S_MAX:

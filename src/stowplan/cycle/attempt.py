@@ -80,10 +80,32 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
 def run_filters_of(attempt: Attempt) -> Attempt:
     """`filter_pod` for an attempt that was made before; returns it."""
     pod, snapshot, framework = attempt.pod, attempt.snapshot, attempt.framework
+    if not run_pre_filters_of(attempt):
+        return attempt
+    rows = _allowed_rows(attempt)
+    try:
+        verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
+    except MissingState as missing:
+        # The profile disables a plugin's PreFilter and keeps its Filter.
+        attempt.errors.append(error(f"running Filter plugins: {missing}"))
+        return attempt
+    except ContractError as fault:
+        attempt.errors.append(error(str(fault)))
+        return attempt
+    attempt.verdicts = verdicts
+    attempt.errors += verdicts.errors
+    attempt.diagnosis.verdicts = verdicts
+    attempt.passed = verdicts.passed()
+    return attempt
+
+
+def run_pre_filters_of(attempt: Attempt) -> bool:
+    """Run PreFilter; False where that ends the attempt."""
+    pod, snapshot, framework = attempt.pod, attempt.snapshot, attempt.framework
     diagnosis = attempt.diagnosis
     if attempt.no_nodes:
         diagnosis.absent = unresolvable(NO_NODES)
-        return attempt
+        return False
     try:
         outcome = framework.run_pre_filter(pod, snapshot, attempt.state)
     except ContractError as fault:
@@ -98,22 +120,8 @@ def run_filters_of(attempt: Attempt) -> Attempt:
             diagnosis.blame(outcome.status.plugin, outcome.status.code)
         else:
             attempt.errors.append(outcome.status)
-        return attempt
-    rows = _allowed_rows(attempt)
-    try:
-        verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
-    except MissingState as missing:
-        # The profile disables a plugin's PreFilter and keeps its Filter.
-        attempt.errors.append(error(f"running Filter plugins: {missing}"))
-        return attempt
-    except ContractError as fault:
-        attempt.errors.append(error(str(fault)))
-        return attempt
-    attempt.verdicts = verdicts
-    attempt.errors += verdicts.errors
-    diagnosis.verdicts = verdicts
-    attempt.passed = verdicts.passed()
-    return attempt
+        return False
+    return True
 
 
 def _allowed_rows(attempt: Attempt) -> Ints | None:

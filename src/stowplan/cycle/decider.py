@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break
@@ -117,9 +116,8 @@ class CycleDecider:
         attempt = filter_pod(pod, snapshot, framework)
         decision: Decision | None = None
         if of_class is not None and engine is not None:
-            is_planned = partial(engine.is_planned, of_class, of_class.made_for)
             decision = self._preemptors.first(
-                of_class, attempt, draw, is_planned, engine.row_totals
+                of_class, attempt, draw, engine.plan_of, engine.row_totals
             )
         if decision is None:
             decision = conclude(attempt, draw, self._sampling)
@@ -151,7 +149,7 @@ class CycleDecider:
         if attempt.state.find(REFUSED_ALONE) is not None:
             return
         if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
-            is_planned = partial(self._engine.is_planned, one, one.made_for)
+            is_planned = self._engine.plan_of(one)
             n_nodes = attempt.snapshot.nodes.n_nodes
             kept = ClassRefusal(decision, attempt, is_planned, one.card_filter)
             if one.pod.spec.resource_claims:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Ints
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, tie_break_ranks
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
@@ -110,15 +111,15 @@ def choose_row(attempt: Attempt, rows: Ints, draw: int | None = None, start: int
     best = rows
     if attempt.scores is not None:
         best = rows[attempt.scores.total == attempt.scores.total.max()]
-    return break_tie(attempt, best, draw, start)
+    return break_tie(attempt.snapshot.nodes, best, draw, start)
 
 
-def break_tie(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int:
+def break_tie(nodes: NodeTable, best: Ints, draw: int | None, start: int) -> int:
     """Choose one of the rows with equal totals; see `choose_row`."""
-    ranks = attempt.snapshot.nodes.rank[best]
+    ranks = nodes.rank[best]
     if draw is not None:
         return int(best[np.argmin(tie_break_ranks(draw, ranks))])
-    return int(best[np.argmin((ranks - start) % attempt.snapshot.nodes.n_nodes)])
+    return int(best[np.argmin((ranks - start) % nodes.n_nodes)])
 
 
 def placed_decision(attempt: Attempt, row: int, score: int | None = None) -> Decision:

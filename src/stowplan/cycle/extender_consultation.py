@@ -306,7 +306,7 @@ class ExtenderConsultation:
         is_scored = np.array([name in self._totals for name in names], dtype=np.bool_)
         if (best & is_scored).any():
             best &= is_scored
-        row = break_tie(attempt, rows[best], self._draw, self._start)
+        row = break_tie(attempt.snapshot.nodes, rows[best], self._draw, self._start)
         return placed_decision(attempt, row, int(total.max()))
 
     def totals(self, attempt: Attempt, rows: Ints) -> Ints | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from stowplan.columns.array_types import Ints
-from stowplan.cycle.attempt import Attempt
+from stowplan.cycle.attempt import Attempt, run_pre_filters_of
 from stowplan.cycle.decision import REFUSED, SamplingState, break_tie, conclude
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
@@ -40,9 +41,19 @@ tries every row."""
 
 IsPlanned = Callable[[Snapshot], bool]
 
+DrawTieBreak = Callable[[], int | None]
+"""Draws the tie-break number of a pod, see `decision.decide`."""
+
+PlanOfClass = Callable[[EnginePodClass], IsPlanned]
+"""`IsPlanned` of a class, for the plan that it has now."""
+
 RowScores = Callable[[EnginePodClass, Ints], Ints | None]
 """int64 (n_rows,): the total scores of rows for a class that passes on no others; None where these
 have to be walked."""
+
+
+BeginSearch = Callable[[EnginePodClass, Pod, Snapshot], "ClassSearch | None"]
+"""Begins the search of a class without a walk of its first pod; None where it has to be walked."""
 
 
 class ClassSearch:
@@ -58,10 +69,11 @@ class ClassSearch:
         sampling: SamplingState,
         scores: RowScores,
         kernel: FindKernel,
+        begin: BeginSearch,
     ) -> None:
         """is_planned: whether only pods on nodes and free amounts have changed for the class.
         state: that its PreFilters leave. plugin: the PostFilter, and those that are called before
-        it. sampling, scores, kernel: of the decider."""
+        it. sampling, scores, kernel: of the decider. begin: begins the search of another class."""
         self._search = search
         self._is_planned = is_planned
         self._state = state
@@ -70,6 +82,7 @@ class ClassSearch:
         self._sampling = sampling
         self._scores = scores
         self._kernel = kernel
+        self._begin = begin
         self._text: tuple[object, Decision] | None = None
 
     def is_decided_alone(self, pod: Pod, snapshot: Snapshot) -> bool:
@@ -77,6 +90,10 @@ class ClassSearch:
         if not self._follow(pod, snapshot):
             return False
         return not self._search.n_passing or bool(snapshot.nominations.node_of(pod.uid))
+
+    def is_refused(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """True where `pod`, one of the class, is known to pass on no row."""
+        return self._follow(pod, snapshot) and not self._search.n_passing
 
     def _follow(self, pod: Pod, snapshot: Snapshot) -> bool:
         return self._is_planned(snapshot) and self._search.follow(pod, snapshot)
@@ -117,21 +134,21 @@ class ClassSearch:
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> Iterator[Decision]:
-        """See `PodClass.decide_in_turn`. The first pod is of this class, and it is followed."""
+        """See `PodClass.decide_in_turn`. One of these pods is of this class."""
         nominations = snapshot.nominations
         kernel = None if nominations.node_of(pods[0].uid) else self._kernel()
         if kernel is None:
             return
-        joined: dict[EnginePodClass, bool] = {}
+        joined: dict[EnginePodClass, ClassSearch | None] = {}
         members: list[ClassSearch] = []
         for pod, one in zip(pods, classes, strict=True):
-            other = one.search
-            if not isinstance(other, ClassSearch):
+            if pod.status.nominated_node_name or nominations.node_of(pod.uid):
                 break
-            joins = joined.get(one)
-            if joins is None:
-                joins = joined[one] = self._may_join(other, pod, snapshot)
-            if not joins or pod.status.nominated_node_name or nominations.node_of(pod.uid):
+            if one in joined:
+                other = joined[one]
+            else:
+                other = joined[one] = self._joining(one, pod, snapshot)
+            if other is None:
                 break
             members.append(other)
         n_nodes = snapshot.nodes.n_nodes
@@ -146,13 +163,19 @@ class ClassSearch:
             one.framework.note_preemption()
             yield search._preempts(rejections, candidate, n_nodes)
 
-    def _may_join(self, other: ClassSearch, pod: Pod, snapshot: Snapshot) -> bool:
-        """Whether pods of another class may be planned with those of this one."""
-        return (
-            other._follow(pod, snapshot)
-            and not other._search.n_passing
+    def _joining(self, one: EnginePodClass, pod: Pod, snapshot: Snapshot) -> ClassSearch | None:
+        """The search of a class whose pods may be planned with those of this one; None where they
+        may not. It is begun where none of these pods was decided yet."""
+        other = one.search
+        if other is None:
+            other = self._begin(one, pod, snapshot)
+        if (
+            isinstance(other, ClassSearch)
+            and other.is_refused(pod, snapshot)
             and self._search.may_join(other._search)
-        )
+        ):
+            return other
+        return None
 
     def _preempts(
         self, rejections: Rejections, candidate: PreemptionCandidate, n_nodes: int
@@ -173,36 +196,65 @@ class ClassSearch:
             preempted_by=self._plugin,
         )
 
+    def nominated_decision(
+        self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: DrawTieBreak
+    ) -> Decision | None:
+        """See `PodClass.nominated_decision`."""
+        own = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
+        if own < 0 or not self._follow(pod, snapshot):
+            return None
+        passed = self._passed(pod, one, own)
+        return None if passed is None else self._unwalked(pod, one, snapshot, passed, own, draw)
+
     def _placed(
         self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, own: int, draw: int | None
     ) -> Decision | None:
         """The decision for a pod that passes somewhere. own: the row that it is nominated to."""
-        nodes, search = snapshot.nodes, self._search
-        passes_there = own >= 0 and search.passes_without(own, pod.uid)
+        passed = self._passed(pod, one, own)
+        if passed is None:
+            return None
+        found = self._unwalked(pod, one, snapshot, passed, own, lambda: draw)
+        if found is not None:
+            return found
+        attempt = Attempt(pod, snapshot, one.framework)
+        attempt.state, attempt.passed = self._state.clone(), passed
+        return conclude(attempt, draw, self._sampling)
+
+    def _passed(self, pod: Pod, one: EnginePodClass, own: int) -> Ints | None:
+        """int64, ascending: the rows on which a pod passes; None without any, and where it has to
+        be walked. own: the row that it is nominated to."""
+        search = self._search
+        passes_there = own >= 0 and (
+            search.passes_where_nominated(own, pod) or search.passes_without(own, pod.uid)
+        )
         if one.claims is not None or passes_there is None:
             # Its state is not that of another pod of the class.
             return None
-        n_others = search.n_passing - (own >= 0 and search.passes(own))
-        if n_others == 0 and passes_there:
-            return Decision(node_name=nodes.names[own], state=one.state)
-        attempt = Attempt(pod, snapshot, one.framework)
-        attempt.state = self._state.clone()
+        if own >= 0 and search.n_passing == search.passes(own):
+            return np.array([own]) if passes_there else None
         passed = search.passing()
-        if own >= 0:
-            passed = passed[passed != own]
-            if passes_there:
-                passed = np.sort(np.append(passed, own))
-        attempt.passed = passed
-        if not passed.shape[0]:
-            return None
-        return self._scored(attempt, one, draw) or conclude(attempt, draw, self._sampling)
+        if own >= 0 and search.passes(own) != passes_there:
+            passed = np.sort(np.append(passed, own)) if passes_there else passed[passed != own]
+        return passed if passed.shape[0] else None
 
-    def _scored(self, attempt: Attempt, one: EnginePodClass, draw: int | None) -> Decision | None:
-        """The decision of `conclude`, with the scores that kernels find; None without them."""
-        passed, framework = attempt.passed, attempt.framework
+    def _unwalked(
+        self,
+        pod: Pod,
+        one: EnginePodClass,
+        snapshot: Snapshot,
+        passed: Ints,
+        own: int,
+        draw: DrawTieBreak,
+    ) -> Decision | None:
+        """The decision of `conclude` where the pod passes on its own row alone, or with the scores
+        that kernels find; None without these."""
+        nodes, framework = snapshot.nodes, one.framework
+        if passed.shape[0] == 1:
+            return (
+                Decision(node_name=nodes.names[own], state=one.state) if passed[0] == own else None
+            )
         if (
-            passed.shape[0] == 1
-            or attempt.pod.status.nominated_node_name
+            pod.status.nominated_node_name
             or framework.profile.percentage_of_nodes_to_score
             or not framework.at("score")
         ):
@@ -211,10 +263,8 @@ class ClassSearch:
         if total is None:
             return None
         best = total.max()
-        row = break_tie(attempt, passed[total == best], draw, self._sampling.next_start)
-        return Decision(
-            node_name=attempt.snapshot.nodes.names[row], state=one.state, score=int(best)
-        )
+        row = break_tie(nodes, passed[total == best], draw(), self._sampling.next_start)
+        return Decision(node_name=nodes.names[row], state=one.state, score=int(best))
 
     def _refusal(self, rejections: Iterable[tuple[Status, int]], n_nodes: int) -> Decision:
         diagnosis = Diagnosis(n_nodes)
@@ -261,18 +311,60 @@ class PreemptorAttempts:
         one: EnginePodClass,
         attempt: Attempt,
         draw: int | None,
-        is_planned: IsPlanned,
+        plan_of: PlanOfClass,
         scores: RowScores,
     ) -> Decision | None:
         """Begin a search where filters have refused all rows; its decision for that pod, None where
         PostFilter has to be called."""
-        framework, snapshot, pod = attempt.framework, attempt.snapshot, attempt.pod
         self._drop(one)
-        if not _is_refused_by_rows(attempt) or one.run_limits or one.card_filter:
+        if not _is_refused_by_rows(attempt):
             return None
+        pod, snapshot = attempt.pod, attempt.snapshot
+        begun = self._search_of(one, attempt, plan_of, scores)
+        if begun is None:
+            return None
+        return self._keep(one, begun, snapshot).decide(pod, one, snapshot, draw)
+
+    def begin(
+        self,
+        plan_of: PlanOfClass,
+        scores: RowScores,
+        one: EnginePodClass,
+        pod: Pod,
+        snapshot: Snapshot,
+    ) -> ClassSearch | None:
+        """Begin a search, where its verdicts are those of the filters; None where a row passes, and
+        where the pod has to be walked for it."""
+        if not plan_of(one)(snapshot):
+            return None
+        attempt = Attempt(pod, snapshot, one.framework)
+        if not run_pre_filters_of(attempt) or attempt.pre_filter.restrict is not None:
+            return None
+        if attempt.state.find(REFUSED_ALONE) is not None:
+            return None
+        begun = self._search_of(one, attempt, plan_of, scores)
+        if begun is None or not begun.is_refused(pod, snapshot):
+            return None
+        return self._keep(one, begun, snapshot)
+
+    def _search_of(
+        self,
+        one: EnginePodClass,
+        attempt: Attempt,
+        plan_of: PlanOfClass,
+        scores: RowScores,
+    ) -> ClassSearch | None:
+        """A search for pods like that of an attempt, of which PreFilters have run; None where
+        PostFilter has to be called."""
+        framework, snapshot, pod = attempt.framework, attempt.snapshot, attempt.pod
+        limits, is_planned_now = one.run_limits, plan_of(one)
+
+        def is_planned(snapshot: Snapshot) -> bool:
+            return is_planned_now(snapshot) and all(one.is_unlimited(snapshot) for one in limits)
+
         members = framework.at("postFilter")
         place = next((i for i, m in enumerate(members) if m.may_help(pod, snapshot)), len(members))
-        if place == len(members) or not is_planned(snapshot):
+        if one.card_filter or place == len(members) or not is_planned(snapshot):
             return None
         member = members[place]
         if pod.spec.resource_claims or not isinstance(member.plugin, SearchesForPreemptors):
@@ -280,14 +372,16 @@ class PreemptorAttempts:
         search = member.plugin.preemptor_search(pod, snapshot, framework, attempt.state)
         if search is None:
             return None
-        own = self._sampling, scores, self._kernel
-        kept = ClassSearch(search, is_planned, attempt.state, member.name, members[:place], *own)
-        one.search = kept
+        own = self._sampling, scores, self._kernel, partial(self.begin, plan_of, scores)
+        return ClassSearch(search, is_planned, attempt.state, member.name, members[:place], *own)
+
+    def _keep(self, one: EnginePodClass, begun: ClassSearch, snapshot: Snapshot) -> ClassSearch:
+        one.search = begun
         self._kept[one] = None
         while len(self._kept) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):
             oldest, _ = self._kept.popitem(last=False)
             oldest.search = None
-        return kept.decide(pod, one, snapshot, draw)
+        return begun
 
     def _drop(self, one: EnginePodClass) -> None:
         one.search = None

@@ -254,6 +254,10 @@ class UnschedulablePods:
             return True
         return any(not entry.refusers.isdisjoint(names) for entry, _ in self._closed.values())
 
+    def has_any_open(self, plugins: Iterable[str]) -> bool:
+        """True when any of `plugins` rejected an entry that an event may move."""
+        return any(self._by_plugin.get(plugin) for plugin in plugins)
+
     def refused_by(self, plugins: Iterable[str]) -> list[PodRecord]:
         """The entries that any of `plugins` rejected and that an event may move, each once."""
         found: dict[str, PodRecord] = {}

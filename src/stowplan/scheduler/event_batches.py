@@ -42,7 +42,8 @@ class EventBatches:
         context, queue = self._context, self._context.queue
         known, records, now = context.pods, context.table.records, context.now
         frameworks, may_be_gated = context.frameworks, queue.gates.concern
-        row_of_pod = context.cache.nodes.row_of_pod
+        row_of_pod, is_awaited = context.cache.nodes.row_of_pod, self._evictions.is_awaited
+        requested_status = context.outbox.requested_status
         fresh: list[PodRecord] = []
         leaving: dict[str, Pod] = {}
         # None where it has to be found out.
@@ -83,6 +84,8 @@ class EventBatches:
                     and before.spec.node_name
                     and uid not in records
                     and row_of_pod(uid) >= 0
+                    and uid not in requested_status
+                    and not is_awaited(uid)
                 ):
                     if only_leaves is None:
                         only_leaves = self._deleted_pods_only_leave()
@@ -111,7 +114,7 @@ class EventBatches:
             fresh.clear()
         if leaving:
             context.cache.drop_pods([*leaving])
-            # No pod waits for it, so that it is the same for one of them and for all.
+            # No pod is moved by it, so that it is the same for one of them and for all.
             last = next(reversed(leaving.values()))
             context.queue.move(ASSIGNED_POD_DELETE, last, None, context.now)
             leaving.clear()
@@ -127,17 +130,16 @@ class EventBatches:
         )
 
     def _deleted_pods_only_leave(self) -> bool:
-        """True where the deletion of a pod on a node does nothing but free its resources."""
+        """True where the deletion of a pod on a node, of which no preemptor waits for its end,
+        does nothing but free its resources."""
         context, queue = self._context, self._context.queue
         frameworks = (*context.frameworks.values(), *context.session_frameworks.values())
         return not (
             context.pod_groups is not None
             or context.lanes.pod_watchers
-            or context.outbox.requested_status
-            or self._evictions.are_awaited
             or any(one.unused_pods_calls for one in frameworks)
             or not queue.options.hints
             or len(queue.in_flight)
             or queue.unschedulable_index is not None
-            or queue.unschedulable_pods.has_any(queue.hints.listeners(ASSIGNED_POD_DELETE))
+            or queue.unschedulable_pods.has_any_open(queue.hints.listeners(ASSIGNED_POD_DELETE))
         )

@@ -169,10 +169,9 @@ class Evictions:
             waiting[preemption.preemptor.uid] = preemption
             self._evict(preemption, preemption.last)
 
-    @property
-    def are_awaited(self) -> bool:
-        """True while a preemptor waits for victims."""
-        return bool(self._by_last or self._gating)
+    def is_awaited(self, uid: str) -> bool:
+        """True for the victim whose end a preemptor waits for, and for a preemptor that waits."""
+        return uid in self._by_last or uid in self._gating
 
     def victim_terminating(self, uid: str) -> None:
         """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""

@@ -43,6 +43,11 @@ class TieBreaks:
         """Tie-break number of the entry at an index."""
         return None if self._rng is None else int(self.numbers[place])
 
+    def of_entry(self, entry: PodRecord, place: int) -> int | None:
+        """Tie-break number of an entry of the run, at its index, or of one that follows the run
+        when all of its entries were tried."""
+        return self.of(place) if place < len(self.numbers) else tie_break_of(entry, self._rng)
+
     def settle(self, n_tried: int) -> None:
         """Keep the numbers of the first `n_tried` entries and rewind the rng for the others."""
         tried = [i for i in self._new if i < n_tried]

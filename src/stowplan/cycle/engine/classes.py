@@ -8,7 +8,7 @@ of their specs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +34,9 @@ SPECS_MAX = 65_536
 KEPT_MAX, KEPT_CELLS_MAX = 256, 1 << 20
 """Number of classes or specs, and of these times nodes, up to which idle classes are kept: plans
 made anew would cost more than their memory does."""
+
+LOOKED_AHEAD = 64
+"""Pods among which the search of another class is looked for."""
 
 NO_STATE = CycleState()
 """Of a class without a plan; nothing is written into it."""
@@ -62,6 +65,11 @@ class KeptSearch(Protocol):
 
     def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
         """See `PodClass.nominated_row`."""
+
+    def nominated_decision(
+        self, pod: Pod, one: EnginePodClass, snapshot: Snapshot, draw: Callable[[], int | None]
+    ) -> Decision | None:
+        """See `PodClass.nominated_decision`. one: the class."""
 
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
@@ -160,17 +168,25 @@ class EnginePodClass(msgspec.Struct, eq=False):
 
     def nominated_row(self, pod: Pod, snapshot: Snapshot) -> int:
         """See `PodClass.nominated_row`."""
-        if self.search is None or self.claims is not None:
-            return -1
-        return self.search.nominated_row(pod, snapshot)
+        return -1 if self.search is None else self.search.nominated_row(pod, snapshot)
+
+    def nominated_decision(
+        self, pod: Pod, snapshot: Snapshot, draw: Callable[[], int | None]
+    ) -> Decision | None:
+        """See `PodClass.nominated_decision`."""
+        search = self.search
+        return None if search is None else search.nominated_decision(pod, self, snapshot, draw)
 
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> Iterator[Decision]:
         """See `PodClass.decide_in_turn`."""
-        return (
-            iter(()) if self.search is None else self.search.decide_in_turn(pods, classes, snapshot)
-        )
+        search = self.search
+        if search is None:
+            # That of a class whose pods come soon may serve this one.
+            others = (one.search for one in classes[:LOOKED_AHEAD])
+            search = next((other for other in others if other is not None), None)
+        return iter(()) if search is None else search.decide_in_turn(pods, classes, snapshot)
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `PodClass.lacks_resources_by`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -159,6 +160,10 @@ class Engine:
             and ExistingPodTerms.of(snapshot.nodes).n_entered == self._n_entered
             and self._state(snapshot) == self._made_for
         )
+
+    def plan_of(self, one: EnginePodClass) -> Callable[[Snapshot], bool]:
+        """`is_planned` for the plan that a class has now."""
+        return partial(self.is_planned, one, one.made_for)
 
     def fit_check(
         self, classes: Sequence[tuple[EnginePodClass, frozenset[str]]], snapshot: Snapshot

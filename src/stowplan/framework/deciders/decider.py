@@ -5,7 +5,7 @@ The scheduler is given one and does not depend on its rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -138,12 +138,19 @@ class PodClass(Protocol):
         and with the state of the class; -1 where it has to be decided. Pods that are placed on
         other rows, which they are nominated to, change nothing about that."""
 
+    def nominated_decision(
+        self, pod: Pod, snapshot: Snapshot, draw: Callable[[], int | None]
+    ) -> Decision | None:
+        """The decision for `pod`, one of the class, which is nominated to a node, where it is
+        placed, on whatever node, with the state of the class; None where it has to be decided by
+        the decider. draw: draws its tie-break number; called only where there is a decision."""
+
     def decide_in_turn(
         self, pods: Sequence[Pod], classes: Sequence[Any], snapshot: Snapshot
     ) -> Iterator[Decision]:
         """Decisions for the first of these pods, which preempt: that of each holds while nothing
         but the nominations of those before it changes. The class of the first pod is this one, and
-        `is_decided_alone` has returned True for it. Empty where each pod is decided by itself."""
+        no kernel places it. Empty where each pod is decided by itself."""
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The rejection that the next attempt would repeat; None where the attempt must be made."""

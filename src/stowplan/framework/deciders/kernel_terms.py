@@ -214,12 +214,14 @@ class NodeRules(msgspec.Struct, frozen=True):
 
 class RunLimit(msgspec.Struct, frozen=True):
     """Filter: passes on every row as long as a kernel places at most `pods(snapshot)` pods of the
-    class at once; 0: the next pod is walked.
+    class at once; 0: the next pod is walked. is_unlimited: True where any number of pods passes on
+    every row, whatever pods are there.
 
     Only for classes by `claims_signature`.
     """
 
     pods: Callable[[Any], int]
+    is_unlimited: Callable[[Any], bool]
 
 
 KernelTerm = (

@@ -92,9 +92,9 @@ class DisruptionBudgetIndex:
         )
 
     @property
-    def grouping(self) -> Callable[[Pod], int] | None:
-        """Returns a pod's group; None while there is no budget."""
-        return self.group_of if self.budgets else None
+    def grouping(self) -> Callable[[Sequence[PodInfo]], list[int]] | None:
+        """Returns the groups of pods, see `group_of`; None while there is no budget."""
+        return self._groups_of if self.budgets else None
 
     def follow(self, object_store: ObjectStore) -> None:
         """Update the budgets from the object store."""
@@ -115,6 +115,17 @@ class DisruptionBudgetIndex:
         if selected and pod.name in self._disrupted:
             return self._number(self.covering(pod))
         return group
+
+    def _groups_of(self, pods: Sequence[PodInfo]) -> list[int]:
+        """`group_of` of each of many pods, most of them by one look-up."""
+        if self._disrupted:
+            return [self.group_of(info.pod) for info in pods]
+        found, known = [], self._selected
+        for info in pods:
+            metadata = info.pod.metadata
+            kept = known.get((metadata.namespace, tuple(metadata.labels.items())))
+            found.append((kept or self._selected_by(info.pod))[1])
+        return found
 
     def covering(self, pod: Pod) -> tuple[int, ...]:
         """The numbers of the budgets that count an eviction of the pod."""

@@ -6,7 +6,7 @@ and all classes of preemptors walk all nodes at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ PRIORITY_MAX = 2**31
 
 OVERFLOW_MARGIN = 2**50
 """Amounts of this size, in base units, may overflow when they are summed."""
+
+PodGrouping = Callable[[Sequence[PodInfo]], list[int]]
+"""The number of each pod's group."""
 
 _NOT_STARTED = float("inf")
 
@@ -64,7 +67,7 @@ class RankedPods:
         self.has_out_of_range_priority = False
         self._generations = (-1, 0)
         self._n_slots = 0
-        self._grouping: tuple[object, Callable[[Pod], int] | None] = (None, None)
+        self._grouping: tuple[object, PodGrouping | None] = (None, None)
         self.first: Ints = np.zeros(0, dtype=np.int64)
         self.length: Ints = np.zeros(0, dtype=np.int64)
         self._room: Ints = np.zeros(0, dtype=np.int64)
@@ -131,14 +134,14 @@ class RankedPods:
         self.amounts(resource)
         return resource in self._huge
 
-    def group_by(self, cover: object, grouping: Callable[[Pod], int] | None) -> None:
+    def group_by(self, cover: object, grouping: PodGrouping | None) -> None:
         """Record each pod's group from now on. cover: changes when groups start anew."""
         if self._grouping[0] is not cover:
             self._grouping = cover, grouping
             if grouping is not None:
                 slots, pods = self._used_slots()
                 self._groups = np.zeros(self.priority.shape[0], dtype=np.int64)
-                self._groups[slots] = [grouping(info.pod) for info in pods]
+                self._groups[slots] = grouping(pods)
 
     def groups(self, slots: Ints) -> Ints | None:
         """int64 (n_pods,): the groups of the pods in these slots; None where no pod has one."""
@@ -219,7 +222,7 @@ class RankedPods:
             self._fill_amounts(resource, slots, pods)
         grouping = self._grouping[1]
         if grouping is not None:
-            self._groups[slots] = [grouping(info.pod) for info in pods]
+            self._groups[slots] = grouping(pods)
 
     def _fill_amounts(self, resource: str, slots: Ints, pods: list[PodInfo]) -> None:
         requests = [info.footprint.requested.get(resource, 0) for info in pods]

@@ -8,6 +8,7 @@ the active queue is empty, since a refused pod may then be retried before waitin
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from stowplan.queue import PodRecord
 from stowplan.queue.pod_record import BindingCycle
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.tie_breaks import TieBreaks, tie_break_of
+from stowplan.scheduler.tie_breaks import TieBreaks
 
 AHEAD_MIN, AHEAD_GROWTH = 16, 8
 """Pods that are taken from the queue at first, and how many times as many after each time that all
@@ -125,16 +126,15 @@ class KernelPlacement:
                 start += len(rows)
                 if start == n_pods:
                     break
+            n_nominated, revision = 0, queue.revision
             if refusal is None:
                 n_nominated = self._place_nominated(
-                    engine, entries, classes, start, snapshot, rng, n_max
+                    engine, entries, classes, start, snapshot, tie_breaks, n_max
                 )
-                if n_nominated:
-                    start += n_nominated
-                    n_pods = len(entries)
-                    continue
-            revision = queue.revision
-            if refusal is not None:
+            if n_nominated:
+                start += n_nominated
+                n_pods = len(entries)
+            elif refusal is not None:
                 self._refuse(entries[start], refusal)
                 start += 1
             else:
@@ -157,56 +157,73 @@ class KernelPlacement:
         classes: list[Any],
         start: int,
         snapshot: Callable[[], Snapshot],
-        rng: np.random.Generator | None,
+        tie_breaks: TieBreaks,
         n_max: int,
     ) -> int:
-        """Place pods from `start` on, each on the node that it is nominated to, as long as no other
-        node takes them; returns how many. Where the active queue is empty, pods of the backoff
-        queue that follow the run are added to it. See `place`."""
-        now, queue, rows = snapshot(), self._context.queue, dict[int, None]()
-        place = start
+        """Place pods from `start` on that are nominated to nodes, each there or, where others take
+        it as well, on the best of these; returns how many. Where the active queue is empty, pods of
+        the backoff queue that follow the run are added to it. See `place`."""
+        now, queue, rows = snapshot(), self._context.queue, dict[int, int | None]()
+        n_own, place, is_scored = len(entries), start, False
         while place < n_max:
             is_added = place == len(entries)
-            if is_added:
-                if len(queue.active):
-                    break
-                entry = queue.pop()
-                if entry is None:
-                    break
-                found = self._classes_of([entry], engine)
-                one = found[0] if found else None
-            else:
-                entry, one = entries[place], classes[place]
-            row = -1 if one is None else one.nominated_row(entry.pod, now)
-            # What is free on a row is compared before any of these pods is counted there.
-            if row < 0 or row in rows:
-                if is_added:
-                    queue.undo_pops([entry])
+            if is_added and not self._add_next(engine, entries, classes):
                 break
-            if is_added:
-                entries.append(entry)
-                classes.append(one)
-                tie_break_of(entry, rng)
-            rows[row] = None
-            place += 1
-        if rows:
-            self._bind_nominated(entries, classes, start, list(rows), snapshot)
-        return len(rows)
+            entry, one, score = entries[place], classes[place], None
+            # Where the pod before was scored, this one will mostly be as well.
+            row = -1 if is_scored or one is None else one.nominated_row(entry.pod, now)
+            # What is free on a row is compared before any of these pods is counted there.
+            if one is not None and (row < 0 or row in rows):
+                self._bind_nominated(entries, classes, place, rows, snapshot)
+                draw = partial(tie_breaks.of_entry, entry, place)
+                decision = one.nominated_decision(entry.pod, now, draw)
+                row = -1 if decision is None else now.nodes.row(decision.node_name)
+                score = None if decision is None else decision.score
+            if row < 0:
+                if is_added:
+                    queue.undo_pops([entries.pop()])
+                    classes.pop()
+                break
+            tie_breaks.of_entry(entry, place)
+            rows[row], place, is_scored = score, place + 1, score is not None
+            if is_scored:
+                self._bind_nominated(entries, classes, place, rows, snapshot)
+                if place < n_own:
+                    # Others of the run may have to wait for pods that this one has woken.
+                    break
+        self._bind_nominated(entries, classes, place, rows, snapshot)
+        return place - start
+
+    def _add_next(self, engine: KernelPlacer, entries: list[PodRecord], classes: list[Any]) -> bool:
+        """Add the next pod of the backoff queue, with its class, None where it must be decided
+        alone; False without one, and where pods of the active queue come before it."""
+        queue = self._context.queue
+        entry = None if len(queue.active) else queue.pop()
+        if entry is None:
+            return False
+        entries.append(entry)
+        classes += self._classes_of([entry], engine) or [None]
+        return True
 
     def _bind_nominated(
         self,
         entries: list[PodRecord],
         classes: list[Any],
-        start: int,
-        rows: list[int],
+        end: int,
+        rows: dict[int, int | None],
         snapshot: Callable[[], Snapshot],
     ) -> None:
+        """Bind the last pods before `end` to these rows, with their scores, which are cleared."""
+        if not rows:
+            return
+        start, scores = end - len(rows), list(rows.values())
         cache, names = self._context.cache, self._context.cache.nodes.names
-        for entry, row in zip(entries[start:], rows, strict=False):
+        for entry, row in zip(entries[start:end], rows, strict=True):
             self._attempted(entry)
             cache.assume(entry.pod, names[row])
             snapshot()
-        self._bindings.begin_run(entries, classes, start, rows, [None] * len(rows), {})
+        self._bindings.begin_run(entries, classes, start, list(rows), scores, {})
+        rows.clear()
 
     def _preempt_in_turn(
         self, entries: list[PodRecord], classes: list[Any], start: int, now: Snapshot

@@ -21,6 +21,7 @@ from stowplan.objects.storage import CSINode
 from stowplan.plugins.volumes.attached_volumes import AttachmentColumns
 from stowplan.plugins.volumes.claims.claim_kinds import ClaimKinds, VolumeKind
 from stowplan.plugins.volumes.volume_claims import named_claims_of, volume_form_of
+from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_usage import VolumeUsage
 
 ALIKE_MAX = 65_536
@@ -79,7 +80,12 @@ def volume_run_limit(drivers: Sequence[tuple[str, int]]) -> RunLimit:
     def limit(snapshot: Snapshot) -> int:
         return pods_below_limits(drivers, snapshot)
 
-    return RunLimit(limit)
+    return RunLimit(limit, has_no_limits)
+
+
+def has_no_limits(snapshot: Snapshot) -> bool:
+    """True where no node has a limit of volumes."""
+    return not VolumeIndex.of(snapshot.object_store).limits
 
 
 def pods_below_limits(drivers: Sequence[tuple[str, int]], snapshot: Snapshot) -> int:
