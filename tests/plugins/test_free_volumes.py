@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stowplan.columns import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
+from stowplan.plugins.volumes import volume_matching
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_matching import (
     FreeVolumes,
@@ -22,6 +23,7 @@ from stowplan.plugins.volumes.volume_matching import (
     volume_bound_to_claim,
 )
 from stowplan.plugins.volumes.volume_search import smallest_matching_volume
+from stowplan.plugins.volumes.volume_topology import RowsByLabel, rows_within, volume_topology
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.plugins.volume_cases import HOST, ZONE, claim, node, volume, within
 from tests.property.wrong import assert_caught
@@ -60,6 +62,7 @@ class Volumes:
         self.rng = np.random.default_rng(seed)
         self.store = ObjectStore()
         self.table = NodeTable()
+        self.rows = RowsByLabel()
         self._n_made = 0
         self.assumed: list[PersistentVolume] = []
         for name in NODES:
@@ -110,6 +113,10 @@ class Volumes:
         if kept is None:
             return
         anew = find_volume_candidates(wanted, naming, index.unclaimed.get(name, ()))
+        for affinity in AFFINITIES:
+            reach = volume_topology(volume("other", "wait", affinity=affinity))
+            found_rows = self.rows.within(reach, self.table).tolist()
+            assert found_rows == rows_within(reach, self.table).tolist()
         reached = kept.reached(self.table)
         for row, there in enumerate(self.table.nodes):
             found = smallest_matching_volume(anew, there, set())
@@ -155,8 +162,36 @@ def names_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FreeVolumes, "_name", lambda self, one, sign: None)
 
 
+def claims_of_a_volume_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume that had a claim and has one is not looked at, whichever claim it is."""
+    monkeypatch.setattr(
+        volume_matching,
+        "_is_taken_alike",
+        lambda before, after: None not in (before.spec.claim_ref, after.spec.claim_ref),
+    )
+
+
+def rows_keep_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are sorted by their labels once for a table, whatever its shape."""
+    right = RowsByLabel.within
+
+    def within_first(self: RowsByLabel, reach: Any, nodes: NodeTable) -> Any:
+        if self._made_for[0] is nodes:
+            self._made_for = nodes, nodes.shape
+        return right(self, reach, nodes)
+
+    monkeypatch.setattr(RowsByLabel, "within", within_first)
+
+
 @pytest.mark.parametrize(
-    "break_it", [claimed_volumes_stay, rows_are_not_counted, names_are_not_followed]
+    "break_it",
+    [
+        claimed_volumes_stay,
+        rows_are_not_counted,
+        names_are_not_followed,
+        claims_of_a_volume_are_alike,
+        rows_keep_their_labels,
+    ],
 )
 def test_control_what_is_left_out_is_noticed(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
