@@ -188,7 +188,7 @@ class NodeTable:
             is_left[rows] = False
             self._order = np.concatenate((rows, np.flatnonzero(is_left)))
             self._rank = np.empty(self.n_nodes, dtype=np.int64)
-            self._rank[self._order] = np.arange(self.n_nodes)
+            self._rank[self._order] = np.arange(self._order.shape[0])
 
     def item(self, resource: str) -> int:
         """Index of the resource on the first axis of `amounts`, added if it has none."""
