@@ -15,6 +15,7 @@ from stowplan.columns import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.plugins.volumes import volume_matching
+from stowplan.plugins.volumes import volume_topology as volume_topology_module
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_matching import (
     FreeVolumes,
@@ -23,7 +24,13 @@ from stowplan.plugins.volumes.volume_matching import (
     volume_bound_to_claim,
 )
 from stowplan.plugins.volumes.volume_search import smallest_matching_volume
-from stowplan.plugins.volumes.volume_topology import RowsByLabel, rows_within, volume_topology
+from stowplan.plugins.volumes.volume_topology import (
+    AccessibleTopology,
+    RowsByLabel,
+    rows_within,
+    topology_admits,
+    volume_topology,
+)
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.plugins.volume_cases import HOST, ZONE, claim, node, volume, within
 from tests.property.wrong import assert_caught
@@ -198,3 +205,35 @@ def test_control_what_is_left_out_is_noticed(
 ) -> None:
     break_it(monkeypatch)
     assert_caught(kept_is_anew, SEEDS, known=(0,))
+
+
+def topologies(seed: int) -> tuple[Volumes, list[AccessibleTopology]]:
+    volumes = Volumes(seed)
+    affinities = [pick(volumes.rng, AFFINITIES[1:]) for _ in range(random_int(volumes.rng, 0, 4))]
+    return volumes, [volume_topology(volume("v", "wait", affinity=one)) for one in affinities]
+
+
+def any_is_one_of_them(seed: int) -> None:
+    """The rows of several topologies together are those of each."""
+    volumes, reaches = topologies(seed)
+    found = volume_topology_module.rows_of_any(reaches, volumes.table).tolist()
+    nodes = volumes.table.nodes
+    assert found == [any(topology_admits(one, n.labels) for one in reaches) for n in nodes]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(SEEDS)
+def test_rows_of_topologies_together_are_those_of_each(seed: int) -> None:
+    any_is_one_of_them(seed)
+
+
+def test_control_all_values_of_a_label_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topology counts with the first of its values alone."""
+    right = volume_topology_module.single_in_requirement
+
+    def first_value(reach: AccessibleTopology) -> Any:
+        found = right(reach)
+        return found and replace(found, values=found.values[:1])
+
+    monkeypatch.setattr(volume_topology_module, "single_in_requirement", first_value)
+    assert_caught(any_is_one_of_them, SEEDS, known=(0,))

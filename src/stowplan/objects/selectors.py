@@ -92,6 +92,8 @@ class LabelSelector(Value, frozen=True, dict=True, gc=True):
             *self.match_expressions,
         ]
         for requirement in stated:
+            if _names_values(requirement):
+                continue
             if requirement.operator not in _LABEL_OPERATORS:
                 value = _quoted(requirement.operator)
                 raise SelectorError(f"{value} is not a valid label selector operator")

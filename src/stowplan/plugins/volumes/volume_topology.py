@@ -14,7 +14,7 @@ MatchTopologySelectorTerms, plugins/volumebinding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -121,6 +121,25 @@ def topology_column(reach: AccessibleTopology, nodes: NodeTable, rows: Rows) -> 
 def rows_within(reach: AccessibleTopology, nodes: NodeTable) -> Ints:
     """int64, ascending: the rows that the topology includes."""
     return np.flatnonzero(topology_column(reach, nodes, nodes.all_rows))
+
+
+def rows_of_any(reaches: Iterable[AccessibleTopology], nodes: NodeTable) -> Bools:
+    """bool (n_nodes,): rows that one of the topologies includes; those of one label with some
+    values are asked together."""
+    pinned: dict[str, list[str]] = {}
+    others: dict[AccessibleTopology, None] = {}
+    for reach in reaches:
+        pin = single_in_requirement(reach)
+        if pin is None:
+            others[reach] = None
+        else:
+            pinned.setdefault(pin.key, []).extend(pin.values)
+    reached = np.zeros(nodes.n_nodes, dtype=np.bool_)
+    for key, values in pinned.items():
+        reached |= nodes.labels.column(key).where_in(tuple(values), nodes.all_rows)
+    for reach in others:
+        reached |= topology_column(reach, nodes, nodes.all_rows)
+    return reached
 
 
 class RowsByLabel:

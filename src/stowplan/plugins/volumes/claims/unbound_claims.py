@@ -57,8 +57,8 @@ from stowplan.plugins.volumes.volume_search import (
 SUPPLY = (StorageClass, CSIDriver, CSIStorageCapacity)
 """What says for which nodes volumes are provisioned."""
 
-DISTINCT_MAX = 4096
-"""Kinds of claims of pods that are kept, before all are forgotten."""
+KEPT_PODS_MAX, DISTINCT_MAX = 16_384, 4096
+"""Pods, and kinds of their claims, that are kept before all are forgotten."""
 
 UNLIMITED = 1 << 40
 """Pods of a row for which volumes are provisioned: as many as there are."""
@@ -106,6 +106,8 @@ class KeptClaims:
             if len(self._distinct) >= DISTINCT_MAX:
                 self._distinct = {}
             found = self._distinct.setdefault(found, found)
+        if len(self._by_uid) >= KEPT_PODS_MAX:
+            self._by_uid = {}
         self._by_uid[pod.metadata.uid] = pod, found
         return found
 
