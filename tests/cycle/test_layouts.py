@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from stowplan.columns.nodetable import NodeTable, table_of
+from stowplan.cycle.engine import layouts
 from stowplan.cycle.engine.layouts import Layout, block_rows, is_host_like, stacked
 from stowplan.testing import node
 from stowplan.testing.builders import HOSTNAME, ZONE
+from tests.property.wrong import assert_caught
 
 ZONES = ("a", "b", "", "a", "c", "b", "a", "")
 
@@ -98,3 +106,37 @@ def test_rows_of_a_large_cluster_are_in_few_blocks() -> None:
     for block, (first, end) in enumerate(zip(layout.block_first, layout.block_end, strict=True)):
         assert len(set(layout.value[1][first:end].tolist())) == 1
         assert (layout.block[np.isin(layout.group, np.arange(first, end))] == block).all()
+
+
+CODES = arrays(
+    np.int32, array_shapes(min_dims=2, max_dims=2, max_side=9), elements=st.integers(-1, 4)
+)
+
+
+def groups_are_those_of_columns(find: Callable[[Any], Any], codes: Any) -> None:
+    """Groups and the values of each, as a sort of the columns gives them."""
+    distinct, groups = np.unique(codes, axis=1, return_inverse=True)
+    found, of_rows = find(codes)
+    assert found.tolist() == distinct.tolist()
+    assert of_rows.tolist() == groups.reshape(-1).tolist()
+
+
+@given(CODES)
+def test_groups_are_those_of_sorted_columns(codes: Any) -> None:
+    groups_are_those_of_columns(layouts._distinct, codes)
+
+
+def absent_is_no_value(codes: Any) -> Any:
+    """Wrong: rows without a label need no number of their own."""
+    apart = np.zeros(codes.shape[1], dtype=np.int64)
+    for values in codes:
+        apart = apart * (int(values.max(initial=-1)) + 1) + values
+    _, first, groups = np.unique(apart, return_index=True, return_inverse=True)
+    return codes[:, first], groups
+
+
+def test_control_rows_without_a_label_are_apart() -> None:
+    known = np.array([[0, 1], [1, -1]], dtype=np.int32)
+    assert_caught(
+        lambda codes: groups_are_those_of_columns(absent_is_no_value, codes), CODES, known=(known,)
+    )

@@ -3,10 +3,12 @@
 Source: kube-scheduler v1.36: apimachinery pkg/labels, component-helpers nodeaffinity.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from stowplan.objects import selectors
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.selectors import (
     LabelSelector,
@@ -305,3 +307,29 @@ def test_node_selector_error_counts_empty_terms() -> None:
     assert node_selector_error(selector) == text
     assert node_selector_error(selector, "args.required") == f"args.required.{text}"
     assert node_selector_error(NodeSelector((term(rule("In", "ssd")),))) is None
+
+
+def found_and_listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[str], list[str]]]:
+    """The errors of all kinds of conditions: as found, and without the look ahead."""
+    look = selectors._names_values
+    for key in ("app", "example.com/app", "", "no key", "a/b/c"):
+        for operator in ("In", "NotIn", "Exists", "Gt"):
+            for values in ((), ("a",), ("",), ("a", "b" * 64), ("\u00e4",), ("a\n",), ("-", "a")):
+                asked = NodeSelectorRequirement(key, operator, values)
+                with monkeypatch.context() as patch:
+                    patch.setattr(selectors, "_names_values", lambda asked: False)
+                    listed = selectors._requirement_faults(asked)
+                assert selectors._names_values is look
+                yield selectors._requirement_faults(asked), listed
+
+
+def test_conditions_that_name_values_have_no_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(found == listed for found, listed in found_and_listed(monkeypatch))
+
+
+def test_control_all_values_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        selectors, "_names_values", lambda asked: asked.operator in ("In", "NotIn") and asked.values
+        and not label_key_errors(asked.key) and not label_value_errors(asked.values[0])
+    )  # fmt: skip
+    assert any(found != listed for found, listed in found_and_listed(monkeypatch))

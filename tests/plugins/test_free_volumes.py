@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from stowplan.columns import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
+from stowplan.plugins.volumes import volume_matching
+from stowplan.plugins.volumes import volume_topology as volume_topology_module
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_matching import (
     FreeVolumes,
@@ -22,6 +24,13 @@ from stowplan.plugins.volumes.volume_matching import (
     volume_bound_to_claim,
 )
 from stowplan.plugins.volumes.volume_search import smallest_matching_volume
+from stowplan.plugins.volumes.volume_topology import (
+    AccessibleTopology,
+    RowsByLabel,
+    rows_within,
+    topology_admits,
+    volume_topology,
+)
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.plugins.volume_cases import HOST, ZONE, claim, node, volume, within
 from tests.property.wrong import assert_caught
@@ -60,6 +69,7 @@ class Volumes:
         self.rng = np.random.default_rng(seed)
         self.store = ObjectStore()
         self.table = NodeTable()
+        self.rows = RowsByLabel()
         self._n_made = 0
         self.assumed: list[PersistentVolume] = []
         for name in NODES:
@@ -110,6 +120,10 @@ class Volumes:
         if kept is None:
             return
         anew = find_volume_candidates(wanted, naming, index.unclaimed.get(name, ()))
+        for affinity in AFFINITIES:
+            reach = volume_topology(volume("other", "wait", affinity=affinity))
+            found_rows = self.rows.within(reach, self.table).tolist()
+            assert found_rows == rows_within(reach, self.table).tolist()
         reached = kept.reached(self.table)
         for row, there in enumerate(self.table.nodes):
             found = smallest_matching_volume(anew, there, set())
@@ -155,11 +169,71 @@ def names_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FreeVolumes, "_name", lambda self, one, sign: None)
 
 
+def claims_of_a_volume_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume that had a claim and has one is not looked at, whichever claim it is."""
+    monkeypatch.setattr(
+        volume_matching,
+        "_is_taken_alike",
+        lambda before, after: None not in (before.spec.claim_ref, after.spec.claim_ref),
+    )
+
+
+def rows_keep_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are sorted by their labels once for a table, whatever its shape."""
+    right = RowsByLabel.within
+
+    def within_first(self: RowsByLabel, reach: Any, nodes: NodeTable) -> Any:
+        if self._made_for[0] is nodes:
+            self._made_for = nodes, nodes.shape
+        return right(self, reach, nodes)
+
+    monkeypatch.setattr(RowsByLabel, "within", within_first)
+
+
 @pytest.mark.parametrize(
-    "break_it", [claimed_volumes_stay, rows_are_not_counted, names_are_not_followed]
+    "break_it",
+    [
+        claimed_volumes_stay,
+        rows_are_not_counted,
+        names_are_not_followed,
+        claims_of_a_volume_are_alike,
+        rows_keep_their_labels,
+    ],
 )
 def test_control_what_is_left_out_is_noticed(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_it(monkeypatch)
     assert_caught(kept_is_anew, SEEDS, known=(0,))
+
+
+def topologies(seed: int) -> tuple[Volumes, list[AccessibleTopology]]:
+    volumes = Volumes(seed)
+    affinities = [pick(volumes.rng, AFFINITIES[1:]) for _ in range(random_int(volumes.rng, 0, 4))]
+    return volumes, [volume_topology(volume("v", "wait", affinity=one)) for one in affinities]
+
+
+def any_is_one_of_them(seed: int) -> None:
+    """The rows of several topologies together are those of each."""
+    volumes, reaches = topologies(seed)
+    found = volume_topology_module.rows_of_any(reaches, volumes.table).tolist()
+    nodes = volumes.table.nodes
+    assert found == [any(topology_admits(one, n.labels) for one in reaches) for n in nodes]
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(SEEDS)
+def test_rows_of_topologies_together_are_those_of_each(seed: int) -> None:
+    any_is_one_of_them(seed)
+
+
+def test_control_all_values_of_a_label_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topology counts with the first of its values alone."""
+    right = volume_topology_module.single_in_requirement
+
+    def first_value(reach: AccessibleTopology) -> Any:
+        found = right(reach)
+        return found and replace(found, values=found.values[:1])
+
+    monkeypatch.setattr(volume_topology_module, "single_in_requirement", first_value)
+    assert_caught(any_is_one_of_them, SEEDS, known=(0,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stowplan.columns import NodeInfo, NodeTable, Overlay, PodInfo, Replica
 from stowplan.columns.nodetable import table_of
 from stowplan.columns.pods import podcounts as module
-from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, sums_by_value
+from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, RowTally, sums_by_value
 from stowplan.columns.pods.podterms import ExistingPodTerms
 from stowplan.framework import CycleState, ObjectStore, Snapshot
 from stowplan.objects.meta import ObjectMeta
@@ -52,6 +52,9 @@ WISHES: tuple[Affinity | None, ...] = (
     affinity(prefer_near=[(2, term("app=b", ZONE, namespace_selector="team=x"))]),
     affinity(prefer_apart=[(3, term("", HOST, namespace_selector="!team"))]),
 )
+LABELS: tuple[dict[str, str], ...] = ({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "t"})
+"""Pods of one template share their labels."""
+
 SPECS = tuple(PodSpec(affinity=each) for each in WISHES)
 
 
@@ -106,6 +109,7 @@ class Life:
         """One event. What cannot happen now does not."""
         events = (
             [self.add_pod] * 6
+            + [self.place_run] * 2
             + [self.remove_pod] * 4
             + [self.relabel_pod, self.end_pod, self.add_node, self.add_node, self.change_node]
             + [self.remove_node, self.relabel_namespace, self.change_service, self.suppose]
@@ -114,15 +118,40 @@ class Life:
         self.pick(events)()
 
     def labels(self) -> dict[str, str]:
-        return self.pick([{}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "t"}])
+        return self.pick(LABELS)
 
-    def add_pod(self) -> None:
+    def new_pod(self) -> Pod:
         self.n_created += 1
-        home = self.pick([*self.table.names, "absent"])
         meta = ObjectMeta(
             name=f"p{self.n_created}", namespace=self.pick(NAMESPACES), labels=self.labels()
         )
-        self.put(Pod(metadata=meta, spec=self.pick(SPECS)), home)
+        return Pod(metadata=meta, spec=self.pick(SPECS))
+
+    def add_pod(self) -> None:
+        home = self.pick([*self.table.names, "absent"])
+        self.put(self.new_pod(), home)
+
+    def place_run(self) -> None:
+        """Pods that a kernel has placed enter together; some are of one template."""
+        if not self.table.names:
+            return
+        pods: list[Pod] = []
+        for _ in range(int(self.rng.integers(1, 14))):
+            one, like = self.new_pod(), pods[-1] if pods else None
+            if like is not None and self.rng.integers(4):
+                meta = msgspec.structs.replace(one.metadata, labels=like.metadata.labels)
+                one = Pod(metadata=meta, spec=like.spec)
+            if not self.rng.integers(8):
+                meta = msgspec.structs.replace(one.metadata, deletion_timestamp=MOMENT)
+                one = msgspec.structs.replace(one, metadata=meta)
+            pods.append(one)
+        rows = self.rng.integers(self.table.n_nodes, size=len(pods)).tolist()
+        infos = [PodInfo.of(one) for one in pods]
+        for info, row in zip(infos, rows, strict=True):
+            # As kernels write amounts before pods enter.
+            self.table._count(row, info, 1)
+        self.table.enter(infos, rows)
+        self.pods.update((one.uid, one) for one in pods)
 
     def put(self, one: Pod, home: str) -> None:
         self.table.add_pod(one, home)
@@ -350,9 +379,35 @@ def forgets_only_the_tally(self: MatchingPods, selection: PodSelection) -> None:
     del self._tallies[selection]
 
 
+def counts_a_row_once(self: RowTally, rows: Sequence[int]) -> None:
+    """Wrong: of several pods that come to a row together one is counted."""
+    self._counts[np.array(rows, dtype=np.int64)] += 1
+
+
+def first_pod_stands_for_all(
+    self: MatchingPods | ExistingPodTerms, placed: Sequence[PodInfo], rows: Sequence[int]
+) -> None:
+    """Wrong: pods that come together are taken for pods of one template."""
+    for row in rows:
+        self.pod_added(row, placed[0])
+
+
+def labels_make_the_kind(
+    self: MatchingPods, placed: Sequence[PodInfo], rows: Sequence[int]
+) -> None:
+    """Wrong: pods that share their labels are of one kind, in whichever namespace they are."""
+    first: dict[int, PodInfo] = {}
+    for info, row in zip(placed, rows, strict=True):
+        self.pod_added(row, first.setdefault(id(info.pod.metadata.labels), info))
+
+
 @pytest.mark.parametrize(
     ("place", "name", "wrong"),
     [
+        (RowTally, "count_all", counts_a_row_once),
+        (MatchingPods, "pods_added", first_pod_stands_for_all),
+        (MatchingPods, "pods_added", labels_make_the_kind),
+        (ExistingPodTerms, "pods_added", first_pod_stands_for_all),
         (MatchingPods, "row_moved", rows_stay_where_they_were),
         (ExistingPodTerms, "row_moved", rows_stay_where_they_were),
         (MatchingPods, "pod_removed", counts_only_what_comes),

@@ -39,7 +39,11 @@ from stowplan.objects.storage import (
     StorageClass,
 )
 from stowplan.plugins.volumes.claims import unbound_claims
-from stowplan.plugins.volumes.claims.unbound_claims import UnboundClaims, VolumesForClass
+from stowplan.plugins.volumes.claims.unbound_claims import (
+    KeptClaims,
+    UnboundClaims,
+    VolumesForClass,
+)
 from stowplan.plugins.volumes.volume_matching import FreeVolumes, VolumesOfKind
 from stowplan.scheduler import SchedulerOptions
 from stowplan.testing import builders
@@ -377,9 +381,21 @@ def named_claims_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unbound_claims, "_is_named", lambda claim, object_store: False)
 
 
+def answers_are_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pod's claims are like is read once, whatever becomes of them."""
+    right = KeptClaims.of
+
+    def of(object_store: Any) -> KeptClaims:
+        kept = object_store.indexes.get(KeptClaims)
+        return right(object_store) if kept is None else kept
+
+    monkeypatch.setattr(KeptClaims, "of", of)
+
+
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
+        (answers_are_kept_for_ever, 16),
         (shared_claims_are_own, 16),
         (sizes_are_not_compared, 17),
         (volumes_stay_free, 0),

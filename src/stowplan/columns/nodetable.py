@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from stowplan.columns.array_types import Bools, Ints, grow, grow_columns, move_row
+from stowplan.columns.array_types import Bools, Ints, grow, grow_columns, move_row, numbers_of
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence, OfferedResources
 from stowplan.columns.journal import Journal
@@ -182,11 +182,13 @@ class NodeTable:
     def _settle_order(self) -> None:
         if not self._order_is_current:
             self._order_is_current = True
-            rows = {self._row_of[n]: None for n in self.node_order.names if n in self._row_of}
-            rows.update(dict.fromkeys(range(self.n_nodes)))
-            self._order = np.fromiter(rows, dtype=np.int64, count=self.n_nodes)
+            rows = numbers_of(self.node_order.names, self._row_of)
+            rows = rows[rows >= 0]
+            is_left = np.ones(self.n_nodes, dtype=np.bool_)
+            is_left[rows] = False
+            self._order = np.concatenate((rows, np.flatnonzero(is_left)))
             self._rank = np.empty(self.n_nodes, dtype=np.int64)
-            self._rank[self._order] = np.arange(self.n_nodes)
+            self._rank[self._order] = np.arange(self._order.shape[0])
 
     def item(self, resource: str) -> int:
         """Index of the resource on the first axis of `amounts`, added if it has none."""
@@ -312,7 +314,7 @@ class NodeTable:
         no host ports. Raises TableError for a known pod.
         """
         home, names, pods, infos = self._home, self.names, self.pods, self._infos
-        unrefreshed, watchers = self._unrefreshed, self._watchers
+        unrefreshed = self._unrefreshed
         for info, row in zip(placed, rows, strict=True):
             pod, name = info.pod, names[row]
             uid = pod.metadata.uid or pod.key
@@ -321,8 +323,8 @@ class NodeTable:
             home[uid] = name
             pods[row].append(info)
             infos.pop(row, None)
-            for watcher in watchers:
-                watcher.pod_added(row, info)
+        for watcher in self._watchers:
+            watcher.pods_added(placed, rows)
         if rows:
             # For all but the last of them, the others' rows would have been refreshed.
             unrefreshed.clear()

@@ -4,12 +4,13 @@ value."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import count
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Bools
+from stowplan.columns.array_types import Bools, numbers_of
 
 V = TypeVar("V", bound=Hashable)
 
@@ -43,12 +44,16 @@ class Vocabulary(Generic[V]):
 
     def add_all(self, values: Sequence[V | None]) -> NDArray[np.int32]:
         """int32 (n_values,): the item of each value, added if new, -1 for None."""
-        fresh = [v for v in dict.fromkeys(values) if v is not None and v not in self._items]
-        self._items.update((value, i) for i, value in enumerate(fresh, len(self.values)))
+        distinct = dict.fromkeys(values)
+        n_known = len(self.values)
+        fresh = [v for v in distinct if v is not None and not (n_known and v in self._items)]
+        self._items.update(zip(fresh, count(n_known), strict=False))
         self.values += fresh
-        find = self._items.get
-        items = (-1 if value is None else find(value, -1) for value in values)
-        return np.fromiter(items, np.int32, len(values))
+        if len(fresh) == len(values):
+            # As names of hosts are: no look-up for each of them.
+            return np.arange(n_known, n_known + len(values), dtype=np.int32)
+        # None is never an item.
+        return numbers_of(values, self._items).astype(np.int32)
 
     def find(self, value: V) -> int:
         """Item of `value`, or -1 when unknown."""

@@ -35,6 +35,8 @@ _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _DOMAIN_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DOMAIN = rf"{_DOMAIN_LABEL}(\.{_DOMAIN_LABEL})*"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_is_name = re.compile(_NAME).fullmatch
+_is_domain = re.compile(_DOMAIN).fullmatch
 
 _CHARACTERS = (
     "consist of alphanumeric characters, '-', '_' or '.', "
@@ -90,6 +92,8 @@ class LabelSelector(Value, frozen=True, dict=True, gc=True):
             *self.match_expressions,
         ]
         for requirement in stated:
+            if _names_values(requirement):
+                continue
             if requirement.operator not in _LABEL_OPERATORS:
                 value = _quoted(requirement.operator)
                 raise SelectorError(f"{value} is not a valid label selector operator")
@@ -113,6 +117,8 @@ class NodeSelectorTerm(Value, frozen=True, dict=True, gc=True):
     @cached_property
     def faults(self) -> tuple[str, ...]:
         """Errors of the term, each with the path in it."""
+        if not self.match_fields and all(map(_names_values, self.match_expressions)):
+            return ()
         faults: list[str] = []
         for i, r in enumerate(self.match_expressions):
             faults += _within(f"matchExpressions[{i}].", _expression_faults(r))
@@ -136,7 +142,7 @@ class PreferredSchedulingTerm(Value, frozen=True):
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _LABEL_OPERATORS = _OPERATORS[:4]
-_FIELD_OPERATORS = _OPERATORS[:2]
+_FIELD_OPERATORS = _SET_OPERATORS = _OPERATORS[:2]
 
 
 def requirement_admits(requirement: SelectorRequirement, value: str | None) -> bool:
@@ -241,13 +247,13 @@ def label_key_errors(key: str) -> tuple[str, ...]:
     elif slash:
         if len(prefix.encode()) > 253:
             errors.append("prefix part must be no more than 253 bytes")
-        if not re.fullmatch(_DOMAIN, prefix):
+        if not _is_domain(prefix):
             errors.append(f"prefix part {_BAD_DOMAIN}")
     if not name:
         errors.append("name part must be non-empty")
     elif len(name.encode()) > 63:
         errors.append("name part must be no more than 63 bytes")
-    if not re.fullmatch(_NAME, name):
+    if not _is_name(name):
         errors.append(f"name part {_BAD_NAME}")
     return tuple(errors)
 
@@ -255,16 +261,30 @@ def label_key_errors(key: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 12)
 def label_value_errors(value: str) -> tuple[str, ...]:
     """Why `value` is not a label value, in the original's words."""
+    is_name = not value or _is_name(value)
+    # The characters of a name take a byte each.
+    if is_name and len(value) <= 63:
+        return ()
     errors = []
     if len(value.encode()) > 63:
         errors.append("must be no more than 63 bytes")
-    if value and not re.fullmatch(_NAME, value):
+    if not is_name:
         errors.append(_BAD_VALUE)
     return tuple(errors)
 
 
+def _names_values(r: SelectorRequirement) -> bool:
+    """True for a valid condition that names values, as nearly all do: thousands of volumes and
+    capacities have one each."""
+    if r.operator not in _SET_OPERATORS or not r.values or label_key_errors(r.key):
+        return False
+    return not any(map(label_value_errors, r.values))
+
+
 def _requirement_faults(r: SelectorRequirement) -> list[str]:
     """Errors of a condition on a label; its operator must be known."""
+    if _names_values(r):
+        return []
     faults = []
     key_errors = label_key_errors(r.key)
     if key_errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from stowplan.columns.pods.podinfo import PodInfo
@@ -23,6 +24,12 @@ class PodWatcher(Protocol):
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""
+
+    def pods_added(self, placed: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        """Pods were added, each to its row. The rows have all of them already, so that
+        `pod_added` must not read there which pods came before."""
+        for info, row in zip(placed, rows, strict=True):
+            self.pod_added(row, info)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod was removed from a row."""

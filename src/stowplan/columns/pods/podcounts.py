@@ -8,7 +8,7 @@ found through single labels: most selections require a value of some key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 TALLIES_MAX = 512
 """Number of counted selections; the least recently used is dropped first."""
+
+FEW_ROWS = 8
+"""Fewer rows are counted one by one, which takes less than an array of them."""
 
 
 def admits(requirements: Iterable[SelectorRequirement], labels: Mapping[str, str]) -> bool:
@@ -122,6 +125,14 @@ class RowTally:
         """Add to one row's number."""
         self._counts[row] += by
 
+    def count_all(self, rows: Sequence[int]) -> None:
+        """Add 1 to the number of each of these rows, so often as it is among them."""
+        if len(rows) < FEW_ROWS:
+            for row in rows:
+                self._counts[row] += 1
+        else:
+            np.add.at(self._counts, np.array(rows, dtype=np.int64), 1)
+
     def add(self, numbers: Mapping[int, int]) -> None:
         """Add to several rows' numbers."""
         rows = np.fromiter(numbers.keys(), dtype=np.int64, count=len(numbers))
@@ -140,6 +151,12 @@ class RowTally:
     def column(self, n_nodes: int) -> Ints:
         """int64 (n_nodes,): a view, read-only and valid until the next change."""
         return self._counts[:n_nodes]
+
+
+def count_rows(numbers: dict[int, int], rows: Iterable[int]) -> None:
+    """Add 1 to the number of each of these rows, so often as it is among them."""
+    for row in rows:
+        numbers[row] = numbers.get(row, 0) + 1
 
 
 KindKey = tuple[str, tuple[Pair, ...], bool]
@@ -198,14 +215,20 @@ class MatchingPods(TableWatcher):
         """Count the pods of the table and follow its changes."""
         # Pods of one template share their labels.
         known: dict[tuple[str, int, bool], PodKind] = {}
+        labels: object = None
+        key: tuple[str, int, bool] = "", 0, False
+        rows: dict[int, int] = {}
         for row, infos in enumerate(self._table.pods):
             for info in infos:
-                pod, meta = info.pod, info.pod.metadata
-                key = pod.namespace, id(meta.labels), meta.deletion_timestamp is not None
-                kind = known.get(key)
-                if kind is None:
-                    kind = known[key] = self._kind(pod)
-                kind.rows[row] = kind.rows.get(row, 0) + 1
+                meta = info.pod.metadata
+                is_leaving = meta.deletion_timestamp is not None
+                if meta.labels is not labels or meta.namespace != key[0] or is_leaving != key[2]:
+                    labels, key = meta.labels, (meta.namespace, id(meta.labels), is_leaving)
+                    kind = known.get(key)
+                    if kind is None:
+                        kind = known[key] = self._kind(info.pod)
+                    rows = kind.rows
+                rows[row] = rows.get(row, 0) + 1
         self._table.watch_changes(self)
 
     # Table events.
@@ -215,6 +238,28 @@ class MatchingPods(TableWatcher):
         kind.rows[row] = kind.rows.get(row, 0) + 1
         for tally in kind.tallies:
             tally.count(row, 1)
+
+    def pods_added(self, placed: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        # Pods of one template share their labels.
+        known: dict[tuple[str, int, bool], list[int]] = {}
+        found: list[tuple[Pod, list[int]]] = []
+        labels: object = None
+        key: tuple[str, int, bool] = "", 0, False
+        for info, row in zip(placed, rows, strict=True):
+            meta = info.pod.metadata
+            is_leaving = meta.deletion_timestamp is not None
+            if meta.labels is not labels or key[0] != meta.namespace or key[2] is not is_leaving:
+                labels, key = meta.labels, (meta.namespace, id(meta.labels), is_leaving)
+                if key not in known:
+                    known[key] = []
+                    found.append((info.pod, known[key]))
+                of_kind = known[key]
+            of_kind.append(row)
+        for pod, of_kind in found:
+            kind = self._kind(pod)
+            count_rows(kind.rows, of_kind)
+            for tally in kind.tallies:
+                tally.count_all(of_kind)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         key = kind_key(info.pod)

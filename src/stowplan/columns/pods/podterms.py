@@ -10,14 +10,21 @@ Source: kube-scheduler v1.36, framework/types PodInfo and kube-scheduler/framewo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 import msgspec
 
 from stowplan.columns.array_types import Ints
 from stowplan.columns.nodetable import NodeTable
-from stowplan.columns.pods.podcounts import TALLIES_MAX, LabelIndex, RowTally, admits, anchor
+from stowplan.columns.pods.podcounts import (
+    TALLIES_MAX,
+    LabelIndex,
+    RowTally,
+    admits,
+    anchor,
+    count_rows,
+)
 from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
@@ -235,6 +242,32 @@ class ExistingPodTerms(TableWatcher):
             held.rows[row] = held.rows.get(row, 0) + 1
             if held.tally is not None:
                 held.tally.count(row, 1)
+
+    def pods_added(self, placed: Sequence[PodInfo], rows: Sequence[int]) -> None:
+        # Pods of one template have one spec.
+        known: dict[tuple[int, str], list[int]] = {}
+        found: list[tuple[Pod, list[int]]] = []
+        spec, namespace = None, ""
+        for info, row in zip(placed, rows, strict=True):
+            if not info.footprint.has_affinity:
+                continue
+            pod = info.pod
+            if pod.spec is not spec or pod.metadata.namespace != namespace:
+                spec, namespace = pod.spec, pod.metadata.namespace
+                key = id(spec), namespace
+                if key not in known:
+                    known[key] = []
+                    found.append((pod, known[key]))
+                with_terms = known[key]
+            with_terms.append(row)
+        for pod, with_terms in found:
+            for weighted in terms_of(pod).all:
+                held = self._held.get(weighted)
+                if held is None:
+                    held = self._enter(weighted)
+                count_rows(held.rows, with_terms)
+                if held.tally is not None:
+                    held.tally.count_all(with_terms)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         if not info.footprint.has_affinity:

@@ -339,7 +339,7 @@ class ClassArrays:
 def logarithms(n: int) -> NDArray[np.float64]:
     """float64 (n,): the logarithm of i + 2 at index i, computed as the walk does; NumPy's may
     differ in the last bit."""
-    return np.array([math.log(float(i + 2)) for i in range(n)])
+    return np.fromiter(map(math.log, range(2, n + 2)), np.float64, n)
 
 
 def _stacked_arrays(

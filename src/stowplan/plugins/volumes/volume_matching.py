@@ -31,7 +31,7 @@ from stowplan.plugins.volumes.volume_claims import (
 )
 from stowplan.plugins.volumes.volume_topology import (
     AccessibleTopology,
-    rows_within,
+    RowsByLabel,
     single_in_requirement,
     topology_admits,
     topology_column,
@@ -116,7 +116,10 @@ def is_volume_available(volume: PersistentVolume, claim: PersistentVolumeClaim) 
     return (
         volume.status.phase == "Available"
         and (selector is None or label_selector_matches(selector, volume.labels))
-        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and (
+            claim.spec.access_modes == volume.spec.access_modes
+            or set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        )
     )
 
 
@@ -178,9 +181,9 @@ def claim_kind(claim: PersistentVolumeClaim) -> Hashable:
 class VolumesOfKind:
     """The free volumes for claims of one kind."""
 
-    def __init__(self, claim: PersistentVolumeClaim) -> None:
+    def __init__(self, claim: PersistentVolumeClaim, rows: RowsByLabel) -> None:
         """claim: one of the kind, without a selector. Raises QuantityError."""
-        self._claim = claim
+        self._claim, self._rows = claim, rows
         self._wanted = size_nanos(requested_size(claim))
         self._places: dict[str, tuple[Place, AccessibleTopology]] = {}
         # By label and its value, for volumes that need one of some values of one label.
@@ -308,7 +311,7 @@ class VolumesOfKind:
     def _count(self, reach: AccessibleTopology, sign: int) -> None:
         nodes, shape = self._counted
         if nodes is not None and shape == nodes.shape:
-            rows = rows_within(reach, nodes)
+            rows = self._rows.within(reach, nodes)
             self._counts[rows] += sign
             self._n_shared += sign * (rows.shape[0] > 1)
 
@@ -330,7 +333,8 @@ class FreeVolumes:
         # By name: the order of arrival, and the volume when it last changed for plugins.
         self._volumes: dict[str, tuple[int, PersistentVolume]] = {}
         self._n_arrived = 0
-        self._naming: Counter[tuple[str, str]] = Counter()
+        self._naming: dict[tuple[str, str], int] = {}
+        self._rows = RowsByLabel()
         self._kinds: OrderedDict[Hashable, VolumesOfKind] = OrderedDict()
         # A number of each row, for a table and its shape and versions of what else is read.
         self._states: Ints = np.zeros(0, dtype=np.int64)
@@ -355,7 +359,7 @@ class FreeVolumes:
         """A volume without a claim comes or goes."""
         nodes, shape, _ = self._states_of
         if nodes is not None and shape == nodes.shape and volume.spec.claim_ref is None:
-            self._states[rows_within(volume_topology(volume), nodes)] += 1
+            self._states[self._rows.within(volume_topology(volume), nodes)] += 1
 
     def for_claim(self, claim: PersistentVolumeClaim) -> VolumesOfKind | None:
         """The volumes for a claim; None where a volume names it, where it selects volumes by
@@ -370,7 +374,7 @@ class FreeVolumes:
         key = claim_kind(claim)
         found = self._kinds.get(key)
         if found is None:
-            found = self._kinds[key] = VolumesOfKind(claim)
+            found = self._kinds[key] = VolumesOfKind(claim, self._rows)
             for volume_name, (order, volume) in self._volumes.items():
                 found.update(volume_name, order, volume)
             if len(self._kinds) > KINDS_MAX:
@@ -382,6 +386,9 @@ class FreeVolumes:
         for name in object_store.take_changed(PersistentVolume):
             before = self._volumes.get(name)
             volume = object_store.find(PersistentVolume, name)
+            if before is not None and volume is not None and _is_taken_alike(before[1], volume):
+                self._volumes[name] = before[0], volume
+                continue
             if before is not None:
                 self._name(before[1], -1)
                 self._free_changed(before[1])
@@ -402,6 +409,21 @@ class FreeVolumes:
         claim = volume.spec.claim_ref
         if claim is not None:
             key = storage_class_of(volume), f"{claim.namespace}/{claim.name}"
-            self._naming[key] += sign
-            if not self._naming[key]:
+            n_naming = self._naming.get(key, 0) + sign
+            if n_naming:
+                self._naming[key] = n_naming
+            else:
                 del self._naming[key]
+
+
+def _is_taken_alike(before: PersistentVolume, after: PersistentVolume) -> bool:
+    """True where a volume named the same claim before, so that no free volume comes or goes: a
+    volume that was assumed for a claim is written, and shown by the watch."""
+    old, new = before.spec.claim_ref, after.spec.claim_ref
+    return (
+        old is not None
+        and new is not None
+        and (old.namespace, old.name) == (new.namespace, new.name)
+        and before.metadata.uid == after.metadata.uid
+        and storage_class_of(before) == storage_class_of(after)
+    )

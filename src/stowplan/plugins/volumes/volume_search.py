@@ -50,10 +50,10 @@ from stowplan.plugins.volumes.volume_matching import (
 )
 from stowplan.plugins.volumes.volume_topology import (
     NO_NODES,
-    NO_RANK,
     AccessibleTopology,
     TopologyRanking,
     capacity_topology,
+    rows_of_any,
     single_in_requirement,
     storage_class_topology,
     topology_admits,
@@ -141,8 +141,7 @@ class ProvisioningOptions:
             allowed = topology_column(self.reach, nodes, rows)
             has_room = np.ones(nodes.n_nodes, dtype=np.bool_)
             if self.capacities is not None:
-                ranks = TopologyRanking(self.capacity_reaches).first(nodes, rows, 1)
-                has_room = ranks[:, 0] != NO_RANK
+                has_room = rows_of_any(self.capacity_reaches, nodes)
             self._made_for, self._columns = (nodes, nodes.shape), (allowed, has_room)
         return self._columns
 

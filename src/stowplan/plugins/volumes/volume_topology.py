@@ -14,11 +14,12 @@ MatchTopologySelectorTerms, plugins/volumebinding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.vocabulary import Vocabulary
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.selectors import (
     LabelSelector,
@@ -55,10 +56,13 @@ def volume_topology(volume: PersistentVolume) -> AccessibleTopology:
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return ALL_NODES
+    # A list, since this is read for every version of every volume.
     return tuple(
-        term.match_expressions
-        for term in affinity.required.node_selector_terms
-        if not term.is_empty and not term.faults
+        [
+            term.match_expressions
+            for term in affinity.required.node_selector_terms
+            if not term.is_empty and not term.faults
+        ]
     )
 
 
@@ -117,6 +121,59 @@ def topology_column(reach: AccessibleTopology, nodes: NodeTable, rows: Rows) -> 
 def rows_within(reach: AccessibleTopology, nodes: NodeTable) -> Ints:
     """int64, ascending: the rows that the topology includes."""
     return np.flatnonzero(topology_column(reach, nodes, nodes.all_rows))
+
+
+def rows_of_any(reaches: Iterable[AccessibleTopology], nodes: NodeTable) -> Bools:
+    """bool (n_nodes,): rows that one of the topologies includes; those of one label with some
+    values are asked together."""
+    pinned: dict[str, list[str]] = {}
+    others: dict[AccessibleTopology, None] = {}
+    for reach in reaches:
+        pin = single_in_requirement(reach)
+        if pin is None:
+            others[reach] = None
+        else:
+            pinned.setdefault(pin.key, []).extend(pin.values)
+    reached = np.zeros(nodes.n_nodes, dtype=np.bool_)
+    for key, values in pinned.items():
+        reached |= nodes.labels.column(key).where_in(tuple(values), nodes.all_rows)
+    for reach in others:
+        reached |= topology_column(reach, nodes, nodes.all_rows)
+    return reached
+
+
+class RowsByLabel:
+    """The rows of a node table by the value of a label, sorted once for a table and its shape: most
+    volumes are accessible from one node."""
+
+    def __init__(self) -> None:
+        self._made_for: tuple[NodeTable | None, int] = None, -1
+        self._by_key: dict[str, tuple[Vocabulary[str], Ints, list[int]]] = {}
+
+    def within(self, reach: AccessibleTopology, nodes: NodeTable) -> Ints:
+        """See `rows_within`; read only."""
+        pin = single_in_requirement(reach)
+        if pin is None or len(pin.values) != 1:
+            return rows_within(reach, nodes)
+        if self._made_for[0] is not nodes or self._made_for[1] != nodes.shape:
+            self._made_for = nodes, nodes.shape
+            self._by_key.clear()
+        known = self._by_key.get(pin.key)
+        if known is None:
+            known = self._by_key[pin.key] = _sorted_rows(pin.key, nodes)
+        vocabulary, rows, ends = known
+        item = vocabulary.find(pin.values[0])
+        return rows[ends[item] : ends[item + 1]] if 0 <= item < len(ends) - 1 else rows[:0]
+
+
+def _sorted_rows(key: str, nodes: NodeTable) -> tuple[Vocabulary[str], Ints, list[int]]:
+    """The values of a label, the rows with one by value and ascending, and where those of each
+    value begin, and the last ends."""
+    column = nodes.labels.column(key)
+    codes = column.codes[: nodes.n_nodes]
+    rows = np.argsort(codes, kind="stable")
+    begins = np.searchsorted(codes[rows], np.arange(len(column.vocabulary) + 1))
+    return column.vocabulary, rows, begins.tolist()
 
 
 class TopologyRanking:

@@ -45,6 +45,15 @@ from stowplan.scheduler.tie_breaks import tie_break_of
 CLASS_IDLE_S = 600.0
 """Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
 
+_EVENTS_OF_KIND = {
+    kind: {
+        action: ClusterEvent(resource, action)
+        for action in (Action.ADD, Action.UPDATE, Action.DELETE)
+    }
+    for kind, resource in RESOURCE_OF_KIND.items()
+}
+"""The events of a kind, made once: each keeps its hash."""
+
 
 class PodLane:
     """Attempts pods of the queue.
@@ -144,9 +153,9 @@ class PodLane:
         if isinstance(value, Node):
             self._node_changed(before, after)
         elif value is not None:
-            resource = RESOURCE_OF_KIND.get(type(value).__name__)
-            if resource is not None:
-                event = ClusterEvent(resource, action_of(before, after))
+            events = _EVENTS_OF_KIND.get(type(value).__name__)
+            if events is not None:
+                event = events[action_of(before, after)]
                 self._queue.move(event, before, after, self._context.now)
             if isinstance(value, SchedulingGroup):
                 now = after if isinstance(after, SchedulingGroup) else None

@@ -57,6 +57,9 @@ from stowplan.plugins.volumes.volume_search import (
 SUPPLY = (StorageClass, CSIDriver, CSIStorageCapacity)
 """What says for which nodes volumes are provisioned."""
 
+KEPT_PODS_MAX, DISTINCT_MAX = 16_384, 4096
+"""Pods, and kinds of their claims, that are kept before all are forgotten."""
+
 UNLIMITED = 1 << 40
 """Pods of a row for which volumes are provisioned: as many as there are."""
 
@@ -73,9 +76,49 @@ class UnboundClaims(OwnClaims, frozen=True, cache_hash=True):
     drivers: tuple[tuple[str, int], ...]
 
 
+class KeptClaims:
+    """What `unbound_claims` answers, kept while no object changes: it is asked for a pod's class,
+    and again before the pod is placed. Equal answers are one object."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._by_uid: dict[str, tuple[Pod, UnboundClaims | None]] = {}
+        self._distinct: dict[UnboundClaims, UnboundClaims] = {}
+
+    @classmethod
+    def of(cls, object_store: ObjectStore) -> KeptClaims:
+        """Those of an object store, without what may have changed."""
+        kept: KeptClaims | None = object_store.indexes.get(cls)
+        if kept is None:
+            kept = object_store.indexes[cls] = cls()
+        if kept._version != object_store.version:
+            kept._version = object_store.version
+            kept._by_uid = {}
+        return kept
+
+    def find(self, pod: Pod, object_store: ObjectStore) -> UnboundClaims | None:
+        """See `unbound_claims`."""
+        known = self._by_uid.get(pod.metadata.uid)
+        if known is not None and known[0] is pod:
+            return known[1]
+        found = _unbound_claims(pod, object_store)
+        if found is not None:
+            if len(self._distinct) >= DISTINCT_MAX:
+                self._distinct = {}
+            found = self._distinct.setdefault(found, found)
+        if len(self._by_uid) >= KEPT_PODS_MAX:
+            self._by_uid = {}
+        self._by_uid[pod.metadata.uid] = pod, found
+        return found
+
+
 def unbound_claims(pod: Pod, object_store: ObjectStore) -> UnboundClaims | None:
     """The pod's claims as a hashable value; None where all are bound, and where one of them has to
     be looked at by name: it is missing, promised to a node, named by a volume or selects some."""
+    return KeptClaims.of(object_store).find(pod, object_store)
+
+
+def _unbound_claims(pod: Pod, object_store: ObjectStore) -> UnboundClaims | None:
     uses = volume_uses_of(pod.spec)
     if not uses.claims or uses.disks or len(uses.claims) != len(uses.attachable):
         return None
