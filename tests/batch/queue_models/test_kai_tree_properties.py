@@ -195,7 +195,7 @@ def test_a_reclaim_for_one_above_its_own_quota_is_found(monkeypatch: Patch) -> N
 
 def test_a_reclaim_from_any_department_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kai_actions, "may_be_reclaimed", lambda *_: True)
-    monkeypatch.setattr(kai_actions, "may_reclaim", lambda *_: True)
+    monkeypatch.setattr(reclaim_rules, "may_reclaim", lambda *_: True)
     monkeypatch.setattr(reclaim_rules.ReclaimCheck, "is_valid", lambda *_: True)
     watch_reclaims(monkeypatch)
     with pytest.raises(AssertionError, match="was within its"):

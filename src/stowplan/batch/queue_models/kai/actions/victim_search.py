@@ -51,7 +51,8 @@ class KaiVictimSearch:
         self._failed: set[tuple[str, ...]] = set()
         self._recorded: list[VictimBatch] = []
         self._recorded_tasks: list[KaiTask] = []
-        self._feasible: list[KaiNode] = []
+        self._feasible: Mapping[str, KaiNode] = {}
+        self._alike: dict[str, list[KaiJob]] = {}
 
     def solve(self, job: KaiJob) -> KaiStatement | None:
         """Changes that give a job its place; None if there are none."""
@@ -59,7 +60,7 @@ class KaiVictimSearch:
         tasks = job.next_tasks(False)
         if not tasks or not self._candidates:
             return None
-        self._feasible = feasible_nodes(self._session, job)
+        self._feasible = {node.name: node for node in feasible_nodes(self._session, job)}
         for generator in GENERATORS:
             if generator not in self._session.options.plugins:
                 continue
@@ -105,7 +106,7 @@ class KaiVictimSearch:
         placed = [task for task in job.tasks() if task.status & ACTIVE_STATUSES]
         part = job.with_tasks([*placed, *tasks[:count]])
         shrink_minimums(part.root)
-        nodes = {node.name: node for node in self._feasible}
+        nodes = dict(self._feasible)
         for task in self._recorded_tasks:
             nodes[task.node] = session.nodes[task.node]
         pending = part.next_tasks(False)
@@ -202,8 +203,14 @@ class KaiVictimSearch:
         waiting = self._waiting or {}
         leaves = {}
         for name in leaves_that_matter(session, by_leaf, waiting):
+            if name not in by_leaf:
+                # Nothing of such a leaf changes during the search.
+                if name not in self._alike:
+                    self._alike[name] = without_repeats(session, waiting[name], lambda _: False)
+                leaves[name] = self._alike[name]
+                continue
             own = [job for job in waiting.get(name, ()) if job.uid not in jobs]
-            own += by_leaf.get(name, ())
+            own += by_leaf[name]
             own.sort(key=KaiJob.order)
             leaves[name] = without_repeats(session, own, lambda job: job.uid in jobs)
         queue = JobQueue(session)
