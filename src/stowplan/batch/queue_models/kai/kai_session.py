@@ -375,11 +375,20 @@ class KaiSession:
             room = self._room(request)
             if room >= count:
                 continue
-            if rows is not None and len(rows):
-                room += self.rows.more_room_for(request, rows, freed)
+            if rows is not None:
+                room = self.room_once_freed(request, rows, freed)
             if room < count:
                 return False
         return True
+
+    def room_once_freed(
+        self, request: tuple[float, ...], rows: Rows, freed: Sequence[Column]
+    ) -> float:
+        """How many pods with a request fit at most, see `may_have_room`."""
+        room = self._room(request)
+        if room == np.inf or not len(rows):
+            return room
+        return room + self.rows.more_room_for(request, rows, freed)
 
     def _room(self, request: tuple[float, ...]) -> float:
         self.rows.refresh()

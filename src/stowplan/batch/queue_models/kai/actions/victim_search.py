@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
+from stowplan.batch.queue_models.kai.actions.victim_reach import VictimReach
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimBatch, VictimScenario
 from stowplan.batch.queue_models.kai.job_queue import (
     JobFilters,
@@ -52,6 +53,9 @@ class KaiVictimSearch:
         self._recorded: list[VictimBatch] = []
         self._recorded_tasks: list[KaiTask] = []
         self._feasible: Mapping[str, KaiNode] = {}
+        self._reach = VictimReach(
+            session, [job for jobs in self._candidates.values() for job in jobs]
+        )
         self._alike: dict[str, list[KaiJob]] = {}
 
     def solve(self, job: KaiJob) -> KaiStatement | None:
@@ -115,7 +119,7 @@ class KaiVictimSearch:
         victims = JobQueue(session, of_victims=True)
         victims.fill(self._candidates)
         base = VictimScenario(session, part, pending, self._recorded)
-        for scenario in GENERATORS[generator](base, victims, nodes):
+        for scenario in GENERATORS[generator](base, victims, nodes, self._reach):
             if session.budget.is_spent:
                 return None
             if not scenario.may_work():

@@ -200,6 +200,11 @@ class NodeRows:
         asked = np.array([request]).T
         return _times(asked, later + np.array(sums)) - _times(asked, later)
 
+    def counts_for(self, request: Sequence[float], free: Column) -> Column:
+        """How many pods with a request, which asks for something, fit on each node. free:
+        (n_resources, n_nodes)."""
+        return _counts(np.array([request]).T, free)
+
     def free_range(self, place: int, rows: Rows | None) -> tuple[float, float]:
         """The least and the most of cards or cpu that nodes which have any have free or being
         released; 0 without such nodes, and never less than 0 for the most."""
@@ -215,9 +220,15 @@ class NodeRows:
 def _times(asked: Column, free: Column) -> float:
     """How many pods that ask for something there is room for. asked: (n_resources, 1). free:
     (n_resources, n_nodes)."""
+    return float(_counts(asked, free).sum())
+
+
+def _counts(asked: Column, free: Column) -> Column:
+    """The same by node."""
     positive = asked[:, 0] > 0
-    counts = np.floor_divide(free[positive], asked[positive]).min(axis=0)
-    return float(counts[np.all(free >= asked, axis=0)].sum())
+    counts: Column = np.floor_divide(free[positive], asked[positive]).min(axis=0)
+    counts[~np.all(free >= asked, axis=0)] = 0.0
+    return counts
 
 
 def card_or_cpu(task: KaiTask) -> int:
