@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 
 from stowplan.batch.queue_models.kai import job_queue
+from stowplan.batch.queue_models.kai.actions import scenario_generators
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
+from stowplan.batch.queue_models.kai.actions.victim_reach import VictimReach
+from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
+from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue, SortedJobs
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.node_scores import NodeScores
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
-from stowplan.batch.queue_models.kai.state.node_rows import NodeRows
+from stowplan.batch.queue_models.kai.state.node_rows import Column, NodeRows
 from stowplan.messages.events import Event
-from tests.batch.queue_models.test_kai_properties import Patch
+from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+from tests.batch.queue_models.test_kai_properties import FREE, Patch
 from tests.batch.queue_models.test_kai_tree_properties import QUEUES, TreeCluster
 from tests.soak import examples, seeds
 
@@ -196,6 +201,79 @@ def test_jobs_that_are_skipped_whatever_follows_them_are_found(monkeypatch: Patc
         check_skips(seeds(200))
 
 
+# Searches on one node that are given up.
+
+
+class NodesCluster(TreeCluster):
+    """Jobs of parts of nodes, on some clusters on several each, in a queue without a quota; gangs
+    of whole nodes that reclaim them."""
+
+    n_nodes = 6
+
+    def make_queues(self, runtime: str | None) -> Iterator[Event]:
+        self.shapes = self.random.choice(
+            (((2, 2), (4, 1), (1, 2), (3, 2), (6, 1)), ((1, 1), (1, 2)))
+        )
+        for name, quota in (("full", 0), ("q", UNLIMITED)):
+            cards = KaiQueueResources(FREE, FREE, KaiQueueResource(quota, UNLIMITED, 0))
+            yield self.queue(name, resources=cards)
+
+    def arrive(self, number: int) -> Iterator[Event]:
+        rng = self.random
+        if number % 16 == 15:
+            size, cards = rng.choice(((4, 4), (5, 4), (4, 3), (2, 4)))
+            yield from self.gang(f"g{number}", "q", size, ("1", "1Gi", str(cards)))
+            return
+        for name in ("f", "g"):
+            size, cards = rng.choice(self.shapes)
+            yield from self.gang(f"{name}{number}", "full", size, ("1", "1Gi", str(cards)))
+
+
+def check_given_up(patch: Patch) -> list[VictimScenario]:
+    """Go on where a search is given up: nothing may come. Returns where that was so."""
+    given_up: list[VictimScenario] = []
+    may_work, by_node = VictimReach.may_work, scenario_generators._by_node
+
+    def notes(self: VictimReach, scenario: VictimScenario) -> bool:
+        if not may_work(self, scenario):
+            given_up.append(scenario)
+        return True
+
+    def checked(base: VictimScenario) -> Iterator[VictimScenario]:
+        for fork in by_node(base):
+            assert not any(one is base for one in given_up), "a node is of use after all"
+            yield fork
+
+    patch.setattr(scenario_generators, "PATIENCE", 1)
+    patch.setattr(VictimReach, "may_work", notes)
+    patch.setattr(scenario_generators, "_by_node", checked)
+    return given_up
+
+
+def run_nodes(seeds_: Iterable[int]) -> None:
+    for seed in seeds_:
+        cluster = NodesCluster(seed)
+        for number in range(16):
+            cluster.cycle(*cluster.arrive(number))
+
+
+def test_no_node_is_of_use_where_a_search_is_given_up(monkeypatch: Patch) -> None:
+    given_up = check_given_up(monkeypatch)
+    run_nodes(SEEDS)
+    assert given_up
+
+
+def _of_one_row(self: VictimReach, more: Column) -> float:
+    return float(more.max(initial=0.0))
+
+
+def test_a_reach_without_jobs_on_several_nodes_is_found(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(VictimReach, "_most", _of_one_row)
+    check_given_up(monkeypatch)
+    with pytest.raises(AssertionError, match="of use after all"):
+        run_nodes(seeds(200))
+
+
 # Whole sessions.
 
 
@@ -212,7 +290,7 @@ def recorded(kind: type[TreeCluster], seeds_: Iterable[int]) -> list[str]:
 
     for seed in seeds_:
         cluster = Recorded(seed)
-        for number in range(10):
+        for number in range(16):
             cluster.cycle(*cluster.leave(), *cluster.arrive(number))
     return found
 
@@ -221,11 +299,15 @@ def take_the_long_way(patch: Patch) -> None:
     """Sessions without what this module is about."""
     patch.setattr(KaiSession, "_has_row_scores", lambda *_: False)
     patch.setattr(SortedJobs, "skip", lambda *_: None)
+    patch.setattr(VictimReach, "may_work", lambda *_: True)
     patch.setattr(JobQueue, "_holder", lambda self, _: job_queue.BinaryHeap(self.is_job_before))
 
 
-@pytest.mark.parametrize("kind", [TreeCluster, MixedCluster])
-def test_sessions_decide_as_they_do_the_long_way(kind: type[TreeCluster]) -> None:
+@pytest.mark.parametrize("kind", [TreeCluster, MixedCluster, NodesCluster])
+def test_sessions_decide_as_they_do_the_long_way(
+    kind: type[TreeCluster], monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(scenario_generators, "PATIENCE", 1)
     fast = recorded(kind, SEEDS)
     with pytest.MonkeyPatch.context() as patch:
         take_the_long_way(patch)

@@ -37,8 +37,10 @@ Patch = pytest.MonkeyPatch
 class Cluster(KaiBenchmark):
     """Three nodes of 4 cards. evictions: how many there were in each cycle."""
 
+    n_nodes = 3
+
     def __init__(self, seed: int, runtime: str | None = None) -> None:
-        super().__init__(3, N_CARDS)
+        super().__init__(self.n_nodes, N_CARDS)
         self.random = random.Random(seed)
         self.evictions: list[int] = []
         self._n_made = 0
