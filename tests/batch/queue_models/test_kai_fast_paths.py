@@ -16,7 +16,7 @@ from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenar
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.job_queue import JobFilters, JobQueue, SortedJobs
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
-from stowplan.batch.queue_models.kai.node_scores import NodeScores
+from stowplan.batch.queue_models.kai.kept_scores import NodeScores
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask

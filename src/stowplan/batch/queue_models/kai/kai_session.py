@@ -10,7 +10,7 @@ import numpy as np
 
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
-from stowplan.batch.queue_models.kai.node_scores import NodeScores
+from stowplan.batch.queue_models.kai.kept_scores import NodeScores
 from stowplan.batch.queue_models.kai.session_claims import SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
