@@ -135,8 +135,8 @@ def _exceeds_nodes(session: KaiSession, job: KaiJob) -> bool:
 
 class _LeftOut:
     """Which waiting jobs an action leaves out, as things are: one that is no easier to place than
-    one that failed, asks for more than any node has, or for which a search found nothing a short time ago.
-    by_queue: jobs are compared with those of their queue."""
+    one that failed, asks for more than any node has, or for which a search found nothing a short
+    time ago. by_queue: jobs are compared with those of their queue."""
 
     def __init__(self, session: KaiSession, by_queue: bool) -> None:
         self._session = session
