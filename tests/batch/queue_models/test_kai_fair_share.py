@@ -141,6 +141,63 @@ def test_a_division_that_leaves_something_is_found(monkeypatch: pytest.MonkeyPat
         check_divisions(range(200))
 
 
+# Queues without siblings, or alone in their priority, are divided to without rounds of several.
+
+
+def random_tree(seed: int) -> tuple[float, float, list[KaiQueueShares]]:
+    rng = random.Random(seed)
+    queues: list[KaiQueueShares] = []
+    for i in range(rng.randint(1, 12)):
+        parent = rng.choice([None, *queues, *queues[-1:], *queues[-1:]])
+        queues.append(
+            queue(
+                f"q{i}",
+                rng.choice([0, 0.5, 1, 2.5, 4, 9]),
+                quota=rng.choice([0, 0, 1, 2.5, UNLIMITED]),
+                limit=rng.choice([UNLIMITED, UNLIMITED, 3, 0.5]),
+                weight=rng.choice([0, 1, 1, 2.5]),
+                usage=rng.choice([0, 0, 0.3, 1.5, 2.5]),
+                priority=rng.choice([i, i, 100]),
+            )
+        )
+        queues[-1].parent = parent.name if parent else ""
+    return rng.choice([0.0, 1.5, 4.0, 10.0]), rng.choice([0.0, 1.0, 3.0]), queues
+
+
+def fairs(seed: int) -> list[float]:
+    total, k, queues = random_tree(seed)
+    divide({GPU: total}, queues, k)
+    return [one.shares[GPU].fair for one in queues]
+
+
+def with_a_ghost(total: float, share: KaiShare, k: float) -> None:
+    """Beside a queue that wants nothing."""
+    level = [KaiQueueShares(name, "", 0, 0.0, {GPU: one}) for name, one in
+             (("own", share), ("ghost", KaiShare(0.0, UNLIMITED, 0.0, 0.0)))]  # fmt: skip
+    fair_share._divide_level(total, level, GPU, k)
+
+
+def check_alone(seeds: range) -> None:
+    for seed in seeds:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fair_share, "_divide_alone", with_a_ghost)
+            patch.setattr(fair_share, "_divide_to_one", fair_share._divide_by_weight)
+            plain = fairs(seed)
+        assert fairs(seed) == plain, seed
+
+
+def test_a_queue_alone_gets_what_it_gets_beside_others_that_want_nothing() -> None:
+    check_alone(range(300))
+
+
+def test_a_queue_alone_that_gets_something_whatever_its_weight_and_usage_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fair_share, "_has_part", lambda *_: True)
+    with pytest.raises(AssertionError):
+        check_alone(range(300))
+
+
 @pytest.mark.parametrize("names", [("kai", "volcano-1.15"), ("volcano-1.15", "kai")])
 def test_a_compat_concerns_the_cases_of_its_scheduler(names: tuple[str, str]) -> None:
     assert compat_for("queues", names) == "volcano-1.15"

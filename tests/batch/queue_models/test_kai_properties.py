@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.kai.actions import kai_actions, min_runtime
+from stowplan.batch.queue_models.kai.actions import kai_actions, min_runtime, reclaim_rules
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import ReclaimCheck
 from stowplan.batch.queue_models.kai.actions.victim_search import KaiVictimSearch
@@ -37,8 +37,10 @@ Patch = pytest.MonkeyPatch
 class Cluster(KaiBenchmark):
     """Three nodes of 4 cards. evictions: how many there were in each cycle."""
 
+    n_nodes = 3
+
     def __init__(self, seed: int, runtime: str | None = None) -> None:
-        super().__init__(3, N_CARDS)
+        super().__init__(self.n_nodes, N_CARDS)
         self.random = random.Random(seed)
         self.evictions: list[int] = []
         self._n_made = 0
@@ -132,7 +134,7 @@ def test_nothing_is_reclaimed_from_a_queue_within_its_quota(monkeypatch: Patch) 
 
 def test_a_reclaim_that_takes_from_any_queue_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kai_actions, "may_be_reclaimed", lambda *_: True)
-    monkeypatch.setattr(kai_actions, "may_reclaim", lambda *_: True)
+    monkeypatch.setattr(reclaim_rules, "may_reclaim", lambda *_: True)
     monkeypatch.setattr(ReclaimCheck, "is_valid", lambda *_: True)
     watch(monkeypatch, "reclaim", only_takes_beyond_quotas)
     with pytest.raises(AssertionError, match="was within its quota"):
@@ -246,6 +248,6 @@ def test_queues_that_take_from_each_other_in_turn_are_found(monkeypatch: Patch) 
     # Whoever takes is placed first, whatever its queue deserves.
     monkeypatch.setattr(KaiVictimSearch, "_order_of", lambda _, jobs: [*jobs.values()])
     monkeypatch.setattr(kai_actions, "may_be_reclaimed", lambda *_: True)
-    monkeypatch.setattr(kai_actions, "may_reclaim", lambda *_: True)
+    monkeypatch.setattr(reclaim_rules, "may_reclaim", lambda *_: True)
     monkeypatch.setattr(ReclaimCheck, "is_valid", lambda *_: True)
     assert any(last_evictions(seed, 12) for seed in seeds(10, 9))

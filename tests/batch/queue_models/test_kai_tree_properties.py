@@ -122,7 +122,8 @@ def test_bounds_of_departments_that_do_not_count_are_found(
 
 
 # A reclaim takes from what is above its quota where the ways to the two queues part; for one that
-# goes above its own quota there, from what is above its fair share too.
+# goes above its own quota there, from what is above its fair share too. That holds for the last of
+# what is taken as for the first.
 
 
 def watch_reclaims(patch: Patch) -> list[str]:
@@ -146,8 +147,16 @@ def watch_reclaims(patch: Patch) -> list[str]:
             return
         asked = sum(one.cards.cards for one in _waiting(job) if one.key not in waits)
         tree = session.queues
-        for name in _losers(session, session.evicts[n_before:]):
-            mine, other = _where_ways_part(tree, job.queue, name)
+        losses = _losses(session, session.evicts[n_before:])
+        parting = {name: _where_ways_part(tree, job.queue, name) for name in losses}
+        for mine, other in parting.values():
+            # Before its last part was taken; no part is larger than the largest one.
+            own = [losses[one] for one, (_, theirs) in parting.items() if theirs == other]
+            left = before[other] - sum(total for total, _ in own) + max(part for _, part in own)
+            assert left > QUEUES[other][1], f"{other} was brought within its quota"
+            if before[mine] + asked > QUEUES[mine][1]:
+                fair = tree.queues[other].fair[CARDS]
+                assert left > fair, f"{other} was brought within its fair share"
             assert before[other] > QUEUES[other][1], f"{other} was within its quota"
             if before[mine] + asked > QUEUES[mine][1]:
                 fair = tree.queues[other].fair[CARDS]
@@ -164,12 +173,22 @@ def _waiting(job: KaiJob) -> list[KaiTask]:
     return [task for task in job.tasks() if task.status == KaiStatus.PIPELINED]
 
 
-def _losers(session: KaiSession, evicted: Sequence[str]) -> set[str]:
-    """Queues of evicted pods that get no other place."""
-    tasks: Mapping[str, tuple[KaiJob, int]] = {
-        task.key: (job, task.status) for job in session.jobs.values() for task in job.tasks()
-    }
-    return {tasks[key][0].queue for key in evicted if tasks[key][1] == KaiStatus.RELEASING}
+def _losses(session: KaiSession, evicted: Sequence[str]) -> Mapping[str, tuple[float, float]]:
+    """Queue of evicted pods that get no other place -> their cards, and the most that are taken at
+    once: what a job needs, or one pod."""
+    found: dict[str, tuple[float, float]] = {}
+    for job in session.jobs.values():
+        gone = [
+            task.cards.cards
+            for task in job.tasks()
+            if task.key in evicted and task.status == KaiStatus.RELEASING
+        ]
+        if gone:
+            total, most = found.get(job.queue, (0.0, 0.0))
+            needed = max(sum(pods.minimum for pods in job.sets.values()), 1)
+            part = sum(sorted(gone, reverse=True)[:needed])
+            found[job.queue] = total + sum(gone), max(most, part)
+    return found
 
 
 def _where_ways_part(tree: QueueTree, mine: str, other: str) -> tuple[str, str]:
@@ -189,16 +208,30 @@ def test_a_reclaim_takes_from_what_is_above_its_quota(monkeypatch: Patch) -> Non
 def test_a_reclaim_for_one_above_its_own_quota_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(KaiQueue, "fits_quota", lambda *_: True)
     watch_reclaims(monkeypatch)
-    with pytest.raises(AssertionError, match="was within its fair share"):
-        run_trees(seeds(100, 62))
+    with pytest.raises(AssertionError, match="within its fair share"):
+        run_trees(seeds(200, 144))
+
+
+def test_a_strategy_by_the_quota_that_forgets_its_own_one_is_found(monkeypatch: Patch) -> None:
+    original = reclaim_rules.ReclaimCheck._take
+
+    def forgetful(*args: Any) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(KaiQueue, "fits_quota", lambda *_: True)
+            return original(*args)
+
+    monkeypatch.setattr(reclaim_rules.ReclaimCheck, "_take", forgetful)
+    watch_reclaims(monkeypatch)
+    with pytest.raises(AssertionError, match="was brought within its fair share"):
+        run_trees(seeds(200, 144))
 
 
 def test_a_reclaim_from_any_department_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kai_actions, "may_be_reclaimed", lambda *_: True)
-    monkeypatch.setattr(kai_actions, "may_reclaim", lambda *_: True)
+    monkeypatch.setattr(reclaim_rules, "may_reclaim", lambda *_: True)
     monkeypatch.setattr(reclaim_rules.ReclaimCheck, "is_valid", lambda *_: True)
     watch_reclaims(monkeypatch)
-    with pytest.raises(AssertionError, match="was within its"):
+    with pytest.raises(AssertionError, match="within its"):
         run_trees(seeds(100))
 
 

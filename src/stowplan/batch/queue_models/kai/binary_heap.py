@@ -13,10 +13,12 @@ T = TypeVar("T")
 
 
 class BinaryHeap(Generic[T]):
-    """Entries in `items`. is_before: whether one comes before another."""
+    """Entries in `items`. is_before: whether one comes before another. settled_at: noted by who
+    uses it, when the first entry was last compared with others."""
 
     def __init__(self, is_before: Callable[[T, T], bool]) -> None:
         self.items: list[T] = []
+        self.settled_at = (-1, -1)
         self._is_before = is_before
 
     def __len__(self) -> int:

@@ -95,6 +95,9 @@ def divide(
 
 def _divide_level(total: float, level: Sequence[KaiQueueShares], resource: str, k: float) -> None:
     """Divide an amount among siblings: quotas, then by priority, then the parts below one unit."""
+    if len(level) == 1:
+        _divide_alone(total, level[0].shares[resource], k)
+        return
     left = total
     by_priority: dict[int, list[KaiQueueShares]] = defaultdict(list)
     for queue in level:
@@ -108,15 +111,61 @@ def _divide_level(total: float, level: Sequence[KaiQueueShares], resource: str, 
         return
     rests: list[list[tuple[float, float, str, KaiShare]]] = []
     for priority in sorted(by_priority, reverse=True):
+        if left <= 0:
+            return
         same = by_priority[priority]
-        left, rest_of = _divide_by_weight(left, [queue.shares[resource] for queue in same], k)
-        rests.append([
-            (-rest_of[i], queue.created, queue.name, queue.shares[resource])
-            for i, queue in enumerate(same)
-            if i in rest_of
-        ])  # fmt: skip
+        shares = [queue.shares[resource] for queue in same]
+        divided = _divide_to_one if len(same) == 1 else _divide_by_weight
+        left, rest_of = divided(left, shares, k)
+        if rest_of:
+            rests.append([
+                (-rest_of[i], queue.created, queue.name, shares[i])
+                for i, queue in enumerate(same)
+                if i in rest_of
+            ])  # fmt: skip
     for rest in rests:
         left = _divide_rests(left, rest)
+
+
+def _divide_alone(total: float, share: KaiShare, k: float) -> None:
+    """The same for a queue without siblings."""
+    share.fair = min(total if share.quota == UNLIMITED else share.quota, share.requestable)
+    left, rests = total - share.fair, dict[int, float]()
+    if left > 0:
+        left, rests = _divide_to_one(left, (share,), k)
+    if rests and left > 0:
+        share.fair += min(1.0, left)
+
+
+def _divide_to_one(
+    left: float, shares: Sequence[KaiShare], k: float
+) -> tuple[float, dict[int, float]]:
+    """The same as `_divide_by_weight` for the only queue of a priority: its part is all that is
+    left, unless its weight or its usage leaves it none."""
+    share, rests = shares[0], dict[int, float]()
+    if not _has_part(share, k):
+        return left, rests
+    while left > 0 and share.wants_more:
+        part, wanted = left, share.requestable - share.fair
+        if wanted <= part:
+            given = wanted
+            rests.clear()
+        else:
+            given = float(math.floor(part))
+            if part > given:
+                rests[0] = part - given
+        share.fair += given
+        left -= given
+        if not wanted < part:
+            break
+    return left, rests
+
+
+def _has_part(share: KaiShare, k: float) -> bool:
+    """Whether a queue alone gets a part of what is left."""
+    if share.weight == 0 or not math.isfinite(share.weight):
+        return False
+    return 1.0 + k * (1.0 - share.usage) > 0
 
 
 def _divide_by_weight(
@@ -127,7 +176,13 @@ def _divide_by_weight(
     rests: dict[int, float] = {}
     unmet = list(range(len(shares)))
     while left > 0:
-        unmet = [i for i in unmet if shares[i].wants_more]
+        # As `wants_more` has it, and below `requestable`: this runs for every queue in each round.
+        unmet = [
+            i
+            for i in unmet
+            if (share := shares[i]).request > share.fair
+            and (share.limit == UNLIMITED or share.limit > share.fair)
+        ]
         weights = _weights([shares[i] for i in unmet], k)
         total_weight = math.fsum(weights)
         if total_weight == 0:
@@ -137,7 +192,8 @@ def _divide_by_weight(
             share = shares[i]
             if share.weight == 0 or left == 0:
                 continue
-            wanted = share.requestable - share.fair
+            limit, asked = share.limit, share.request
+            wanted = (asked if limit == UNLIMITED or asked < limit else limit) - share.fair
             part = amount * (weight / total_weight)
             if wanted <= part:
                 given = wanted

@@ -72,6 +72,16 @@ class SortedJobs:
         self._at += 1
         return self._jobs[self._at - 1]
 
+    def skip(self, session: KaiSession, is_left_out: Callable[[KaiJob], bool]) -> None:
+        """Leave out the next jobs, of those that wait, which are left out and are followed by one
+        that asks for the same."""
+        jobs, at, last = self._jobs, self._at, len(self._jobs) - 1
+        while at < last and is_left_out(jobs[at]):
+            if session.wanted(jobs[at]) != session.wanted(jobs[at + 1]):
+                break
+            at += 1
+        self._at = at
+
 
 class _Branch:
     """A queue with its queues, or with its jobs if it is a leaf."""
@@ -149,7 +159,7 @@ def leaves_that_matter(
 def _passes(session: KaiSession, job: KaiJob, filters: JobFilters) -> bool:
     if filters.pending and not job.n_pending:
         return False
-    if filters.ready and not job.root.is_ready:
+    if filters.ready and not job.is_ready:
         return False
     if filters.preemptible and not job.is_preemptible:
         return False
@@ -176,9 +186,12 @@ class JobQueue:
         self._roots = BinaryHeap[_Branch](self.is_queue_before)
         self._branches: dict[str, _Branch] = {}
         self._gone: dict[str, list[Shares]] = defaultdict(list)
-        for job in jobs:
-            if _passes(session, job, filters):
-                self.push(job)
+        given = [job for job in jobs if _passes(session, job, filters)]
+        self._n_pushed = 0
+        # Pods of such jobs change, and with them the order.
+        self._moving = {job.queue for job in given if job.used}
+        for job in given:
+            self.push(job)
 
     def fill(self, leaves: Mapping[str, Sequence[KaiJob]]) -> None:
         """Put all jobs of leaf queues in, see `in_order`, whose order does not change while they
@@ -200,19 +213,35 @@ class JobQueue:
         is_new = branch is None
         if branch is None:
             queue = self._session.queues.queues[job.queue]
-            heap = BinaryHeap[KaiJob](self.is_job_before)
-            branch = self._branches[job.queue] = _Branch(queue, heap)
+            branch = self._branches[job.queue] = _Branch(queue, self._holder(job.queue))
         assert branch.jobs is not None, "jobs are in leaf queues"
         branch.jobs.push(job)
+        self._n_pushed += 1
         if is_new:
             self._link(branch)
         self._mark(branch)
 
-    def pop(self) -> KaiJob:
-        """Take the next job out."""
-        branch = self._first(self._roots)
+    def _holder(self, name: str) -> BinaryHeap[KaiJob] | SortedJobs:
+        """What holds the jobs of a leaf queue."""
+        if name in self._moving or self._of_victims:
+            return BinaryHeap[KaiJob](self.is_job_before)
+        return SortedJobs((), self._of_victims)
+
+    def pop(self, is_left_out: Callable[[KaiJob], bool] | None = None) -> KaiJob:
+        """Take the next job out. is_left_out: whether the caller does nothing for a job as things
+        are; of several such jobs that come one after the other not all come out."""
+        now = self._session.queues.version, self._n_pushed
+        heap = self._roots
+        branch = self._first(heap, now)
+        is_settled = heap.settled_at == now
         while branch.jobs is None:
-            branch = self._first(branch.branches)
+            heap = branch.branches
+            branch = self._first(heap, now)
+            is_settled &= heap.settled_at == now
+        # What comes out of a queue is the reason to compare it with others again: without effect
+        # where that was done since something changed, and what comes next asks for the same.
+        if is_left_out is not None and is_settled and isinstance(branch.jobs, SortedJobs):
+            branch.jobs.skip(self._session, is_left_out)
         job = branch.jobs.pop()
         if self._of_victims:
             self._gone[branch.queue.name].append(job.index.shares(job.allocated))
@@ -235,11 +264,12 @@ class JobQueue:
             branch = parent
         self._roots.push(branch)
 
-    def _first(self, heap: BinaryHeap[_Branch]) -> _Branch:
+    def _first(self, heap: BinaryHeap[_Branch], now: tuple[int, int]) -> _Branch:
         while heap.items[0].has_changed:
             branch = heap.items[0]
             heap.fix_first()
             branch.has_changed = False
+            heap.settled_at = now
         return heap.items[0]
 
     def _mark(self, branch: _Branch | None) -> None:

@@ -10,11 +10,14 @@ import numpy as np
 
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
+from stowplan.batch.queue_models.kai.kept_scores import NodeScores
 from stowplan.batch.queue_models.kai.session_claims import SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     PODS,
+    Amount,
     ResourceIndex,
+    is_within,
 )
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -149,6 +152,7 @@ class KaiSession:
         self.eviction_notes: dict[str, EvictionNote] = {}
         self.budget = SearchBudget()
         self.opened_cards = 0
+        self._row_scores = NodeScores(self.rows)
         self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}
         self._rooms: dict[tuple[float, ...], tuple[int, float]] = {}
         memories = [node.memory for node in self.nodes.values() if node.memory > 100]
@@ -216,11 +220,18 @@ class KaiSession:
         """Whether pods would bring the job's queues above a limit or, if it is not preemptible, a
         quota. Shares in memory count by the largest card of the cluster."""
         total = [0.0, 0.0, 0.0]
+        last: Amount | None = None
+        cpu = memory = cards = 0.0
         for task in tasks:
-            cpu, memory, cards = job.index.shares(task.request)
-            if task.cards.memory > 0:
-                cards = task.cards.memory_as_cards(self.most_memory)
-            total = [total[0] + cpu, total[1] + memory, total[2] + cards]
+            # Pods of a job mostly share their request.
+            if task.request is not last or task.cards.memory > 0:
+                last = task.request
+                cpu, memory, cards = job.index.shares(last)
+                if task.cards.memory > 0:
+                    last, cards = None, task.cards.memory_as_cards(self.most_memory)
+            total[0] += cpu
+            total[1] += memory
+            total[2] += cards
         check = self.queues.is_over if with_limits else self.queues.is_over_quota
         return check(job.queue, total, job.is_preemptible)
 
@@ -339,6 +350,11 @@ class KaiSession:
         score down, equal ones by name."""
         rows = self.rows.rows_of(nodes)
         is_known = self.is_known_by_row(task)
+        if rows is None and is_known and self._has_row_scores(task):
+            if not self._is_over(task):
+                best = self._row_scores.best_first(task, self)
+                yield from (self.rows.nodes[row] for row in best)
+            return
         fitting = self.fitting_rows(task)
         chosen = np.flatnonzero(fitting) if rows is None else rows[fitting[rows]]
         if not len(chosen):
@@ -359,11 +375,20 @@ class KaiSession:
             room = self._room(request)
             if room >= count:
                 continue
-            if rows is not None and len(rows):
-                room += self.rows.more_room_for(request, rows, freed)
+            if rows is not None:
+                room = self.room_once_freed(request, rows, freed)
             if room < count:
                 return False
         return True
+
+    def room_once_freed(
+        self, request: tuple[float, ...], rows: Rows, freed: Sequence[Column]
+    ) -> float:
+        """How many pods with a request fit at most, see `may_have_room`."""
+        room = self._room(request)
+        if room == np.inf or not len(rows):
+            return room
+        return room + self.rows.more_room_for(request, rows, freed)
 
     def _room(self, request: tuple[float, ...]) -> float:
         self.rows.refresh()
@@ -391,14 +416,59 @@ class KaiSession:
         return fitting
 
     def _plain_fit(self, task: KaiTask) -> Mask:
-        job = self.jobs[task.job]
-        shares = task.request[0], task.request[1], float(task.cards.count)
-        fitting = self.rows.is_ready & self.rows.by_rules(task, self._fits_node)
-        if task.needs_card:
-            fitting &= self.rows.takes_whole_cards
-        if self.queues.is_over(job.queue, shares, job.is_preemptible):
+        fitting = self.may_go(task)
+        if self._is_over(task):
             fitting[:] = False
         return fitting
+
+    def may_go(self, task: KaiTask) -> Mask:
+        """Nodes that a plain pod may go to, apart from amounts and queues."""
+        fitting: Mask = self.rows.is_ready & self.rows.by_rules(task, self._fits_node)
+        if task.needs_card:
+            fitting &= self.rows.takes_whole_cards
+        return fitting
+
+    def _is_over(self, task: KaiTask) -> bool:
+        """Whether a plain pod would bring its queues above a limit or quota."""
+        job = self.jobs[task.job]
+        shares = task.request[0], task.request[1], float(task.cards.count)
+        return self.queues.is_over(job.queue, shares, job.is_preemptible)
+
+    def _has_row_scores(self, task: KaiTask) -> bool:
+        """Whether the score of a row depends on the row alone, and on the range of what is free."""
+        on = self.options.plugins
+        return not (
+            ("gpusharingorder" in on and self.rows.shared)
+            or ("nominatednode" in on and task.pod.status.nominated_node_name in self.nodes)
+            or ("topology" in on and self.topology.has_scores)
+            or task.devices
+        )
+
+    def scores_of_rows(self, task: KaiTask, rows: Rows, free_range: tuple[float, float]) -> Column:
+        """Scores of rows that a plain pod fits on."""
+        return self._scores(task, rows, free_range)[0]
+
+    def score_of(self, task: KaiTask, node: KaiNode, free_range: tuple[float, float]) -> float:
+        """The same for one node, without columns."""
+        on, score = self.options.plugins, 0.0
+        if "nodeavailability" in on and is_within(task.request, node.idle):
+            score += AVAILABLE_SCORE
+        if "resourcetype" in on and node.is_without_cards and not task.needs_card:
+            score += KIND_SCORE
+        if "nodeplacement" in on:
+            score += self._placement_score(task, node, *free_range)
+        return score
+
+    def _placement_score(self, task: KaiTask, node: KaiNode, low: float, high: float) -> float:
+        place = card_or_cpu(task)
+        free, overall = node.idle[place] + node.releasing[place], node.allocatable[place]
+        if self.options.placement.get("gpu" if task.needs_card else "cpu") == SPREAD:
+            if place == CARDS and node.card_count is not None:
+                overall = node.card_count
+            return free / overall if overall else 0.0
+        if not high or not overall:
+            return 0.0
+        return PACK_SCORE if low == high else PACK_SCORE * (1 - (free - low) / (high - low))
 
     def _fits_node(self, task: KaiTask, node: KaiNode) -> bool:
         return self.rules.fits_node(self, task, node)
@@ -436,7 +506,7 @@ class KaiSession:
     def _fits_idle(self, task: KaiTask, rows: Rows) -> Mask:
         """Which of these rows a pod fits on now."""
         if task.is_plain:
-            return self.rows.fits(task, later=False)[rows]
+            return self.rows.fits_on(task, False, rows)
         answers = (self.rows.nodes[row].fits_idle(task) for row in rows)
         return np.fromiter(answers, dtype=np.bool_, count=len(rows))
 

@@ -16,9 +16,9 @@ from stowplan.batch.queue_models.kai.actions.eviction_notes import (
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.movable_jobs import movable_jobs, victim_jobs
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import (
+    MayReclaim,
     ReclaimCheck,
     may_be_reclaimed,
-    may_reclaim,
 )
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.actions.victim_search import KaiVictimSearch
@@ -49,11 +49,14 @@ def allocate(session: KaiSession) -> None:
     def may_start(job: KaiJob) -> bool:
         return bool(job.next_tasks(True)) and session.may_have_room(job)
 
+    def is_left_out(job: KaiJob) -> bool:
+        return not may_start(job)
+
     # What has no room now has none later on: places are only taken.
     queue.fill({name: without_repeats(session, jobs, may_start) for name, jobs in leaves.items()})
     nodes = [*session.nodes.values()]
     while queue:
-        job = queue.pop()
+        job = queue.pop(is_left_out)
         was_started = any(task.status & ALLOCATED_STATUSES for task in job.tasks())
         statement = KaiStatement(session)
         job.wanted(True, session.least_memory)
@@ -83,6 +86,8 @@ class _FailedJobs:
         if failed is None or not self._is_on:
             return True
         mine, theirs = job.sorted_requests(), failed.sorted_requests()
+        if mine == theirs:
+            return False
         if not mine or not theirs:
             return False
         if len(theirs) > len(mine):
@@ -107,10 +112,6 @@ def _is_smaller(mine: Sequence[Amount], theirs: Sequence[Amount]) -> bool:
     return all(is_within(a, b) for a, b in zip(mine, theirs, strict=False))
 
 
-def _failed_by_queue(session: KaiSession) -> dict[str, _FailedJobs]:
-    return defaultdict(lambda: _FailedJobs(session.options.skips_alike))
-
-
 def _waiting(session: KaiSession, action: str, preemptible: bool = False) -> JobQueue:
     """Jobs for which an action may evict. Differs: with a depth, the first jobs of each queue; KAI
     drops a leaf of its heap for each further job, which depends on the order of a map."""
@@ -123,18 +124,56 @@ def _waiting(session: KaiSession, action: str, preemptible: bool = False) -> Job
 
 
 def _exceeds_nodes(session: KaiSession, job: KaiJob) -> bool:
-    return any(session.exceeds_every_node(task) for task in job.next_tasks(False))
+    last: Amount | None = None
+    for task in job.next_tasks(False):
+        # Pods of a job mostly share their request.
+        if task.request is not last and session.exceeds_every_node(task):
+            return True
+        last = task.request
+    return False
+
+
+class _LeftOut:
+    """Which waiting jobs an action leaves out, as things are: one that is no easier to place than
+    one that failed, asks for more than any node has, or for which a search found nothing a short
+    time ago. by_queue: jobs are compared with those of their queue."""
+
+    def __init__(self, session: KaiSession, by_queue: bool) -> None:
+        self._session = session
+        self._by_queue = by_queue
+        is_on = session.options.skips_alike
+        self._failed: dict[str, _FailedJobs] = defaultdict(lambda: _FailedJobs(is_on))
+        # What is left out for the first or the last of these stays so during the action.
+        self._known: set[tuple[str, int, int]] = set()
+
+    def __call__(self, job: KaiJob) -> bool:
+        """Whether a job is left out."""
+        key = job.queue, job.priority, job.kind
+        if key in self._known:
+            return True
+        if not self._of(job).is_easier(job) or self._session.budget.leaves_out(job):
+            self._known.add(key)
+            return True
+        return _exceeds_nodes(self._session, job)
+
+    def add(self, job: KaiJob) -> None:
+        """The search for a job has found nothing."""
+        self._of(job).add(job)
+        self._session.budget.found_nothing(job)
+
+    def _of(self, job: KaiJob) -> _FailedJobs:
+        return self._failed[job.queue if self._by_queue else ""]
 
 
 def consolidate(session: KaiSession) -> None:
     """Move preemptible jobs so that another one fits, where no pod loses its place."""
     if session.options.max_moved == 0:
         return
-    budget, failed = session.budget, _FailedJobs(session.options.skips_alike)
+    budget, left_out = session.budget, _LeftOut(session, by_queue=False)
     queue = _waiting(session, "consolidation", preemptible=True)
     while queue:
-        job = queue.pop()
-        if not failed.is_easier(job) or _exceeds_nodes(session, job) or budget.leaves_out(job):
+        job = queue.pop(left_out)
+        if left_out(job):
             continue
         statement = None
         budget.begin_search()
@@ -145,25 +184,26 @@ def consolidate(session: KaiSession) -> None:
         if statement is not None:
             commit(session, statement, job, "consolidation", moved)
         else:
-            failed.add(job)
-            budget.found_nothing(job)
+            left_out.add(job)
         if budget.is_action_spent:
             return
 
 
 def _has_cards_for(session: KaiSession, job: KaiJob) -> bool:
-    cards, memory = 0.0, 0
-    for node in session.nodes.values():
-        if node.is_ready:
-            for free, free_memory in (node.idle_cards(), node.releasing_cards()):
-                cards += free
-                memory += free_memory
     tasks = job.next_tasks(False)
     asked = sum(task.cards.quota for task in tasks)
     asked_memory = sum(
         task.cards.memory + sum(mig_profile(name)[1] * n for name, n in task.cards.mig.items())
         for task in tasks
     )
+    if not asked and not asked_memory and session.rows.has_cards_or_none:
+        return True
+    cards, memory = 0.0, 0
+    for node in session.nodes.values():
+        if node.is_ready:
+            for free, free_memory in (node.idle_cards(), node.releasing_cards()):
+                cards += free
+                memory += free_memory
     return cards >= asked and memory >= asked_memory
 
 
@@ -178,16 +218,14 @@ def _all_have_places(scenario: VictimScenario) -> bool:
 def reclaim(session: KaiSession) -> None:
     """Take resources back from other queues."""
     # What reclaims for one job may let another one reclaim, but one has to begin.
-    if not any(may_reclaim(session, job) for job in session.waiting if _is_in_leaf(session, job)):
+    may = MayReclaim(session)
+    if not any(may(job) for job in session.waiting if _is_in_leaf(session, job)):
         return
-    budget = session.budget
-    failed: dict[str, _FailedJobs] = _failed_by_queue(session)
+    budget, left_out = session.budget, _LeftOut(session, by_queue=True)
     queue = _waiting(session, "reclaim")
     while queue:
-        job = queue.pop()
-        if not may_reclaim(session, job) or not failed[job.queue].is_easier(job):
-            continue
-        if _exceeds_nodes(session, job) or budget.leaves_out(job):
+        job = queue.pop(lambda one: left_out(one) or not may(one))
+        if not may(job) or left_out(job):
             continue
         budget.begin_search()
         check = ReclaimCheck(session)
@@ -212,8 +250,7 @@ def reclaim(session: KaiSession) -> None:
             text = reclaimed(session, job, check.queues)
             commit(session, statement, job, "reclaim", text)
         else:
-            failed[job.queue].add(job)
-            budget.found_nothing(job)
+            left_out.add(job)
         if budget.is_action_spent:
             return
 
@@ -231,14 +268,11 @@ def preempt(session: KaiSession) -> None:
             lowest[job.queue] = min(job.priority, lowest.get(job.queue, job.priority))
     if not any(job.priority > lowest.get(job.queue, job.priority) for job in session.waiting):
         return
-    budget = session.budget
-    failed: dict[str, _FailedJobs] = _failed_by_queue(session)
+    budget, left_out = session.budget, _LeftOut(session, by_queue=True)
     queue = _waiting(session, "preempt")
     while queue:
-        job = queue.pop()
-        if not failed[job.queue].is_easier(job) or _exceeds_nodes(session, job):
-            continue
-        if budget.leaves_out(job):
+        job = queue.pop(left_out)
+        if left_out(job):
             continue
         statement = None
         budget.begin_search()
@@ -252,8 +286,7 @@ def preempt(session: KaiSession) -> None:
         if statement is not None:
             commit(session, statement, job, "preempt", preempted(job))
         else:
-            failed[job.queue].add(job)
-            budget.found_nothing(job)
+            left_out.add(job)
         if budget.is_action_spent:
             return
 

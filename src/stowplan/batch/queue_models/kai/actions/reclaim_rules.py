@@ -27,8 +27,30 @@ def may_reclaim(session: KaiSession, job: KaiJob) -> bool:
     wanted = session.wanted(job)
     if not all_within([queue.allocated[i] + wanted[i] for i in RANGE], queue.fair):
         return False
-    fixed = [queue.fixed[i] + wanted[i] for i in RANGE]
-    return job.is_preemptible or all_within(fixed, queue.quota)
+    if job.is_preemptible:
+        return True
+    return all_within([queue.fixed[i] + wanted[i] for i in RANGE], queue.quota)
+
+
+class MayReclaim:
+    """Answers of `may_reclaim`, kept while queues use the same."""
+
+    def __init__(self, session: KaiSession) -> None:
+        self._session = session
+        self._version = -1
+        self._known: dict[tuple[str, bool, Shares], bool] = {}
+
+    def __call__(self, job: KaiJob) -> bool:
+        """Whether a job may reclaim."""
+        session = self._session
+        if session.queues.version != self._version:
+            self._version = session.queues.version
+            self._known.clear()
+        key = job.queue, job.is_preemptible, session.wanted(job)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = may_reclaim(session, job)
+        return known
 
 
 def may_be_reclaimed(

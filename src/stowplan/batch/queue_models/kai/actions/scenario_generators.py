@@ -10,6 +10,7 @@ from stowplan.batch.queue_models.kai.actions.scenario_filters import (
     FreeCardsFilter,
     NodeRulesFilter,
 )
+from stowplan.batch.queue_models.kai.actions.victim_reach import VictimReach
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimScenario
 from stowplan.batch.queue_models.kai.job_queue import JobQueue
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -54,16 +55,29 @@ def _add_next(scenario: VictimScenario, victims: JobQueue, recorded: set[str]) -
     return True
 
 
+PATIENCE = 16
+"""After so many victims for which no node was of use it is asked whether any can be."""
+
+
 def on_one_node(
-    scenario: VictimScenario, victims: JobQueue, nodes: Mapping[str, KaiNode]
+    scenario: VictimScenario,
+    victims: JobQueue,
+    nodes: Mapping[str, KaiNode],
+    reach: VictimReach,
 ) -> Iterator[VictimScenario]:
     """Victims on one node at a time, on those of the latest victim's job."""
+    n_useless = 0
     for base in accumulated(scenario, victims, nodes):
         if not base.tried:
             if base.recorded_tasks:
                 yield base
             continue
-        yield from _by_node(base)
+        n_useless += 1
+        for fork in _by_node(base):
+            n_useless = 0
+            yield fork
+        if n_useless == PATIENCE and not reach.may_work(base):
+            return
 
 
 def _by_node(base: VictimScenario) -> Iterator[VictimScenario]:
@@ -88,7 +102,7 @@ def _by_node(base: VictimScenario) -> Iterator[VictimScenario]:
 
 
 def on_several_nodes(
-    scenario: VictimScenario, victims: JobQueue, nodes: Mapping[str, KaiNode]
+    scenario: VictimScenario, victims: JobQueue, nodes: Mapping[str, KaiNode], _: VictimReach
 ) -> Iterator[VictimScenario]:
     """Victims of ever more nodes, from the fewest that have the cards that are asked for."""
     for base in accumulated(scenario, victims, nodes):
@@ -164,6 +178,9 @@ def _fewest(capacities: list[float], wanted: float) -> int:
 
 
 GENERATORS: Mapping[
-    str, Callable[[VictimScenario, JobQueue, Mapping[str, KaiNode]], Iterator[VictimScenario]]
+    str,
+    Callable[
+        [VictimScenario, JobQueue, Mapping[str, KaiNode], VictimReach], Iterator[VictimScenario]
+    ],
 ] = {"sg-nodelocalgreedy": on_one_node, "sg-multinodegang": on_several_nodes}
 """Generators by the plugin that turns them on, in the order in which they are used."""

@@ -129,10 +129,7 @@ class VictimScenario:
     def may_work(self, batches: Iterable[VictimBatch] | None = None) -> bool:
         """Whether there may be room for the job that waits once the recorded victims and those of
         some batches, or else those that are tried, are gone. False is certain."""
-        session = self.session
-        if self._recorded_freed is None:
-            self._recorded_freed = FreedAmounts.of(session, self.recorded_tasks)
-        freed = [self._recorded_freed]
+        session, freed = self.session, [self.recorded_freed]
         if batches is None:
             freed.append(FreedAmounts.of(session, self.tried))
         else:
@@ -141,6 +138,13 @@ class VictimScenario:
             return True
         rows = np.concatenate([one.rows for one in freed])
         return session.may_have_room(self.job, rows, [one.amounts for one in freed])
+
+    @property
+    def recorded_freed(self) -> FreedAmounts:
+        """What is free once the recorded victims are gone."""
+        if self._recorded_freed is None:
+            self._recorded_freed = FreedAmounts.of(self.session, self.recorded_tasks)
+        return self._recorded_freed
 
     def batches_on(self, node: str) -> list[VictimBatch]:
         """Those of the jobs of which some that are tried are on a node."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.scenario_generators import GENERATORS
+from stowplan.batch.queue_models.kai.actions.victim_reach import VictimReach
 from stowplan.batch.queue_models.kai.actions.victim_scenario import VictimBatch, VictimScenario
 from stowplan.batch.queue_models.kai.job_queue import (
     JobFilters,
@@ -51,7 +52,11 @@ class KaiVictimSearch:
         self._failed: set[tuple[str, ...]] = set()
         self._recorded: list[VictimBatch] = []
         self._recorded_tasks: list[KaiTask] = []
-        self._feasible: list[KaiNode] = []
+        self._feasible: Mapping[str, KaiNode] = {}
+        self._reach = VictimReach(
+            session, [job for jobs in self._candidates.values() for job in jobs]
+        )
+        self._alike: dict[str, list[KaiJob]] = {}
 
     def solve(self, job: KaiJob) -> KaiStatement | None:
         """Changes that give a job its place; None if there are none."""
@@ -59,7 +64,7 @@ class KaiVictimSearch:
         tasks = job.next_tasks(False)
         if not tasks or not self._candidates:
             return None
-        self._feasible = feasible_nodes(self._session, job)
+        self._feasible = {node.name: node for node in feasible_nodes(self._session, job)}
         for generator in GENERATORS:
             if generator not in self._session.options.plugins:
                 continue
@@ -105,7 +110,7 @@ class KaiVictimSearch:
         placed = [task for task in job.tasks() if task.status & ACTIVE_STATUSES]
         part = job.with_tasks([*placed, *tasks[:count]])
         shrink_minimums(part.root)
-        nodes = {node.name: node for node in self._feasible}
+        nodes = dict(self._feasible)
         for task in self._recorded_tasks:
             nodes[task.node] = session.nodes[task.node]
         pending = part.next_tasks(False)
@@ -114,7 +119,7 @@ class KaiVictimSearch:
         victims = JobQueue(session, of_victims=True)
         victims.fill(self._candidates)
         base = VictimScenario(session, part, pending, self._recorded)
-        for scenario in GENERATORS[generator](base, victims, nodes):
+        for scenario in GENERATORS[generator](base, victims, nodes, self._reach):
             if session.budget.is_spent:
                 return None
             if not scenario.may_work():
@@ -202,8 +207,14 @@ class KaiVictimSearch:
         waiting = self._waiting or {}
         leaves = {}
         for name in leaves_that_matter(session, by_leaf, waiting):
+            if name not in by_leaf:
+                # Nothing of such a leaf changes during the search.
+                if name not in self._alike:
+                    self._alike[name] = without_repeats(session, waiting[name], lambda _: False)
+                leaves[name] = self._alike[name]
+                continue
             own = [job for job in waiting.get(name, ()) if job.uid not in jobs]
-            own += by_leaf.get(name, ())
+            own += by_leaf[name]
             own.sort(key=KaiJob.order)
             leaves[name] = without_repeats(session, own, lambda job: job.uid in jobs)
         queue = JobQueue(session)

@@ -34,7 +34,9 @@ class GroupStatuses:
     """What was written about groups, by their keys."""
 
     def __init__(self) -> None:
+        # What is said of groups, without numbers, and the last text of that.
         self._noted: dict[str, str] = {}
+        self._texts: dict[str, tuple[bool, str]] = {}
         self._stale: set[str] = set()
         # Groups with a condition, as the watch shows them or as it was decided since.
         self._conditioned: dict[str, None] = {}
@@ -51,6 +53,7 @@ class GroupStatuses:
                     self._conditioned[key] = None
                 elif group is None:
                     self._noted.pop(key, None)
+                    self._texts.pop(key, None)
 
     def reports(
         self,
@@ -69,6 +72,7 @@ class GroupStatuses:
                 yield from self._waits(job, group, reasons.get(job.uid, ("", "")))
         for key in [key for key in self._noted if key not in waiting]:
             del self._noted[key]
+            self._texts.pop(key, None)
         for key in [*self._conditioned]:
             group, found = groups.get(key), session.jobs.get(key)
             if isinstance(group, KaiPodGroupObject) and found is not None and _is_placed(found):
@@ -79,10 +83,11 @@ class GroupStatuses:
     def _waits(
         self, job: KaiJob, group: KaiPodGroupObject, reason: tuple[str, str]
     ) -> Iterator[PodGroupReport]:
-        is_ready = job.root.is_ready
+        is_ready = job.is_ready
         text = reason[1] if is_ready else _not_ready(job)
-        if not text:
+        if not text or self._texts.get(job.uid) == (is_ready, text):
             return
+        self._texts[job.uid] = is_ready, text
         gist = f"{is_ready}: {_NUMBERS.sub('', text.partition(';')[0])}"
         if self._noted.get(job.uid) == gist:
             return
@@ -126,6 +131,8 @@ def eviction_reports(
 
 def _is_placed(job: KaiJob) -> bool:
     """Nothing of a job waits, or is being bound."""
+    if job.n_pending:
+        return False
     waits = _IN_FLIGHT | KaiStatus.PENDING | KaiStatus.GATED
     return not any(task.status & waits for task in job.tasks())
 

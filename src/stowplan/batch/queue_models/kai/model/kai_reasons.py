@@ -80,7 +80,7 @@ class KaiReasons:
             return ROOM_BEING_FREED, f"{count} for other pods to terminate"
         if not pending:
             return "", ""
-        if not job.root.is_ready:
+        if not job.is_ready:
             gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
             pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
             return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from stowplan.objects.kai.zone_placement import decimal_text
@@ -48,10 +48,20 @@ class ResourceIndex:
         self._mig = [(i, mig_profile(name)[0]) for i, name in enumerate(self.names) if is_mig(name)]
         # What pods with such a container ask for.
         self.asks: dict[tuple[tuple[str, Quantity], ...], tuple[Amount, KaiCards]] = {}
+        self._kinds: dict[Hashable, int] = {}
+
+    def kind_of(self, of: Hashable) -> int:
+        """The number of a kind of jobs. of: equal for jobs of one kind."""
+        return self._kinds.setdefault(of, len(self._kinds))
 
     def has(self, resource: str) -> bool:
         """Whether amounts of the session have a resource."""
         return resource in CARD_RESOURCES or resource in self.place
+
+    @property
+    def has_mig(self) -> bool:
+        """Whether amounts of the session have instances of MIG."""
+        return bool(self._mig)
 
     def place_of(self, resource: str) -> int:
         """The place of a resource that amounts have."""

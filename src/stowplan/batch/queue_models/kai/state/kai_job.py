@@ -75,6 +75,8 @@ class KaiJob:
         self._shares: tuple[float, float, float] | None = None
         self._order: tuple[int, int, float, str] | None = None
         self._requests: list[Amount] | None = None
+        self._kind: int | None = None
+        self._is_ready: bool | None = None
         self._counts: tuple[int, int, int] | None = None
         self._is_stale: bool | None = None
 
@@ -87,7 +89,7 @@ class KaiJob:
             return
         pods.assign(task)
         self._next = self._wanted = self._shares = self._order = self._requests = None
-        self._counts = self._is_stale = None
+        self._counts = self._is_stale = self._kind = self._is_ready = None
         if task.status & ALLOCATED_STATUSES:
             self.allocated = plus(self.allocated, task.request)
 
@@ -141,6 +143,13 @@ class KaiJob:
             sum(pods.used for pods in sets),
         )
         return self._counts
+
+    @property
+    def is_ready(self) -> bool:
+        """Enough of its pods run or may run."""
+        if self._is_ready is None:
+            self._is_ready = self.root.is_ready
+        return self._is_ready
 
     @property
     def is_alive(self) -> bool:
@@ -265,6 +274,14 @@ class KaiJob:
                 (task.request for task in self.pending()), key=cmp_to_key(_compare)
             )
         return self._requests
+
+    @property
+    def kind(self) -> int:
+        """Equal for jobs with the same signature whose pods that wait ask for the same."""
+        if self._kind is None:
+            asked = tuple(tuple(request) for request in self.sorted_requests())
+            self._kind = self.index.kind_of((self.signature, asked))
+        return self._kind
 
     def next_victims(self) -> tuple[list[KaiTask], bool]:
         """Pods to evict next, and whether others stay: what is above the minimum, one at a time,

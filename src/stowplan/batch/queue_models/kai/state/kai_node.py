@@ -35,6 +35,7 @@ DEFAULT_CARD_MEMORY = 100
 """MiB of a card without the label, so that shares of it are whole numbers."""
 MIB_BELOW = 1 << 20
 """Card memory from here on is in bytes."""
+PIPELINED, RELEASING = int(KaiStatus.PIPELINED), int(KaiStatus.RELEASING)
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
@@ -301,22 +302,24 @@ class KaiNode:
         self._note_change()
 
     def _count(self, task: KaiTask, sign: int) -> None:
-        accepted_amount = list(task.accepted)
-        if accepted_amount[CARDS] > 0:
+        accepted = task.accepted
+        if accepted[CARDS] > 0 and task.devices:
             shared = self._count_users(task, sign)
-            accepted_amount[CARDS] -= min(shared, accepted_amount[CARDS])
-        for place, accepted in enumerate(accepted_amount):
-            if self.allocatable[place] == 0 or (place == CARDS and task.has_share):
+            accepted = list(accepted)
+            accepted[CARDS] -= min(shared, accepted[CARDS])
+        waits, leaves = task.status == PIPELINED, task.status == RELEASING
+        used, idle, releasing, offered = self.used, self.idle, self.releasing, self.allocatable
+        for place, asked in enumerate(accepted):
+            if not asked or offered[place] == 0 or (place == CARDS and task.has_share):
                 continue
-            amount = sign * accepted
-            self.used[place] += amount
-            if task.status == KaiStatus.RELEASING:
-                self.releasing[place] += amount
-                self.idle[place] -= amount
-            elif task.status == KaiStatus.PIPELINED:
-                self.releasing[place] -= amount
-            else:
-                self.idle[place] -= amount
+            amount = sign * asked
+            used[place] += amount
+            if waits:
+                releasing[place] -= amount
+                continue
+            idle[place] -= amount
+            if leaves:
+                releasing[place] += amount
 
     def _count_users(self, task: KaiTask, sign: int) -> int:
         """Count users of the GPUs of a pod's claims; how many GPUs others use as well."""

@@ -91,16 +91,20 @@ class KaiQueue:
     def dominant_share(self, total: Sequence[float], uses: Sequence[float]) -> float:
         """The largest part that an amount is of what it may use."""
         share = 0.0
-        for i, may_use in enumerate(self.allocatable):
+        for amount, may_use, all_ in zip(uses, self.allocatable, total, strict=True):
             if may_use == UNLIMITED:
-                may_use = total[i]
-            value = uses[i] / may_use if may_use else uses[i] * WITHOUT_SHARE_FACTOR
-            share = max(share, value)
+                may_use = all_
+            value = amount / may_use if may_use else amount * WITHOUT_SHARE_FACTOR
+            if value > share:
+                share = value
         return share
 
     def fits_quota(self, added: Sequence[float]) -> bool:
         """Whether it stays within its quota in every resource."""
-        return all_within([self.allocated[i] + added[i] for i in RANGE], self.quota)
+        for used, more, quota in zip(self.allocated, added, self.quota, strict=True):
+            if exceeds(used + more, quota):
+                return False
+        return True
 
 
 def exceeds(amount: float, bound: float) -> bool:
@@ -112,7 +116,12 @@ def exceeds(amount: float, bound: float) -> bool:
 
 def all_within(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
     """Whether no amount is above its bound."""
-    return not any(exceeds(amounts[i], bounds[i]) for i in RANGE)
+    for amount, bound in zip(amounts, bounds, strict=True):
+        if exceeds(amount, bound):
+            break
+    else:
+        return True
+    return False
 
 
 class QueueTree:
@@ -143,11 +152,14 @@ class QueueTree:
     def allocate(self, name: str, shares: Shares, is_preemptible: bool, sign: int = 1) -> None:
         """Account for a pod that got a place, or with sign -1 lost one."""
         self.version += 1
-        for queue in self.up(name):
-            for i in RANGE:
-                queue.allocated[i] += sign * shares[i]
-                if not is_preemptible:
-                    queue.fixed[i] += sign * shares[i]
+        more = [sign * shares[0], sign * shares[1], sign * shares[2]]
+        queue = self.queues.get(name)
+        while queue is not None:
+            for sums in (queue.allocated,) if is_preemptible else (queue.allocated, queue.fixed):
+                sums[0] += more[0]
+                sums[1] += more[1]
+                sums[2] += more[2]
+            queue = self.queues.get(queue.parent)
 
     def ask(self, name: str, shares: Shares) -> None:
         """Account for a pod's request."""
@@ -193,9 +205,10 @@ def _has_top(name: str, known: Mapping[str, KaiQueueTerms]) -> bool:
 
 
 def _is_above(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> bool:
-    return any(
-        bounds[i] != UNLIMITED and asked[i] != 0 and bounds[i] < used[i] + asked[i] for i in RANGE
-    )
+    for bound, now, more in zip(bounds, used, asked, strict=True):
+        if bound != UNLIMITED and more != 0 and bound < now + more:
+            return True
+    return False
 
 
 def _shares(queue: KaiQueue, usage: Shares | None) -> KaiQueueShares:
@@ -226,16 +239,16 @@ def queue_key(
     queue: KaiQueue, job: Shares, gone: Sequence[Shares], total: Sequence[float]
 ) -> QueueKey:
     """The order of a queue. job: what its next job asks for. gone: what each of its victims has."""
-    may_use = queue.allocatable
-    uses = [queue.allocated[i] + job[i] for i in RANGE]
+    may_use, has, fair = queue.allocatable, queue.allocated, queue.fair
+    wanted = uses = [has[0] + job[0], has[1] + job[1], has[2] + job[2]]
     # One after the other, so that sums of parts of cards round as in the original.
     for victim in gone:
-        uses = [uses[i] - victim[i] for i in RANGE]
+        uses = [uses[0] - victim[0], uses[1] - victim[1], uses[2] - victim[2]]
     return (
-        all(queue.fair[i] < queue.allocated[i] for i in RANGE),
-        not queue.fits_quota(job),
+        fair[0] < has[0] and fair[1] < has[1] and fair[2] < has[2],
+        not all_within(wanted, queue.quota),
         -queue.terms.priority,
-        any(may_use[i] == 0 and queue.allocated[i] + job[i] > 0 for i in RANGE),
+        0 in may_use and any(may_use[i] == 0 and wanted[i] > 0 for i in RANGE),
         queue.dominant_share(total, uses),
-        queue.dominant_share(total, queue.allocated),
+        queue.dominant_share(total, has),
     )

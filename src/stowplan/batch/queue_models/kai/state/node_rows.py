@@ -55,6 +55,7 @@ class NodeRows:
         self.affine: set[int] = set()
         self.version = 0
         self._changed: set[int] = set()
+        self._n_forgotten = 0
         # Rows in the order in which they were read again; and where requests fit.
         self._read: list[int] = []
         self._fits: dict[tuple[int, bool, bool], _KnownFit] = {}
@@ -92,6 +93,7 @@ class NodeRows:
         if len(self._read) > READ_MAX + 4 * len(self.nodes) or len(self._fits) > FITS_MAX:
             self._read.clear()
             self._fits.clear()
+            self._n_forgotten += 1
         self._changed.clear()
         self.version += 1
 
@@ -100,6 +102,25 @@ class NodeRows:
         """What is free or being released."""
         self.refresh()
         return self._later
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """How far changes of rows have been read, for `changed_since`."""
+        return self._n_forgotten, len(self._read)
+
+    def changed_since(self, mark: tuple[int, int]) -> list[int] | None:
+        """Rows that were read again since a mark, some of them several times; None if that is
+        forgotten."""
+        return self._read[mark[1] :] if mark[0] == self._n_forgotten else None
+
+    @property
+    def has_cards_or_none(self) -> bool:
+        """Surely no node has less than no cards that are free, and none being released."""
+        self.refresh()
+        if self.shared or not self.nodes or self.nodes[0].index.has_mig:
+            return False
+        idle, later = self._idle[CARDS], self._later[CARDS]
+        return bool((idle >= 0).all() and (later >= idle).all())
 
     def rows_of(self, nodes: Sequence[KaiNode]) -> Rows | None:
         """Rows of some nodes, in the order of names; None: of all."""
@@ -115,6 +136,14 @@ class NodeRows:
     def fits(self, task: KaiTask, later: bool) -> Mask:
         """Nodes with room for a pod, by row, now or once what is being released is gone. For one
         that may share cards, nodes that may have it. The mask is the caller's."""
+        return self._known_fit(task, later).copy()
+
+    def fits_on(self, task: KaiTask, later: bool, rows: Rows) -> Mask:
+        """The same for some rows."""
+        mask: Mask = self._known_fit(task, later)[rows]
+        return mask
+
+    def _known_fit(self, task: KaiTask, later: bool) -> Mask:
         self.refresh()
         free = self._later if later else self._idle
         has_cards = task.kind in (WHOLE, MIG) and not task.devices
@@ -130,7 +159,7 @@ class NodeRows:
             rows = self._read[known.n_seen :]
             known.mask[rows] = (free[:, rows] >= known.asked).all(axis=0)
             known.n_seen = len(self._read)
-        return known.mask.copy()
+        return known.mask
 
     def by_rules(self, task: KaiTask, fits_node: Callable[[KaiTask, KaiNode], bool]) -> Mask:
         """Nodes that node selectors, affinity and taints leave a pod; they are asked once."""
@@ -171,6 +200,11 @@ class NodeRows:
         asked = np.array([request]).T
         return _times(asked, later + np.array(sums)) - _times(asked, later)
 
+    def counts_for(self, request: Sequence[float], free: Column) -> Column:
+        """How many pods with a request, which asks for something, fit on each node. free:
+        (n_resources, n_nodes)."""
+        return _counts(np.array([request]).T, free)
+
     def free_range(self, place: int, rows: Rows | None) -> tuple[float, float]:
         """The least and the most of cards or cpu that nodes which have any have free or being
         released; 0 without such nodes, and never less than 0 for the most."""
@@ -186,9 +220,15 @@ class NodeRows:
 def _times(asked: Column, free: Column) -> float:
     """How many pods that ask for something there is room for. asked: (n_resources, 1). free:
     (n_resources, n_nodes)."""
+    return float(_counts(asked, free).sum())
+
+
+def _counts(asked: Column, free: Column) -> Column:
+    """The same by node."""
     positive = asked[:, 0] > 0
-    counts = np.floor_divide(free[positive], asked[positive]).min(axis=0)
-    return float(counts[np.all(free >= asked, axis=0)].sum())
+    counts: Column = np.floor_divide(free[positive], asked[positive]).min(axis=0)
+    counts[~np.all(free >= asked, axis=0)] = 0.0
+    return counts
 
 
 def card_or_cpu(task: KaiTask) -> int:
