@@ -269,6 +269,7 @@ def other_priorities_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_pod_counts_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the node that it is nominated to a pod needs room twice."""
     monkeypatch.setattr(KeptCandidates, "passes_without", lambda self, row, uid: self.passes(row))
+    monkeypatch.setattr(KeptCandidates, "passes_where_nominated", lambda *_: False)
 
 
 def budgets_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
