@@ -270,8 +270,9 @@ def test_addresses_that_are_taken_for_each_other_are_found(
         return one, other, own
 
     monkeypatch.setattr(typed_comparison, "_with_marks", careless)
-    one, other = IPS[:2]
-    bodies = (addresses(one, host=other), addresses(other, host=other), addresses(one, host=one))
+    # One of each family, then the same in turn, then two others.
+    one, other = IPS[1:]
+    bodies = (addresses(one, other), addresses(other, one), addresses(IPS[0], "fd00::2"))
     asked: list[Step] = [
         ("PATCH", f"{PODS}/o/status?dryRun=All", bodies[at], MERGE, "a/1") for at in (1, 1, 2, 2)
     ]

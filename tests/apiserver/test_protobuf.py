@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.protobuf import codec
 from stowplan.apis.protobuf.codec import MAGIC, envelope
-from stowplan.apis.protobuf.object_codec import object_codec
+from stowplan.apis.protobuf.object_codec import ObjectCodec, object_codec
 from stowplan.apis.protobuf.wire_format import WireError, bytes_field, varint_field
 from stowplan.apiserver.http.body_decoding import body_as_json
 from stowplan.apiserver.http.negotiation import JSON, PROTOBUF
 from tests.contract.apiserver.recorded_server import RestartableCluster
+from tests.property.wrong import assert_caught
 
 NOW = 1_790_000_000.0
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -156,3 +158,66 @@ def test_bytes_and_text_of_any_kind_come_back() -> None:
         "data": {"k": base64.b64encode(bytes(range(256))).decode()}, "type": "Opaque",
     }  # fmt: skip
     assert object_codec().decode(object_codec().encode(tree)) == tree
+
+
+TIMES = st.sampled_from(["2026-01-31T12:00:00Z", "2026-01-31T12:00:01Z"])
+ENTRIES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "manager": st.sampled_from(["a", "b"]),
+            "operation": st.sampled_from(["Apply", "Update"]),
+            "time": TIMES,
+            "fieldsV1": st.sampled_from([{"f:data": {}}, {"f:spec": {"f:a": {}}}, {}]),
+        }
+    ),
+    max_size=3,
+)
+
+
+def json_is_that_of_the_trees(bodies: list[list[dict[str, Any]]]) -> None:
+    """Compares a codec that may keep entries with trees that are read anew."""
+    made = ObjectCodec()
+    for entries in bodies:
+        metadata = {"name": "a", "managedFields": entries}
+        body = made.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        assert made.as_json(body) == encode(made.decode(body))
+
+
+@given(st.lists(ENTRIES, max_size=6))
+def test_entries_that_come_again_are_the_same(bodies: list[list[dict[str, Any]]]) -> None:
+    json_is_that_of_the_trees(bodies)
+
+
+def test_entries_that_are_taken_for_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong variant: entries are kept by their length."""
+    monkeypatch.setattr(codec.KeptMessages, "find", lambda self, data: self._known.get(len(data)))
+    keep = codec.KeptMessages.keep
+
+    def by_length(self: codec.KeptMessages, data: bytes, tree: Any, n_fields: int) -> Any:
+        made = keep(self, data, tree, n_fields)
+        self._known[len(data)] = made, n_fields  # type: ignore[index]
+        return made
+
+    monkeypatch.setattr(codec.KeptMessages, "keep", by_length)
+    one, other = ({"manager": name, "time": "2026-01-31T12:00:00Z"} for name in "ab")
+    assert_caught(json_is_that_of_the_trees, st.lists(ENTRIES), known=([[one], [other]],))
+
+
+def test_fields_of_kept_entries_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "FIELDS_MAX", 20)
+    made = ObjectCodec()
+    entry = {"manager": "m", "fieldsV1": {"f:data": {}}}
+    few, many = (
+        made.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "a", "managedFields": [entry] * n},
+            }
+        )
+        for n in (1, 9)
+    )
+    made.as_json(few)
+    for body in (many, many):
+        with pytest.raises(WireError, match="more than 20 fields"):
+            made.as_json(body)

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.protobuf.message_types import (
     MessageField,
     MessageType,
@@ -40,6 +43,8 @@ MAGIC = b"k8s\x00"
 DEPTH_MAX = 40
 FIELDS_MAX = 200_000
 """Fields in one body: reading them takes less than a second."""
+KEPT_MAX, KEPT_BYTES_MAX = 2048, 2048
+"""Messages that `KeptMessages` keeps, before all are forgotten, and the longest of them."""
 
 
 def encode_message(types: MessageTypes, shape: StructType, tree: Tree) -> bytes:
@@ -47,9 +52,34 @@ def encode_message(types: MessageTypes, shape: StructType, tree: Tree) -> bytes:
     return _Encoder(types).message(types.of(shape), tree)
 
 
-def decode_message(types: MessageTypes, shape: StructType, data: bytes) -> Tree:
-    """The tree of a message, without defaults. Raises WireError."""
-    return _Decoder(types).message(types.of(shape), data, 0)
+def decode_message(
+    types: MessageTypes, shape: StructType, data: bytes, kept: KeptMessages | None = None
+) -> Tree:
+    """The tree of a message, without defaults. kept: messages in it that are given as JSON. Raises
+    WireError."""
+    return _Decoder(types, kept).message(types.of(shape), data, 0)
+
+
+class KeptMessages:
+    """The JSON of messages of one type that come again and again, by their bytes."""
+
+    def __init__(self, shape: StructType) -> None:
+        self.shape = shape
+        # With the number of fields, which count as if they were read.
+        self._known: dict[bytes, tuple[msgspec.Raw, int]] = {}
+
+    def find(self, data: bytes) -> tuple[msgspec.Raw, int] | None:
+        """The JSON of a message, and the number of its fields; None where it is not known."""
+        return self._known.get(data)
+
+    def keep(self, data: bytes, tree: Tree, n_fields: int) -> msgspec.Raw:
+        """Keep the tree of a message as JSON, which is returned."""
+        made = msgspec.Raw(encode(tree))
+        if len(data) <= KEPT_BYTES_MAX:
+            if len(self._known) >= KEPT_MAX:
+                self._known.clear()
+            self._known[data] = made, n_fields
+        return made
 
 
 class _Encoder:
@@ -103,10 +133,11 @@ class _Encoder:
 
 
 class _Decoder:
-    """left: how many more fields are allowed."""
+    """left: how many more fields are allowed. kept: see `decode_message`."""
 
-    def __init__(self, types: MessageTypes) -> None:
+    def __init__(self, types: MessageTypes, kept: KeptMessages | None = None) -> None:
         self.types = types
+        self.kept = kept
         self.left = FIELDS_MAX
 
     def message(self, message: MessageType, data: bytes, depth: int) -> Tree:
@@ -126,8 +157,8 @@ class _Decoder:
         self._settle(message, tree, depth)
         return tree
 
-    def _count(self) -> None:
-        self.left -= 1
+    def _count(self, n_fields: int = 1) -> None:
+        self.left -= n_fields
         if self.left < 0:
             raise WireError(f"more than {FIELDS_MAX} fields")
 
@@ -175,8 +206,19 @@ class _Decoder:
                 items.append(self._value(inner, one, depth + 1))
             return items
         if kind.shape is not None:
+            if self.kept is not None and kind.shape is self.kept.shape:
+                return self._kept_message(self.kept, as_bytes(payload), depth + 1)
             return self.message(self.types.of(kind.shape), as_bytes(payload), depth + 1)
         return _codec(kind).decode(payload)
+
+    def _kept_message(self, kept: KeptMessages, data: bytes, depth: int) -> msgspec.Raw:
+        known = kept.find(data)
+        if known is not None:
+            self._count(known[1])
+            return known[0]
+        before = self.left
+        tree = self.message(self.types.of(kept.shape), data, depth)
+        return kept.keep(data, tree, before - self.left)
 
 
 def _codec(kind: ValueType) -> ValueCodec:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from stowplan.apis.protobuf.codec import decode_message, encode_message, envelope, opened
+from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.protobuf.codec import (
+    KeptMessages,
+    decode_message,
+    encode_message,
+    envelope,
+    opened,
+)
 from stowplan.apis.protobuf.message_types import MessageTypes
 from stowplan.apis.protobuf.wire_format import WireError, bytes_field
 from stowplan.apis.schema import type_tables
@@ -152,6 +159,7 @@ _META_KINDS = frozenset(
     ("APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "DeleteOptions", "Status")
 )
 """Kinds of meta/v1 that have the version of another group, or none."""
+_ENTRY = "meta/v1.ManagedFieldsEntry"
 _NO_MESSAGES = frozenset(("apiextensions", "metrics"))
 """Groups whose messages are not known here.
 
@@ -167,6 +175,7 @@ class ObjectCodec:
         self._tables.read("meta/v1", _META_TYPES)
         self._tables.read("apidiscovery/v2", _DISCOVERY_TYPES)
         self._types = MessageTypes(self._tables)
+        self._entries = KeptMessages(self._tables.struct(_ENTRY))
         self._shapes: dict[tuple[str, str], StructType | None] = {}
 
     def has_messages(self, api_version: str, kind: str) -> bool:
@@ -184,11 +193,19 @@ class ObjectCodec:
     def decode(self, body: bytes) -> Tree:
         """The object of a body; of a kind that is not known, only apiVersion and kind. Raises
         WireError."""
+        return self._decoded(body, None)
+
+    def as_json(self, body: bytes) -> bytes:
+        """The same as JSON. Entries of managedFields are kept: clients send back those that they
+        have read. Raises WireError."""
+        return encode(self._decoded(body, self._entries))
+
+    def _decoded(self, body: bytes, kept: KeptMessages | None) -> Tree:
         version, kind, message = opened(body)
         tree: Tree = {"kind": kind, "apiVersion": version}
         shape = self._shape(version, kind)
         if shape is not None:
-            tree |= decode_message(self._types, shape, message)
+            tree |= decode_message(self._types, shape, message, kept)
         return tree
 
     def _shape(self, api_version: str, kind: str) -> StructType | None:

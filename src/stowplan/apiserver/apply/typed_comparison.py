@@ -5,6 +5,7 @@ Source: structured-merge-diff v6, typed/compare.go.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -183,23 +184,35 @@ def _with_text(node: FieldSet | None) -> tuple[FieldSet | None, bytes]:
 
 
 class PartComparison:
-    """What differs in objects of a struct, by field of it and of its metadata, as bytes.
+    """What differs in objects of a struct, by field of it and of what is below, as bytes.
 
-    ignored: fields of the struct that are not compared. Fields have no deduced type. Comparisons of
-    equal parts are made once: pods of a template have the same status.
+    ignored: fields of the struct that are not compared. below: fields of which each field is
+    compared alone. has_addresses: items of its lists may be keyed by an address. Fields have no
+    deduced type. Comparisons of equal parts are made once: pods of a template have the same status.
     """
 
-    def __init__(self, struct: MapType, ignored: frozenset[str] = frozenset()) -> None:
-        meta = struct.fields.get("metadata")
-        below = None if meta is None else meta.resolved().map
-        self._struct, self._ignored = struct, ignored
-        self._metadata = None if below is None else PartComparison(below)
+    def __init__(
+        self,
+        struct: MapType,
+        ignored: frozenset[str] = frozenset(),
+        below: Sequence[str] = ("metadata", "status"),
+        *,
+        has_addresses: bool = True,
+    ) -> None:
+        self._struct, self._ignored, self._has_addresses = struct, ignored, has_addresses
+        self._below: dict[str, PartComparison] = {}
+        for key in below:
+            kind = struct.fields.get(key)
+            inner = None if kind is None else kind.resolved().map
+            if inner is not None and not any(one.deduced for one in inner.fields.values()):
+                # Nothing of metadata is keyed by an address.
+                self._below[key] = PartComparison(inner, below=(), has_addresses=key != "metadata")
         self._known: dict[tuple[str, bytes, bytes], tuple[bytes, list[int]]] = {}
 
     def differences(self, old: Tree, new: Tree, addresses: list[bytes]) -> tuple[object, ...]:
         """Names of fields that differ, and the sets of `compare` in each, without the addresses of
         items, which are appended. Sets determine this."""
-        ignored, metadata, get = self._ignored, self._metadata, old.get
+        ignored, get = self._ignored, old.get
         found: list[object] = []
         n_old = len(old)
         for key, one in new.items():
@@ -208,8 +221,10 @@ class PartComparison:
                 n_old += 1
             if key in ignored or before == one:
                 continue
-            if key == "metadata" and metadata is not None:
-                found += (key, metadata.differences(before, one, addresses))
+            below = self._below.get(key)
+            # What is empty or comes whole differs as a whole.
+            if below is not None and before and one and before is not ABSENT:
+                found += (key, below.differences(before, one, addresses))
             else:
                 found += (key, self._difference(key, before, one, addresses))
         if n_old > len(new):
@@ -222,8 +237,7 @@ class PartComparison:
         one = b"" if old is ABSENT else _encode(old)
         other = b"" if new is ABSENT else _encode(new)
         own: list[bytes] = []
-        # Nothing of metadata is keyed by an address.
-        if self._metadata is not None and (one.find(_IP) >= 0 or other.find(_IP) >= 0):
+        if self._has_addresses and (one.find(_IP) >= 0 or other.find(_IP) >= 0):
             one, other, own = _with_marks(one, other)
         known = self._known.get((key, one, other))
         if known is not None:

@@ -140,7 +140,7 @@ def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
     """A body and its media type; protobuf is converted to JSON, if it can be read."""
     if media == PROTOBUF:
         try:
-            return encode(object_codec().decode(raw)), JSON
+            return object_codec().as_json(raw), JSON
         except WireError:
             # The error is that of all protobuf bodies.
             return raw, media
