@@ -48,6 +48,8 @@ ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
 HTTP_GATEWAY_TIMEOUT = 504
 READY_S = 120.0
 PATIENCE_S = 600.0
+DELETIONS_MAX = 10
+"""Requests to delete all pods, of which each deletes for a minute at most."""
 EVENTS_POLL_S = 0.1
 EVENTS_END_S = 5.0
 """Without a new event for this long, the missing ones were dropped."""
@@ -357,9 +359,13 @@ class RealRun:
     async def _clear(self) -> None:
         query = (("gracePeriodSeconds", "0"),)
         request = ApiRequest("DELETE", PODS, query, timeout_s=PATIENCE_S)
-        # The server ends the request after a minute, with pods left.
-        while not (answer := await self._api.send(request)).is_done:
-            assert answer.status == HTTP_GATEWAY_TIMEOUT, (answer.status, answer.fault)
+        # The server ends the request after a minute, with pods left, or closes the connection.
+        for _ in range(DELETIONS_MAX):
+            answer = await self._api.send(request)
+            if answer.is_done:
+                break
+            assert answer.status in (0, HTTP_GATEWAY_TIMEOUT), (answer.status, answer.fault)
+        assert answer.is_done, answer.fault
         await self.bindings.wait_empty()
 
 
