@@ -222,8 +222,14 @@ class PartComparison:
             if key in ignored or before == one:
                 continue
             below = self._below.get(key)
-            # What is empty or comes whole differs as a whole.
-            if below is not None and before and one and before is not ABSENT:
+            # Many new fields are looked up faster as a whole, as is what was empty.
+            if (
+                below is not None
+                and before
+                and one
+                and before is not ABSENT
+                and (len(one) <= len(before) + 1 or key == "metadata")
+            ):
                 found += (key, below.differences(before, one, addresses))
             else:
                 found += (key, self._difference(key, before, one, addresses))
