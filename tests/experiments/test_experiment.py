@@ -354,11 +354,13 @@ def test_an_interrupt_stops_the_workers_and_leaves_nothing_half(tmp_path: Path) 
         if progress.n_done == 1:
             raise KeyboardInterrupt
 
+    # Other tests of this process may have a browser.
+    before = children(os.getpid())
     with pytest.raises(KeyboardInterrupt):
         experiment(PLAN, out=tmp_path, jobs=2, on_progress=interrupt)
     assert list(tmp_path.glob("runs/*/run.json"))
     assert not list(tmp_path.glob(f"runs/*{PART}"))
-    assert not children(os.getpid())
+    assert set(children(os.getpid())) <= set(before)
 
 
 def test_what_a_crash_left_half_is_replaced(plain: ExperimentResult, tmp_path: Path) -> None:
@@ -587,6 +589,7 @@ def test_a_store_that_cannot_be_written_stops_the_experiment(
 
     monkeypatch.setattr("stowplan.experiments.store.run_store.RunStore.write_failure", full)
     plan = plan_with_plugin(tmp_path, "True")
+    before = children(os.getpid())
     with pytest.raises(ExperimentStoreError, match="disk full"):
         experiment(plan, out=tmp_path / "out", jobs=1)
-    assert not children(os.getpid())
+    assert set(children(os.getpid())) <= set(before)
