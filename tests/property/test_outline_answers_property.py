@@ -73,9 +73,11 @@ def same_plans(what: dict[str, bool], pods: list[Asked]) -> None:
         spec = PodSpec(containers=(Container(name="c", resources=requests),))
         one = Pod(ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}", labels=labels), spec)
         wanted: Any = None
-        for engine in (together, Engine(numpy_kernels)):
-            # What kinds of objects are read is known after the first plan.
-            plan_of(engine, Pod(ObjectMeta(name="first", uid="first"), spec), FRAMEWORK, seen)
+        for engine, of_first in ((together, {}), (Engine(numpy_kernels), labels)):
+            # What kinds of objects are read is known after the first plan. It is one of another
+            # pod of the outline, or of one that is alike, which shares nothing with others.
+            meta = ObjectMeta(name="first", namespace="default", uid="first", labels=of_first)
+            plan_of(engine, Pod(meta, spec), FRAMEWORK, seen)
             got, wanted = wanted, plan_of(engine, one, FRAMEWORK, seen)
         assert (got is None) == (wanted is None), one
         for mine, its in zip(got or (), wanted or (), strict=True):

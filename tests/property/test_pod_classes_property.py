@@ -148,7 +148,7 @@ def keys_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG: dict[Callable[[pytest.MonkeyPatch], None], list[dict[str, Any]]] = {
     labels_do_not_count: [{}, {"cpu": "2", "labels": {"a": "b"}}],
     keys_run_together: [{}, {"labels": {"a": "b"}}],
-    specs_do_not_count: [{}, {"cpu": "2", "spec": {"priority": 3}}],
+    specs_do_not_count: [{}, {"spec": {"priority": 3}}],
 }
 """With pods with which each was found."""
 
