@@ -173,7 +173,8 @@ def check_skips(seeds_: Iterable[int]) -> int:
 
 
 def test_jobs_that_are_skipped_change_no_order() -> None:
-    assert check_skips(SEEDS) > 0
+    # In 119 another queue below comes first after those above were compared.
+    assert check_skips((119, *SEEDS)) > 0
 
 
 def test_jobs_that_are_skipped_before_queues_are_compared_again_are_found(

@@ -236,10 +236,13 @@ class JobQueue:
         is_settled = heap.settled_at == now
         while branch.jobs is None:
             heap = branch.branches
+            before = heap.items[0]
             branch = self._first(heap, now)
-            is_settled &= heap.settled_at == now
+            is_settled &= branch is before and heap.settled_at == now
         # What comes out of a queue is the reason to compare it with others again: without effect
-        # where that was done since something changed, and what comes next asks for the same.
+        # where that was done since something changed, and what comes next asks for the same. Where
+        # another queue below comes first now, those above were compared by the next job of this
+        # one's predecessor.
         if is_left_out is not None and is_settled and isinstance(branch.jobs, SortedJobs):
             branch.jobs.skip(self._session, is_left_out)
         job = branch.jobs.pop()
