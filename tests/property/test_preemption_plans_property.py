@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from msgspec.structs import replace
 
 from stowplan.assembly import registered
 from stowplan.assembly.build import frameworks_for
 from stowplan.columns.engine import numpy_kernels, preemption_kernels
+from stowplan.columns.engine.preemption_arrays import BLOCK
 from stowplan.config import from_tree
 from stowplan.cycle import CycleDecider, decider
 from stowplan.cycle.preemptor_attempts import ClassSearch
@@ -35,7 +36,7 @@ from stowplan.scheduler.tie_breaks import TieBreaks
 from stowplan.testing import builders
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property.engine_kernels import plain_preemption_kernel
-from tests.property.engine_random_walk import Pair
+from tests.property.engine_random_walk import Pair, scheduler
 from tests.property.test_preemptor_search_property import N_STEPS, SEEDS, Preemptors
 from tests.property.wrong import assert_caught
 from tests.scenarios.label_plugins import PermitByLabel
@@ -142,6 +143,8 @@ def test_planned_preemptors_decide_as_the_walk(seed: int) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(SEEDS)
+# No node has what a preemptor selects.
+@example(2076)
 def test_the_same_while_requests_fail(seed: int) -> None:
     same_effects_while_requests_fail(seed)
 
@@ -335,6 +338,48 @@ def test_control_what_is_left_out_is_noticed(
     assert_caught(lambda seed: same_effects(seed, 2 * N_STEPS), SEEDS, known=(seed,))
 
 
+def preempt_behind_closed_rows() -> list[str]:
+    """Preemptors of two templates come together, one of which may only go to the last nodes, where
+    victims are more important: names of the nodes that it gets. Compares the effects with the
+    walk's."""
+    pair = Pair(numpy_kernels, lambda: scheduler(None, SchedulerOptions()))
+    events: list[Event] = []
+    for i in range(BLOCK + 4):
+        labels = {"disk": "ssd"} if i >= BLOCK else {}
+        events.append(happened.NodeAdded(builders.node(f"n{i}", cpu="2", labels=labels)))
+        low = builders.pod(f"low{i}", uid=f"low{i}", cpu="2", priority=i, on=f"n{i}")
+        events.append(happened.PodAdded(low))
+    pair.handle(events, 0)
+    selectors: tuple[dict[str, str], ...] = ({}, {"disk": "ssd"})
+    vips = [
+        builders.pod(
+            f"vip{i}", uid=f"vip{i}", cpu="2", priority=900, node_selector=selectors[i % 2]
+        )
+        for i in range(8)
+    ]
+    effects = pair.handle(map(happened.PodAdded, vips), 10**9)
+    return [
+        one.name
+        for one in effects
+        if isinstance(one, to_do.Evict) and int(one.preemptor.removeprefix("vip")) % 2
+    ]
+
+
+def test_all_rows_of_a_block_may_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_planned = counted_plans(monkeypatch)
+    assert preempt_behind_closed_rows() == [f"low{BLOCK + i}" for i in range(4)]
+    # The first of all is walked.
+    assert max(n_planned) == 7
+
+
+def test_blocks_that_begin_with_a_candidate_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the first row is a candidate of a block of which no row was evaluated."""
+    begun = "            best[one, block] = pa.NOWHERE - 1\n"
+    use(monkeypatch, plain_preemption_kernel((begun, "            best[one, block] = 0\n")).run)
+    with pytest.raises(AssertionError):
+        preempt_behind_closed_rows()
+
+
 def preempt_one_that_waits() -> None:
     """Preemptors come together, and one of their victims waits at Permit: it is rejected at once,
     so that the next preemptor finds room. Compares the effects with the walk's."""
@@ -357,8 +402,9 @@ def preempt_one_that_waits() -> None:
     assert [one.name for one in effects if isinstance(one, to_do.Bind)] == ["vip3", "vip2"]
 
 
-def test_a_plan_ends_where_more_than_a_nomination_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    right, n_planned = KernelPlacement._preempt_in_turn, []
+def counted_plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many preemptors each plan has decided from now on."""
+    right, n_planned = KernelPlacement._preempt_in_turn, list[int]()
 
     def counted(self: KernelPlacement, *given: Any) -> tuple[int, bool]:
         found = right(self, *given)
@@ -366,6 +412,11 @@ def test_a_plan_ends_where_more_than_a_nomination_changes(monkeypatch: pytest.Mo
         return found
 
     monkeypatch.setattr(KernelPlacement, "_preempt_in_turn", counted)
+    return n_planned
+
+
+def test_a_plan_ends_where_more_than_a_nomination_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_planned = counted_plans(monkeypatch)
     preempt_one_that_waits()
     assert max(n_planned) == 2
 

@@ -149,6 +149,10 @@ def run(members, wanted, table, pods, kinds, state, best, left, rows, victims, c
     otherwise NOWHERE.
     """
     last = members.shape[0]
+    for one in range(best.shape[0]):
+        for block in range(best.shape[1]):
+            # Also of blocks whose rows are all closed, which are evaluated for no class.
+            best[one, block] = pa.NOWHERE - 1
     for row in range(table.shape[1]):
         if not update(row, wanted, table, pods, kinds, state, best, left, victims, last, changed):
             return pa.NOWHERE
