@@ -2,7 +2,8 @@
 
 Measures with `stowplan bench`, one process per point, writes the figures beside the plots, and
 draws them. Run: python bench/plots.py [FOLDER] [--pods N] [--redraw]; or python bench/plots.py
---table FILE.json with the output of `stowplan bench -o json` for the table of that page.
+--table FILE.json [--wide FILE.json] with the output of `stowplan bench -o json`, and of it with
+`--nodes 50000`, for the table of that page.
 """
 
 from __future__ import annotations
@@ -131,24 +132,31 @@ def save(axes: Axes, path: Path) -> None:
     path.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Markdown table of cases, with the range of runs in brackets."""
-    lines = [
-        "| shape | nodes | pods | pods/s | p50, p99 ms | MiB | kube-scheduler | factor |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+def results_in(path: Path) -> list[dict[str, Any]]:
+    """The results of a report of `stowplan bench -o json`."""
+    return list(json.loads(path.read_text(encoding="utf-8"))["results"])
+
+
+def table(results: list[dict[str, Any]], wide: dict[str, float]) -> str:
+    """Markdown table of cases, with the range of runs in brackets. wide: rates by case at 50,000
+    nodes."""
+    head = "shape", "nodes", "pods", "pods/s", "at 50,000 nodes", "p50, p99 ms", "MiB"
+    head += "kube-scheduler", "factor"
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for one in results:
         if one["pods_per_s"] is None:
             continue
-        runs = f"{min(one['runs']):,.0f} to {max(one['runs']):,.0f}"
+        runs = f" ({min(one['runs']):,.0f} to {max(one['runs']):,.0f})"
+        runs = runs if len(one["runs"]) > 1 else ""
         waits = f"{one['p50_ms']:,.1f}, {one['p99_ms']:,.1f}"
         unit = "" if one["unit"] == "pods" else f" {one['unit']}"
         floor = "" if one["floor"] is None else f"{one['floor']:,.0f}"
         factor = "" if one["factor"] is None else f"{one['factor']:,.0f}"
+        at_wide = f"{wide[one['shape']]:,.0f}" if one["shape"] in wide else ""
         lines.append(
             f"| {one['shape']} | {one['nodes']:,} | {one['pods']:,}{unit} "
-            f"| {one['pods_per_s']:,.0f} ({runs}) | {waits} | {one['memory_mb']:,.0f} "
-            f"| {floor} | {factor} |"
+            f"| {one['pods_per_s']:,.0f}{runs} | {at_wide} | {waits} "
+            f"| {one['memory_mb']:,.0f} | {floor} | {factor} |"
         )
     return "\n".join(lines)
 
@@ -160,9 +168,11 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=10_000, help="pods measured per point")
     parser.add_argument("--redraw", action="store_true", help="do not measure again")
     parser.add_argument("--table", type=Path, metavar="FILE.json", help="print the table instead")
+    parser.add_argument("--wide", type=Path, metavar="FILE.json", help="at 50,000 nodes")
     given = parser.parse_args()
     if given.table is not None:
-        print(table(json.loads(given.table.read_text(encoding="utf-8"))["results"]))
+        wide = [] if given.wide is None else results_in(given.wide)
+        print(table(results_in(given.table), {one["shape"]: one["pods_per_s"] for one in wide}))
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     kept = given.folder / FIGURES
