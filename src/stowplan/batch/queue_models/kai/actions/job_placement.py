@@ -26,9 +26,17 @@ class JobPlacement:
         session = self._session
         session.topology.start_job()
         tasks = job.next_tasks(not self._is_simulated)
-        if not tasks or session.is_over_capacity(job, tasks) or not session.may_have_room(job):
+        if not tasks or session.is_over_capacity(job, tasks):
+            return False
+        if not self._may_return(tasks) and not session.may_have_room(job):
             return False
         return self._place_group(job, job.root, tasks, nodes)
+
+    def _may_return(self, tasks: Sequence[KaiTask]) -> bool:
+        """Whether one of these was evicted in this session before, and is evicted again: it has
+        places on several nodes, and may go back to one of them whatever is free."""
+        notes = self._session.eviction_notes
+        return self._is_simulated and bool(notes) and any(task.key in notes for task in tasks)
 
     def _place_group(
         self,
