@@ -103,7 +103,9 @@ class KaiReasons:
 
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
-        task = (job.next_tasks(False) or pending)[0]
+        # What comes next may be kept from a simulation, with pods that are evicted since.
+        following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
+        task = next(following, pending[0])
         counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
