@@ -1,4 +1,5 @@
-"""Pods that are evicted twice in a session of KAI's model have places on several nodes."""
+"""What searches for victims of KAI's model leave behind: pods that are evicted twice have places on
+several nodes; which pods of a job come next is kept until one of them is tried."""
 
 from __future__ import annotations
 
@@ -9,11 +10,18 @@ from stowplan.batch.queue_models.kai.actions.job_placement import JobPlacement
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
+from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
 from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
+from stowplan.benchmarks.sessions.session_benchmarks import START
 from stowplan.messages import events as happened
 
 CARD = ("1", "1Gi", "1")
 A, B, C, D = (f"n{number:05}" for number in range(4))
+
+
+def tasks_of(session: KaiSession) -> dict[str, KaiTask]:
+    jobs = session.jobs.values()
+    return {task.key.removeprefix("ns/"): task for job in jobs for task in job.tasks()}
 
 
 def returned(session: KaiSession) -> dict[str, str]:
@@ -57,3 +65,32 @@ def test_a_pod_that_was_moved_before_returns_whatever_is_free(
         cluster.show([*cluster.gang(f"w{number}", "q", 1, CARD)])
     cluster.session(happened.Synced())
     assert found == [{"v-0": C, "v-1": D}]
+
+
+def following(session: KaiSession) -> list[str]:
+    """Pods of an elastic job that come next once it is a victim, and its pods have been tried."""
+    tasks, job = tasks_of(session), session.jobs["ns/v"]
+    statement = KaiStatement(session)
+    for name in ("v-0", "v-1"):
+        statement.evict(tasks[name])
+    assert statement.pipeline(tasks["w0-0"], A, False)
+    placement = JobPlacement(session, statement, is_simulated=True)
+    assert not placement.place(job, [*session.nodes.values()])
+    commit(session, statement, session.jobs["ns/w0"], "reclaim", moved)
+    return [task.key for task in job.next_tasks(False)]
+
+
+def test_evicted_pods_of_which_one_had_a_place_do_not_come_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[list[str]] = []
+    monkeypatch.setitem(ACTIONS, "allocate", lambda session: found.append(following(session)))
+    cluster = KaiBenchmark(2, 1)
+    cluster.show([cluster.queue("q")])
+    events = [*cluster.gang("v", "q", 3, CARD, min_member=2)]
+    for number in range(2):
+        pod = cluster._pod(f"v-{number}", "v", CARD, f"n{number:05}", START)
+        events[number + 1] = happened.PodAdded(pod)
+    cluster.show([*events, *cluster.gang("w0", "q", 1, CARD)])
+    cluster.session(happened.Synced())
+    assert found == [["ns/v-2"]]

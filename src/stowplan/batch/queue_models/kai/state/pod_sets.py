@@ -129,6 +129,14 @@ class SubGroupSet:
         return (*self.groups, *self.sets)
 
     @property
+    def has_topology(self) -> bool:
+        """It or something below has a topology constraint."""
+        below = (*self.sets, self)
+        return any(one.constraint is not None for one in below) or any(
+            one.has_topology for one in self.groups
+        )
+
+    @property
     def active(self) -> int:
         """Direct sub-groups that are satisfied by pods with a place."""
         return sum(1 for member in self.members if member.active >= member.needed)
