@@ -37,7 +37,7 @@ class JobPlacement:
         session = self._session
         if self._may_return(tasks) or session.may_have_room(job):
             return False
-        if self._has_released(tasks):
+        if len(tasks) > 1 and self._has_released(tasks):
             # What is known of the pods that come next is kept beyond the simulation, unless one
             # of them gets a place when it is tried.
             first = _first(job.root, tasks)
