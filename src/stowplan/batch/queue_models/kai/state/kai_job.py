@@ -124,7 +124,7 @@ class KaiJob:
     @cached_property
     def has_topology(self) -> bool:
         """A topology level matters for some of its pods."""
-        return self.root.has_topology
+        return any(True for _ in self.root.constraints())
 
     @property
     def n_pending(self) -> int:

@@ -128,13 +128,13 @@ class SubGroupSet:
         """Direct sub-groups."""
         return (*self.groups, *self.sets)
 
-    @property
-    def has_topology(self) -> bool:
-        """It or something below has a topology constraint."""
-        below = (*self.sets, self)
-        return any(one.constraint is not None for one in below) or any(
-            one.has_topology for one in self.groups
-        )
+    def constraints(self) -> Iterator[KaiTopologyConstraint]:
+        """Topology constraints of it and of all below."""
+        for one in (self, *self.sets):
+            if one.constraint is not None:
+                yield one.constraint
+        for group in self.groups:
+            yield from group.constraints()
 
     @property
     def active(self) -> int:
