@@ -130,9 +130,8 @@ class SubGroupSet:
 
     def constraints(self) -> Iterator[KaiTopologyConstraint]:
         """Topology constraints of it and of all below."""
-        for one in (self, *self.sets):
-            if one.constraint is not None:
-                yield one.constraint
+        found = [self.constraint, *(pods.constraint for pods in self.sets)]
+        yield from (one for one in found if one is not None)
         for group in self.groups:
             yield from group.constraints()
 
