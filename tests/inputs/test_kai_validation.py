@@ -109,7 +109,7 @@ def test_pod_groups(spec: Any, expected: str, tmp_path: Path) -> None:
     assert problem(tmp_path, "scheduling.run.ai/v2alpha2", "PodGroup", spec) == expected
 
 
-def test_a_sub_group_without_a_name_says_so(tmp_path: Path) -> None:
+def test_a_sub_group_without_a_name_is_named_by_its_path(tmp_path: Path) -> None:
     spec = {"subGroups": [{"minMember": 1}]}
     text = problem(tmp_path, "scheduling.run.ai/v2alpha2", "PodGroup", spec)
     assert "spec.subGroups[0].name: Required value" in text

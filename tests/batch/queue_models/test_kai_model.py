@@ -241,7 +241,7 @@ def test_queues_that_are_above_themselves_and_bad_durations_end_no_session(tmp_p
     assert reasons(run) == {"lost": "the parents of queue left lead to queue left again"}
 
 
-def test_a_queue_below_one_that_does_not_exist_is_not_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_queue_below_one_that_does_not_exist_is_not_reported_as_missing(tmp_path: Path) -> None:
     below = queue("low", 1, parent="mid"), queue("mid", 1, parent="gone")
     run = simulated(tmp_path, node("a", 2), *below, pod("p", labels={"kai.scheduler/queue": "low"}))
     assert reasons(run) == {
@@ -257,7 +257,7 @@ def test_a_queue_below_one_that_does_not_exist_is_not_said_to_be_missing(tmp_pat
         ("zone", (), 'topologies.kai.scheduler "t" not found'),
     ],
 )
-def test_a_job_that_waits_for_a_domain_says_so(
+def test_a_job_that_waits_for_a_domain_names_it(
     level: str, levels: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     nodes = [node("a", 1), node("b", 1)]

@@ -18,7 +18,7 @@ from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.validation.imported_kinds import structs
-from stowplan.inputs.validation.kai_rules import kai_mistakes
+from stowplan.inputs.validation.kai_object_rules import kai_mistakes
 
 Tree = dict[str, Any]
 
