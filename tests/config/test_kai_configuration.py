@@ -135,3 +135,23 @@ def test_compat_keeps_the_defects_of_kai() -> None:
     assert exact.batch is not None
     assert kinds.settings(fixed.batch, fixed.model_compat).keeps_minimum
     assert not kinds.settings(exact.batch, exact.model_compat).keeps_minimum
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("kValue: .inf", "arguments.kValue: Invalid value: inf: expected a number"),
+        ("kValue: .nan", "arguments.kValue: Invalid value: nan: expected a number"),
+        (
+            "plugins: {proportion: {arguments: {relcaimerSaturationMultiplier: .inf}}}",
+            "relcaimerSaturationMultiplier: Invalid value: inf: expected a number",
+        ),
+        (
+            "plugins: {minruntime: {priority: true}}",
+            "spec.plugins.minruntime.priority: Invalid value: true: expected a whole number",
+        ),
+    ],
+)
+def test_numbers_of_a_shard_that_are_none_are_mistakes(spec: str, expected: str) -> None:
+    head = "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: x}"
+    assert expected in problems(f"{head}\nspec:\n  {spec}")

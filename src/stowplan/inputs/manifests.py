@@ -256,7 +256,7 @@ class ManifestInventory:
 def title(found: Object) -> str:
     """An object as named in errors: `Pod default/web`."""
     key = _key(found) if found.name else found.metadata.generate_name
-    return f"{type(found).__name__} {key}" if key else type(found).__name__
+    return f"{kind_of(found)} {key}" if key else kind_of(found)
 
 
 def _key(found: Object) -> str:
@@ -339,6 +339,7 @@ def untyped_title(tree: Mapping[str, Any], path: str) -> str:
 
 
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`")
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
 _TYPE_NAMES = {
     "str": "a string",
@@ -361,6 +362,10 @@ _TITLES: Mapping[type, str] = {
 
 def _mismatch_of(problem: DecodeError, tree: Any) -> tuple[str, str]:
     """(path, message) of a decoder's error."""
+    missing = _MISSING.match(problem.what)
+    if missing is not None:
+        inside = _resolved(problem.path, tree, "object")[0].removeprefix("$")
+        return _join(inside, missing["field"]), mismatch("", "a value")
     found = _EXPECTED.match(problem.what)
     path, got = _resolved(problem.path, tree, found["got"] if found else "str")
     if found is None:

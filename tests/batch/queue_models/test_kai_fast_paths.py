@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai import job_queue
 from stowplan.batch.queue_models.kai.actions import scenario_generators
@@ -21,8 +22,11 @@ from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
 from stowplan.batch.queue_models.kai.state.node_rows import Column, NodeRows
+from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+from stowplan.objects.pod import Affinity, PodAffinity, PodAffinityTerm
+from stowplan.objects.selectors import LabelSelector
 from tests.batch.queue_models.test_kai_properties import FREE, Patch
 from tests.batch.queue_models.test_kai_tree_properties import QUEUES, TreeCluster
 from tests.soak import examples, seeds
@@ -283,14 +287,15 @@ def test_a_reach_without_jobs_on_several_nodes_is_found(monkeypatch: Patch) -> N
 
 
 def recorded(kind: type[TreeCluster], seeds_: Iterable[int]) -> list[str]:
-    """All effects of some clusters."""
+    """All effects of some clusters, those of a session by what they say: reports about the pods of
+    a job come in the order in which these were tried."""
     found: list[str] = []
 
     class Recorded(kind):  # type: ignore[misc,valid-type]
         def session(self, *events: Event) -> float:
             before = len(self.effects)
             took: float = super().session(*events)
-            found.extend(repr(effect) for effect in self.effects[before:])
+            found.extend(sorted(repr(replace(one, effect=0)) for one in self.effects[before:]))
             return took
 
     for seed in seeds_:
@@ -300,20 +305,49 @@ def recorded(kind: type[TreeCluster], seeds_: Iterable[int]) -> list[str]:
     return found
 
 
+class AffineCluster(TreeCluster):
+    """The first pods of some gangs keep the others of theirs from their nodes."""
+
+    def arrive(self, number: int) -> Iterator[Event]:
+        for event in super().arrive(number):
+            if not isinstance(event, happened.PodAdded) or not event.pod.name.endswith("-0"):
+                yield event
+                continue
+            pod = event.pod
+            others = LabelSelector({"job": pod.labels["job"]})
+            term = PodAffinityTerm(others, topology_key="kubernetes.io/hostname")
+            apart = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+            self.pods[pod.name] = replace(pod, spec=replace(pod.spec, affinity=apart))
+            yield happened.PodAdded(self.pods[pod.name])
+
+
 def take_the_long_way(patch: Patch) -> None:
     """Sessions without what this module is about."""
     patch.setattr(KaiSession, "_has_row_scores", lambda *_: False)
+    patch.setattr(KaiSession, "is_known_by_row", lambda *_: False)
     patch.setattr(SortedJobs, "skip", lambda *_: None)
     patch.setattr(VictimReach, "may_work", lambda *_: True)
+    patch.setattr(KaiSession, "may_have_room", lambda *_: True)
     patch.setattr(JobQueue, "_holder", lambda self, _: job_queue.BinaryHeap(self.is_job_before))
 
 
-@pytest.mark.parametrize("kind", [TreeCluster, MixedCluster, NodesCluster])
+def check_the_long_way(kind: type[TreeCluster], seeds_: Iterable[int]) -> None:
+    for seed in seeds_:
+        fast = recorded(kind, [seed])
+        with pytest.MonkeyPatch.context() as patch:
+            take_the_long_way(patch)
+            assert recorded(kind, [seed]) == fast, seed
+
+
+@pytest.mark.parametrize("kind", [TreeCluster, MixedCluster, NodesCluster, AffineCluster])
 def test_sessions_decide_as_they_do_the_long_way(
     kind: type[TreeCluster], monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(scenario_generators, "PATIENCE", 1)
-    fast = recorded(kind, SEEDS)
-    with pytest.MonkeyPatch.context() as patch:
-        take_the_long_way(patch)
-        assert recorded(kind, SEEDS) == fast
+    check_the_long_way(kind, SEEDS)
+
+
+def test_pods_with_affinity_that_are_read_too_late_are_found(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(NodeRows, "affine", property(lambda self: self._affine))
+    with pytest.raises(AssertionError):
+        check_the_long_way(AffineCluster, seeds(100))

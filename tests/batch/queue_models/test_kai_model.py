@@ -227,6 +227,8 @@ def test_queues_that_are_above_themselves_and_bad_durations_end_no_session(tmp_p
     loop = [queue("left", 2, parent="right"), queue("right", 2, parent="left")]
     red = queue("red", 2)
     red["spec"]["reclaimMinRuntime"] = "soon"
+    # From a cluster whose definitions let it pass.
+    red["metadata"]["uid"] = "red"
     run = simulated(
         tmp_path,
         node("a", 2),
@@ -236,7 +238,46 @@ def test_queues_that_are_above_themselves_and_bad_durations_end_no_session(tmp_p
         pod("found", labels={"kai.scheduler/queue": "red"}),
     )
     assert nodes_of(run) == {"found": "a"}
-    assert reasons(run) == {"lost": 'queues "left" not found'}
+    assert reasons(run) == {"lost": "the parents of queue left lead to queue left again"}
+
+
+def test_a_queue_below_one_that_does_not_exist_is_not_reported_as_missing(tmp_path: Path) -> None:
+    below = queue("low", 1, parent="mid"), queue("mid", 1, parent="gone")
+    run = simulated(tmp_path, node("a", 2), *below, pod("p", labels={"kai.scheduler/queue": "low"}))
+    assert reasons(run) == {
+        "p": 'queues "gone" not found, to which the parents of queue low lead',
+    }
+
+
+@pytest.mark.parametrize(
+    ("level", "levels", "expected"),
+    [
+        ("zone", ("zone",), "its pods need one domain of zone, topology t"),
+        ("rack", ("zone",), 'topology t has no level "rack"'),
+        ("zone", (), 'topologies.kai.scheduler "t" not found'),
+    ],
+)
+def test_a_job_that_waits_for_a_domain_names_it(
+    level: str, levels: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    nodes = [node("a", 1), node("b", 1)]
+    for one in nodes:
+        one["metadata"]["labels"] = {"zone": one["metadata"]["name"]}
+    topology = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "t"},
+        "spec": {"levels": [{"nodeLabel": label} for label in levels]},
+    }
+    wide = group(
+        "wide", "q", 2, topologyConstraint={"topology": "t", "requiredTopologyLevel": level}
+    )
+    given = [topology] if levels else []
+    run = simulated(
+        tmp_path, *nodes, queue("q", 2), *given, wide, pod("x", "wide"), pod("y", "wide")
+    )
+    assert nodes_of(run) == {}
+    assert reasons(run) == {"wide": f"2/2 nodes fit pod default/x; {expected}"}
 
 
 def test_shares_fill_a_card_and_stay_on_it(tmp_path: Path) -> None:

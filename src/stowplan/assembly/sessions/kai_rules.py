@@ -56,7 +56,6 @@ def _fits_pods(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
 
 
 def _places_with_affinity(session: KaiSession) -> Iterable[KaiNode]:
-    session.rows.refresh()
     return (session.rows.nodes[row] for row in sorted(session.rows.affine))
 
 

@@ -10,6 +10,7 @@ Source: KAI-Scheduler, pkg/scheduler/conf/scheduler_conf.go, conf_util/scheduler
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
@@ -278,7 +279,7 @@ class _KaiReader:
 
 def _is_number(given: Any) -> bool:
     try:
-        return not isinstance(given, bool) and float(given) == float(given)
+        return not isinstance(given, bool) and math.isfinite(float(given))
     except (TypeError, ValueError):
         return False
 

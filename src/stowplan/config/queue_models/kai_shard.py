@@ -134,7 +134,7 @@ def _override(
         fields = mapping_of(given or {}, f"{path}.{name}", known, problems)
         changed = {key: value for key, value in fields.items() if value is not None}
         for key, kind in (("enabled", bool), ("priority", int)):
-            if key in changed and not isinstance(changed[key], kind):
+            if key in changed and type(changed[key]) is not kind:
                 wanted = "true or false" if kind is bool else "a whole number"
                 problems.add(f"{path}.{name}.{key}", format_value(changed.pop(key)), wanted)
         defaults[str(name)] = {**defaults.get(str(name), {"priority": 0}), **changed}

@@ -18,6 +18,7 @@ from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.validation.imported_kinds import structs
+from stowplan.inputs.validation.kai_object_rules import kai_mistakes
 
 Tree = dict[str, Any]
 
@@ -54,7 +55,10 @@ class ApiServerRules:
         if resource is not None:
             yield from self._of_resource(resource, tree)
         elif imported is not None:
-            yield from _decoded(imported, tree).mistakes
+            found = _decoded(imported, tree)
+            yield from found.mistakes
+            for path, text in kai_mistakes(version, kind, found.tree or {}):
+                yield FieldMistake(path, text)
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape

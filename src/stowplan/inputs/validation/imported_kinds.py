@@ -3,7 +3,8 @@
 Fields of type `JSON` or `Object` are not checked inside.
 
 Source: volcano.sh/apis batch/v1alpha1 and scheduling/v1beta1; kube-batch v0.5 apis/scheduling;
-sigs.k8s.io/jobset v1alpha2; kubeflow trainer v1alpha1 and training-operator v1.
+sigs.k8s.io/jobset v1alpha2; kubeflow trainer v1alpha1 and training-operator v1; KAI-Scheduler,
+deployments/kai-scheduler/crds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from collections.abc import Mapping
 
 from stowplan.apis.builtin_kinds import type_tables
 from stowplan.apis.schema.struct_types import StructType
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_API_VERSION,
+    KAI_QUEUE_API_VERSION,
+    KAI_TOPOLOGY_API_VERSION,
+)
 
 VOLCANO = """
 Job
@@ -199,8 +205,75 @@ ReplicaSpec
   template core.PodTemplateSpec
   restartPolicy string
 """
+KAI = """
+Queue
+  +PartialObjectMetadata
+  spec QueueSpec
+  status JSON
+
+QueueSpec
+  displayName string
+  parentQueue string
+  resources QueueResources?
+  priority int64?
+  preemptMinRuntime string?
+  reclaimMinRuntime string?
+
+QueueResources
+  gpu QueueResource
+  cpu QueueResource
+  memory QueueResource
+
+QueueResource
+  quota float64
+  limit float64
+  overQuotaWeight float64
+
+PodGroup
+  +PartialObjectMetadata
+  spec PodGroupSpec
+  status JSON
+
+PodGroupSpec
+  minMember int32?
+  minSubGroup int32?
+  queue string
+  priorityClassName string
+  preemptibility string
+  preemptionDelay string?
+  stalenessGracePeriod string?
+  markUnschedulable bool?
+  schedulingBackoff int32?
+  topologyConstraint TopologyConstraint
+  subGroups [SubGroup]
+
+SubGroup
+  name string
+  parent string?
+  minMember int32?
+  minSubGroup int32?
+  topologyConstraint TopologyConstraint?
+
+TopologyConstraint
+  topology string
+  requiredTopologyLevel string
+  preferredTopologyLevel string
+
+Topology
+  +PartialObjectMetadata
+  spec TopologySpec
+  status JSON
+
+TopologySpec
+  levels [TopologyLevel]
+
+TopologyLevel
+  nodeLabel string
+  alias string
+"""
 
 _PACKAGES = {
+    "kai/v2": KAI,
     "volcano/v1": VOLCANO,
     "scheduling/v1beta1": SCHEDULING,
     "jobset/v1": JOBSET,
@@ -217,6 +290,9 @@ _KINDS = {
         "ClusterTrainingRuntime",
     ): "trainer/v1.ClusterTrainingRuntime",
     ("kubeflow.org/v1", "PyTorchJob"): "kubeflow/v1.PyTorchJob",
+    (KAI_QUEUE_API_VERSION, "Queue"): "kai/v2.Queue",
+    (KAI_GROUP_API_VERSION, "PodGroup"): "kai/v2.PodGroup",
+    (KAI_TOPOLOGY_API_VERSION, "Topology"): "kai/v2.Topology",
 } | {
     (version, kind): f"scheduling/v1beta1.{kind}"
     for version in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
@@ -439,7 +440,7 @@ def queue_terms(queue: KaiQueueObject) -> KaiQueueTerms:
         created=_seconds(queue.metadata.creation_timestamp),
         quota=_bounds(one.quota for one in _each(resources)),
         limit=_bounds(one.limit for one in _each(resources)),
-        weight=_triple(one.over_quota_weight for one in _each(resources)),
+        weight=_weights(one.over_quota_weight for one in _each(resources)),
         reclaim_min_runtime=_duration(spec.reclaim_min_runtime),
         preempt_min_runtime=_duration(spec.preempt_min_runtime),
     )
@@ -449,8 +450,9 @@ def _each(resources: KaiQueueResources) -> tuple[KaiQueueResource, ...]:
     return resources.cpu, resources.memory, resources.gpu
 
 
-def _triple(values: Iterable[float]) -> Shares:
-    cpu, memory, cards = values
+def _weights(values: Iterable[float]) -> Shares:
+    # What JSON does not have gets nothing: an object must not end a session.
+    cpu, memory, cards = (one if math.isfinite(one) else 0.0 for one in values)
     return cpu, memory, cards
 
 

@@ -20,6 +20,7 @@ from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import ACTIVE_STATUSES, KaiTask
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
+from stowplan.objects.kai.kai_kinds import KaiTopologyConstraint
 
 ROOT = "root"
 TOPOLOGY_SCORE = 100_000.0
@@ -163,6 +164,22 @@ class TopologyPlacement:
     def start_job(self) -> None:
         """Forget the scores of the last job."""
         self._scores = {}
+
+    def demand_of(self, constraint: KaiTopologyConstraint) -> str:
+        """What a constraint names that does not exist, or else which domains it needs; "" if it
+        needs none."""
+        if not constraint.topology:
+            return ""
+        tree = self._trees.get(constraint.topology)
+        if tree is None:
+            return f'topologies.kai.scheduler "{constraint.topology}" not found'
+        required = constraint.required_topology_level
+        for level in (required, constraint.preferred_topology_level):
+            if level and level not in tree.levels:
+                return f'topology {constraint.topology} has no level "{level}"'
+        if not required:
+            return ""
+        return f"its pods need one domain of {required}, topology {constraint.topology}"
 
     def score(self, job: KaiJob, task: KaiTask, node: KaiNode) -> float | None:
         """The score of a node; None if the preferred levels of the pod's sub-group rule it out."""

@@ -9,7 +9,7 @@ from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
-from stowplan.batch.queue_models.kai.state.kai_task import KaiTask
+from stowplan.batch.queue_models.kai.state.kai_task import KaiStatus, KaiTask
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet, member_order
 
 
@@ -26,9 +26,36 @@ class JobPlacement:
         session = self._session
         session.topology.start_job()
         tasks = job.next_tasks(not self._is_simulated)
-        if not tasks or session.is_over_capacity(job, tasks) or not session.may_have_room(job):
+        if not tasks or session.is_over_capacity(job, tasks):
+            return False
+        if self._lacks_room(job, tasks, nodes):
             return False
         return self._place_group(job, job.root, tasks, nodes)
+
+    def _lacks_room(self, job: KaiJob, tasks: Sequence[KaiTask], nodes: Sequence[KaiNode]) -> bool:
+        """Whether these surely do not fit together."""
+        session = self._session
+        if self._may_return(tasks) or session.may_have_room(job):
+            return False
+        if len(tasks) > 1 and self._has_released(tasks):
+            # What is known of the pods that come next is kept beyond the simulation, unless one
+            # of them gets a place when it is tried.
+            first = _first(job.root, tasks)
+            if not first.is_plain or job.has_topology:
+                return False
+            if session.may_start(first) and any(True for _ in session.places(nodes, first)):
+                job.forget_next()
+        return True
+
+    def _has_released(self, tasks: Sequence[KaiTask]) -> bool:
+        """Whether some of these are evicted in the simulation."""
+        return self._is_simulated and any(task.status == KaiStatus.RELEASING for task in tasks)
+
+    def _may_return(self, tasks: Sequence[KaiTask]) -> bool:
+        """Whether one of these was evicted in this session before, and is evicted again: it has
+        places on several nodes, and may go back to one of them whatever is free."""
+        notes = self._session.eviction_notes
+        return self._is_simulated and bool(notes) and any(task.key in notes for task in tasks)
 
     def _place_group(
         self,
@@ -106,3 +133,13 @@ class JobPlacement:
         if not is_placed:
             task.groups = ()
         return is_placed
+
+
+def _first(group: SubGroupSet, tasks: Sequence[KaiTask]) -> KaiTask:
+    """The pod that is placed first."""
+    for member in sorted(group.members, key=member_order):
+        names = {pods.name for pods in member.pod_sets()}
+        own = [task for task in tasks if task.sub_group in names]
+        if own:
+            return _first(member, own) if isinstance(member, SubGroupSet) else own[0]
+    raise AssertionError("pods that come next are in sub-groups")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -71,7 +71,8 @@ class KaiReasons:
     def _find(self, job: KaiJob) -> tuple[str, str]:
         session, pending = self._session, job.pending()
         if job.queue not in session.queues.queues:
-            return (QUEUE_NOT_FOUND, f'queues "{job.queue}" not found') if pending else ("", "")
+            text = session.queues.left_out.get(job.queue) or f'queues "{job.queue}" not found'
+            return (QUEUE_NOT_FOUND, text) if pending else ("", "")
         if pending and session.queues.queues[job.queue].children:
             return QUEUE_NOT_LEAF, f"queue {job.queue} has queues below it, and starts no jobs"
         waiting = [task for task in job.tasks() if task.status == KaiStatus.PIPELINED]
@@ -103,14 +104,28 @@ class KaiReasons:
 
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
-        task = (job.next_tasks(False) or pending)[0]
+        # What comes next may be kept from a simulation, with pods that are evicted since.
+        following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
+        task = next(following, pending[0])
         counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
             found = sorted(counts.items())
             text += ": " + ", ".join(f"{number} {reason}" for reason, number in found)
-        notes = self.evictions(job)
+        notes = (*self._domains(job), *self.evictions(job))
         return DOES_NOT_FIT, "; ".join((text, *notes))
+
+    def _domains(self, job: KaiJob) -> Iterator[str]:
+        """What is wrong with the topology constraints of a job, and which domains it needs."""
+        session = self._session
+        if "topology" not in session.options.plugins or not job.has_topology:
+            return
+        found = {
+            text
+            for constraint in job.root.constraints()
+            if (text := session.topology.demand_of(constraint))
+        }
+        yield from sorted(found)
 
     def _counts(self, task: KaiTask) -> tuple[Counter[str], int]:
         """Reason -> nodes that do not fit a pod for it; and how many fit it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cmp_to_key
+from functools import cached_property, cmp_to_key
 
 import msgspec
 
@@ -88,7 +88,8 @@ class KaiJob:
         if pods is None:
             return
         pods.assign(task)
-        self._next = self._wanted = self._shares = self._order = self._requests = None
+        self.forget_next()
+        self._order = self._requests = None
         self._counts = self._is_stale = self._kind = self._is_ready = None
         if task.status & ALLOCATED_STATUSES:
             self.allocated = plus(self.allocated, task.request)
@@ -119,6 +120,11 @@ class KaiJob:
         return any(status in pods.statuses.values() for pods in self.sets.values())
 
     # State.
+
+    @cached_property
+    def has_topology(self) -> bool:
+        """A topology level matters for some of its pods."""
+        return any(True for _ in self.root.constraints())
 
     @property
     def n_pending(self) -> int:
@@ -229,6 +235,10 @@ class KaiJob:
         return [task for task in self.tasks() if task.status == KaiStatus.PENDING]
 
     # What comes next.
+
+    def forget_next(self) -> None:
+        """Find anew which pods come next, as after a change."""
+        self._next = self._wanted = self._shares = None
 
     def next_tasks(self, is_real: bool) -> list[KaiTask]:
         """Pods to place next: what the minimum lacks, then one at a time.

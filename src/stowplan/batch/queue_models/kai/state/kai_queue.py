@@ -126,14 +126,16 @@ def all_within(amounts: Sequence[float], bounds: Sequence[float]) -> bool:
 
 class QueueTree:
     """The queues of a session, by name. total: what they divide. version: grows whenever what they
-    use changes."""
+    use changes. left_out: queues that are none of them -> why."""
 
     def __init__(self, terms: Sequence[KaiQueueTerms], total: Sequence[float]) -> None:
         """Queues without their parents, or above themselves, are left out, with all below them."""
         self.total = tuple(total)
         self.version = 0
         known = {one.name: one for one in terms}
-        self.queues = {one.name: KaiQueue(one) for one in terms if _has_top(one.name, known)}
+        problems = {one.name: _problem_above(one.name, known) for one in terms}
+        self.left_out = {name: text for name, text in problems.items() if text}
+        self.queues = {one.name: KaiQueue(one) for one in terms if not problems[one.name]}
         for queue in self.queues.values():
             if queue.parent:
                 self.queues[queue.parent].children.append(queue.name)
@@ -193,15 +195,18 @@ class QueueTree:
         return {name: queue.clone() for name, queue in self.queues.items()}
 
 
-def _has_top(name: str, known: Mapping[str, KaiQueueTerms]) -> bool:
-    """Whether the way up from a queue ends at one without a parent."""
+def _problem_above(name: str, known: Mapping[str, KaiQueueTerms]) -> str:
+    """Why the way up from a queue does not end at one without a parent, "" if it does."""
     seen: set[str] = set()
-    while name:
-        if name in seen or name not in known:
-            return False
-        seen.add(name)
-        name = known[name].parent
-    return True
+    at = name
+    while at:
+        if at in seen:
+            return f"the parents of queue {name} lead to queue {at} again"
+        if at not in known:
+            return f'queues "{at}" not found, to which the parents of queue {name} lead'
+        seen.add(at)
+        at = known[at].parent
+    return ""
 
 
 def _is_above(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> bool:

@@ -5,7 +5,7 @@ Rows are in the order of names. What changes on a node is read again before the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TypeAlias
 
 import numpy as np
@@ -37,8 +37,7 @@ class _KnownFit:
 
 class NodeRows:
     """Amounts of nodes by resource and row. idle: what is free. later: with what is being released.
-    shared: rows with shared cards. affine: rows with pods that have affinity to pods. version:
-    grows with every change."""
+    version: grows with every change."""
 
     def __init__(self, nodes: Sequence[KaiNode]) -> None:
         """nodes: in the order of their names."""
@@ -51,8 +50,8 @@ class NodeRows:
         self.is_ready = np.zeros(count, dtype=np.bool_)
         self.takes_whole_cards = np.zeros(count, dtype=np.bool_)
         self.is_without_cards = np.zeros(count, dtype=np.bool_)
-        self.shared: set[int] = set()
-        self.affine: set[int] = set()
+        self._shared: set[int] = set()
+        self._affine: set[int] = set()
         self.version = 0
         self._changed: set[int] = set()
         self._n_forgotten = 0
@@ -87,8 +86,8 @@ class NodeRows:
             node = self.nodes[row]
             self._idle[:, row] = node.idle
             self._later[:, row] = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
-            (self.shared.add if node.used_memory else self.shared.discard)(row)
-            (self.affine.add if node.affine else self.affine.discard)(row)
+            (self._shared.add if node.used_memory else self._shared.discard)(row)
+            (self._affine.add if node.affine else self._affine.discard)(row)
         self._read += self._changed
         if len(self._read) > READ_MAX + 4 * len(self.nodes) or len(self._fits) > FITS_MAX:
             self._read.clear()
@@ -96,6 +95,18 @@ class NodeRows:
             self._n_forgotten += 1
         self._changed.clear()
         self.version += 1
+
+    @property
+    def shared(self) -> Set[int]:
+        """Rows with shared cards."""
+        self.refresh()
+        return self._shared
+
+    @property
+    def affine(self) -> Set[int]:
+        """Rows with pods that have affinity to pods."""
+        self.refresh()
+        return self._affine
 
     @property
     def later(self) -> npt.NDArray[np.float64]:
@@ -116,7 +127,6 @@ class NodeRows:
     @property
     def has_cards_or_none(self) -> bool:
         """Surely no node has less than no cards that are free, and none being released."""
-        self.refresh()
         if self.shared or not self.nodes or self.nodes[0].index.has_mig:
             return False
         idle, later = self._idle[CARDS], self._later[CARDS]

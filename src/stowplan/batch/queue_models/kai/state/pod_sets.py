@@ -128,6 +128,13 @@ class SubGroupSet:
         """Direct sub-groups."""
         return (*self.groups, *self.sets)
 
+    def constraints(self) -> Iterator[KaiTopologyConstraint]:
+        """Topology constraints of it and of all below."""
+        found = [self.constraint, *(pods.constraint for pods in self.sets)]
+        yield from (one for one in found if one is not None)
+        for group in self.groups:
+            yield from group.constraints()
+
     @property
     def active(self) -> int:
         """Direct sub-groups that are satisfied by pods with a place."""
