@@ -27,6 +27,9 @@ from stowplan.driver.client.tls_transport import CLOSED_TEXT, connect_tls
 CONNECT_S = 10.0
 IDLE_S = 30.0
 """Middleboxes may have dropped a connection that was idle for this long."""
+OPENING_MAX = 8
+"""Connections that are opened at once. A handshake takes the server more processor time than a
+Binding does: the first requests would wait for as many handshakes as there are requests."""
 TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
@@ -66,6 +69,13 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._transport.write(data)
         return waiting
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """What the next TLS connection to the server resumes; None if there is nothing yet."""
+        transport = self._transport
+        found = None if transport is None else transport.get_extra_info("ssl_session")
+        return found if found is not None and found.has_ticket else None
 
     def give_up(self) -> None:
         """Stop waiting for the response."""
@@ -153,6 +163,9 @@ class ConnectionPool:
         self._busy: set[HttpConnection] = set()
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._free = asyncio.Semaphore(most)
+        self._opening = asyncio.Semaphore(OPENING_MAX)
+        self._latest: HttpConnection | None = None
+        self._tls_session: ssl.SSLSession | None = None
         self._is_closed = False
 
     async def send(
@@ -164,7 +177,7 @@ class ConnectionPool:
         async with self._free:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
             until = asyncio.get_running_loop().time() + timeout_s
-            connection = self._take_idle() or await self._connect(min(CONNECT_S, timeout_s))
+            connection = self._take_idle() or await self._open(min(CONNECT_S, timeout_s))
             if not write_check():
                 self._release(connection)
                 raise LeaseExpired(LEASE_EXPIRED_TEXT)
@@ -232,6 +245,23 @@ class ConnectionPool:
         elif not connection.is_closed:
             self._idle.append(connection)
 
+    async def _open(self, limit_s: float) -> HttpConnection:
+        """A new connection, or one that has become idle before it was this request's turn to open
+        one."""
+        async with asyncio.timeout(limit_s), self._opening:
+            connection = self._take_idle()
+            if connection is None:
+                connection = self._latest = await self._connect(limit_s)
+            return connection
+
+    def _resumable_session(self) -> ssl.SSLSession | None:
+        """The session of an earlier connection, which spares both sides the certificates and their
+        signatures. A server that does not know it makes a new one."""
+        found = None if self._latest is None else self._latest.tls_session
+        if found is not None:
+            self._tls_session = found
+        return self._tls_session
+
     async def _connect(self, limit_s: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(limit_s):
@@ -243,7 +273,8 @@ class ConnectionPool:
             )
             if self._trust is not None and self._name is not None:
                 connection = HttpConnection()
-                await connect_tls(made, self._trust, self._name, connection)
+                session = self._resumable_session()
+                await connect_tls(made, self._trust, self._name, connection, session)
                 return connection
             try:
                 _, connection = await loop.create_connection(HttpConnection, sock=made)

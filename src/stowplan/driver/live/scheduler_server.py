@@ -68,9 +68,9 @@ HANDLE_INTERVAL_NS = 2_000_000
 """Minimum interval between `handle` calls that events trigger."""
 HANDLE_MAX_NS = 600 * SECOND
 """A longer `handle` call counts as a stuck loop."""
-PENDING_WRITES_MAX = 1000
+PENDING_WRITES_MAX = 256
 """With this many pending writes nothing more is decided: decisions would be outdated when their
-writes are sent."""
+writes are sent, and nothing is sent while a decision is made."""
 DRAIN_S = 10.0
 _NOW = 0.002
 
