@@ -443,8 +443,8 @@ async def report(
             aim = f"; aim {aims[name]:.1f}" if name in aims else ""
             print(
                 f"{n_pods} pods on {n_nodes} nodes: {ratio(name, 'started_per_s'):.2f} of the rate "
-                f"of {name} from the start{aim}; from the first binding {ratio(name, 'per_s'):.2f}, "
-                f"to the last event {ratio(name, 'complete_per_s'):.2f}"
+                f"of {name} from the start{aim}; from the first binding "
+                f"{ratio(name, 'per_s'):.2f}, to the last event {ratio(name, 'complete_per_s'):.2f}"
             )
     for per_s in RATES if seconds else ():
         for name in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -400,6 +401,18 @@ def test_a_request_that_waits_for_its_turn_to_connect_times_out_like_one_that_co
             await lines.close()
 
     run(steps())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.96.0.1"])
+def test_an_address_is_found_without_a_resolver(host: str) -> None:
+    found = connection_pool._literal_address(host, 6443)
+    flags = socket.AI_NUMERICHOST
+    assert found == socket.getaddrinfo(host, 6443, type=socket.SOCK_STREAM, flags=flags)
+
+
+@pytest.mark.parametrize("host", ["localhost", "fe80::1%lo", "10.96.1", "", "api.example"])
+def test_names_and_scoped_addresses_need_a_resolver(host: str) -> None:
+    assert connection_pool._literal_address(host, 6443) == []
 
 
 class Forgetful(ConnectionPool):

@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -38,6 +39,7 @@ IDLE_S = 30.0
 OPENING_MAX = 8
 """Connections that are opened at once. A handshake takes the server more processor time than a
 Binding does: the first requests would wait for as many handshakes as there are requests."""
+IPV4 = 4
 TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
@@ -154,7 +156,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def tls_session(self) -> ssl.SSLSession | None:
-        """What the next TLS connection to the server resumes; None if there is nothing yet."""
+        """The session that this connection has begun, which others can resume; None for none."""
         transport = self._transport
         found = None if transport is None else transport.get_extra_info("ssl_session")
         return found if found is not None and found.has_ticket else None
@@ -448,7 +450,9 @@ class ConnectionPool:
     async def _connect(self, limit_s: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(limit_s):
-            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = _literal_address(self._host, self._port) or await loop.getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM
+            )
             # Not by create_connection: it leaks a socket when it is cancelled between two
             # addresses.
             made = await start_connection(
@@ -465,6 +469,21 @@ class ConnectionPool:
                 shut_down_socket(made)
                 raise
         return connection
+
+
+def _literal_address(host: str, port: int) -> list[Any]:
+    """What `getaddrinfo` returns for an address, without the thread that it takes; empty for a
+    name, and for an address with a scope."""
+    try:
+        is_ipv4 = ip_address(host).version == IPV4
+    except ValueError:
+        return []
+    if "%" in host:
+        return []
+    if is_ipv4:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+    place = (host, port, 0, 0)
+    return [(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)]
 
 
 def enable_keepalive(made: Any) -> None:

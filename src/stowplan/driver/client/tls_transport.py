@@ -37,10 +37,15 @@ class TlsTransport(asyncio.Transport):
         self._loop.add_reader(tls.fileno(), self._read)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """The socket, for `socket`; its session, for `ssl_session`."""
+        """The socket, for `socket`. For `ssl_session` the session that it has begun; None if it has
+        resumed one."""
         if name == "ssl_session":
-            return self._session if self._is_closed else self._tls.session
+            return self._session if self._is_closed else self._begun_session()
         return self._tls if name == "socket" else default
+
+    def _begun_session(self) -> ssl.SSLSession | None:
+        # OpenSSL makes a copy, which takes as long as a small request.
+        return None if self._tls.session_reused else self._tls.session
 
     def is_closing(self) -> bool:
         """True when the connection is closed."""
@@ -65,7 +70,7 @@ class TlsTransport(asyncio.Transport):
         if self._is_waiting_to_write:
             self._loop.remove_writer(self._tls.fileno())
         # A closed socket does not know it any more.
-        self._session = self._tls.session
+        self._session = self._begun_session()
         self._tls.close()
 
     close = abort
