@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from selenium import webdriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.scheduler_configuration import read_deciders

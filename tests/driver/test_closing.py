@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import JSON, ApiRequest, watch_request
 from stowplan.client.resources import PODS
+from stowplan.client.responses import ApiResponse
 from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client.api_client import ApiClient
 
@@ -85,7 +85,7 @@ def left_open(steps: Callable[[str], Coroutine[Any, Any, None]], url: str) -> li
 
 async def streamed(api: ApiClient, opened: asyncio.Event) -> None:
     async with api.stream(watch_request(PODS, "1", 300)) as stream:
-        assert isinstance(stream, aiohttp.StreamReader)
+        assert not isinstance(stream, ApiResponse)
         while await stream.readany():
             opened.set()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,6 +23,7 @@ from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client import connection_pool
 from stowplan.driver.client.api_client import LEASE_EXPIRED_TEXT, ApiClient
 from stowplan.driver.client.connection_pool import (
+    OPENING_MAX,
     SERVER_CLOSED_TEXT,
     ConnectionPool,
     HttpConnection,
@@ -41,13 +44,19 @@ class Scheme:
     tls = TlsContexts()
 
 
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsContexts:
+def serving_context(folder: Path) -> ssl.SSLContext:
+    """TLS settings of a server."""
     made = self_signed_certificate(["127.0.0.1"], time.time())
-    file = Path(tmp_path_factory.mktemp("tls")) / "server.pem"
+    file = folder / "server.pem"
     file.write_text(made.key + made.certificate)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(file)
+    return serving
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsContexts:
+    serving = serving_context(tmp_path_factory.mktemp("tls"))
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     return TlsContexts(serving, trusting)
@@ -163,7 +172,7 @@ def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
             sends = (lines.send(post(name), [], lambda: True) for name in names)
             answers = await asyncio.gather(*sends)
             assert [answer.body.decode() for answer in answers] == names
-            assert server.n_connections == 20
+            assert 1 < server.n_connections <= 20
             await lines.close()
 
     run(steps())
@@ -325,6 +334,142 @@ def test_a_late_response_belongs_to_no_other_request(
             await lines.close()
 
     run(steps())
+
+
+# Opening connections.
+
+
+class Gated(ConnectionPool):
+    """Connects when it may. n_connecting, n_most: connections being opened now, and at most so
+    far."""
+
+    n_connecting = n_most = 0
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, Scheme.tls.client, "", "t", most=100)
+        self.gate = asyncio.Event()
+
+    async def _connect(self, limit_s: float) -> HttpConnection:
+        self.n_connecting += 1
+        self.n_most = max(self.n_most, self.n_connecting)
+        try:
+            await self.gate.wait()
+            return await super()._connect(limit_s)
+        finally:
+            self.n_connecting -= 1
+
+
+class Hasty(Gated):
+    """Wrong: every request opens its connection at once."""
+
+    async def _open(self, limit_s: float) -> HttpConnection:
+        return self._take_idle() or await self._connect(limit_s)
+
+
+@pytest.mark.parametrize("kind", [Gated, Hasty])
+def test_few_connections_are_opened_at_once_and_no_request_waits_for_more_than_it_needs(
+    kind: type[Gated],
+) -> None:
+    async def steps() -> None:
+        async with raw() as server:
+            lines = kind(server.url)
+            names = [f"p{i}" for i in range(40)]
+            sends = [
+                asyncio.ensure_future(lines.send(post(name), [], lambda: True)) for name in names
+            ]
+            for _ in range(5):
+                await asyncio.sleep(0)
+            lines.gate.set()
+            assert [(await sent).body.decode() for sent in sends] == names
+            assert (lines.n_most == OPENING_MAX) == (kind is Gated)
+            assert (server.n_connections == len(names)) == (kind is Hasty)
+            await lines.close()
+
+    run(steps())
+
+
+def test_a_request_that_waits_for_its_turn_to_connect_times_out_like_one_that_connects() -> None:
+    async def steps() -> None:
+        async with raw() as server:
+            lines = Gated(server.url)
+            wanted = [post(f"p{i}", timeout_s=0.05) for i in range(3 * OPENING_MAX)]
+            sends = (lines.send(one, [], lambda: True) for one in wanted)
+            answers = await asyncio.gather(*sends, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {TimeoutError}
+            lines.gate.set()
+            assert (await lines.send(post("later"), [], lambda: True)).body == b"later"
+            await lines.close()
+
+    run(steps())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.96.0.1"])
+def test_an_address_is_found_without_a_resolver(host: str) -> None:
+    found = connection_pool._literal_address(host, 6443)
+    flags = socket.AI_NUMERICHOST
+    assert found == socket.getaddrinfo(host, 6443, type=socket.SOCK_STREAM, flags=flags)
+
+
+@pytest.mark.parametrize("host", ["localhost", "fe80::1%lo", "10.96.1", "", "api.example"])
+def test_names_and_scoped_addresses_need_a_resolver(host: str) -> None:
+    assert connection_pool._literal_address(host, 6443) == []
+
+
+class Forgetful(ConnectionPool):
+    """Wrong: resumes nothing."""
+
+    def _resumable_session(self) -> ssl.SSLSession | None:
+        return None
+
+
+@pytest.mark.parametrize("kind", [ConnectionPool, Forgetful])
+def test_a_connection_after_the_first_resumes_its_session(kind: type[ConnectionPool]) -> None:
+    resumed: list[bool] = []
+
+    async def closing(body: bytes, writer: asyncio.StreamWriter) -> None:
+        made = writer.get_extra_info("ssl_object")
+        resumed.append(made is not None and made.session_reused)
+        writer.write(reply(body, b"Connection: close\r\n"))
+        writer.close()
+
+    async def steps() -> None:
+        async with raw(closing) as server:
+            lines = kind(server.url, Scheme.tls.client, "", "t", most=5)
+            for i in range(4):
+                assert (await lines.send(post(f"p{i}"), [], lambda: True)).status == 201
+            await lines.close()
+
+    run(steps())
+    may = kind is ConnectionPool and Scheme.tls.client is not None
+    assert resumed == [False, may, may, may]
+
+
+def test_a_session_that_the_server_does_not_know_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resumed: list[bool] = []
+
+    async def closing(body: bytes, writer: asyncio.StreamWriter) -> None:
+        resumed.append(bool(writer.get_extra_info("ssl_object").session_reused))
+        writer.write(reply(body, b"Connection: close\r\n"))
+        writer.close()
+
+    async def steps() -> None:
+        async with raw(closing) as server:
+            monkeypatch.setattr(
+                Scheme, "tls", TlsContexts(serving_context(tmp_path), Scheme.tls.client)
+            )
+            async with raw(closing) as other:
+                lines = ConnectionPool(server.url, Scheme.tls.client, "", "t", most=5)
+                for url in (server.url, server.url, other.url, other.url):
+                    # Another server behind the same address, or the same one after a restart.
+                    lines._port = urlsplit(url).port or 0
+                    assert (await lines.send(post("a"), [], lambda: True)).status == 201
+                await lines.close()
+
+    if Scheme.tls.client is not None:
+        run(steps())
+        assert resumed == [False, True, False, True]
 
 
 # Writes that are held back.

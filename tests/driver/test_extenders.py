@@ -31,7 +31,7 @@ from stowplan.driver import certificate
 from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.http.extender_service import ExtenderService
-from stowplan.driver.http.status_server import AddressError, ListenAddress
+from stowplan.driver.http.listen_address import AddressError, ListenAddress
 from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.events import ExtenderFailed, ExtenderReplied

@@ -17,7 +17,8 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.clocks import monotonic_ns
-from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.http.listen_address import ListenAddress
+from stowplan.driver.http.status_server import StatusServer
 from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from tests.driver.deciders import default_deciders

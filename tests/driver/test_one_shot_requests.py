@@ -14,7 +14,8 @@ import pytest
 from aiohttp import web
 
 from stowplan.driver.client.one_shot_requests import LIST_ATTEMPTS_MAX
-from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.http.listen_address import ListenAddress
+from stowplan.driver.http.status_server import StatusServer
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from tests.cli import run as command_line
 from tests.driver.processes import kubeconfig

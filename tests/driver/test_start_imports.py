@@ -85,6 +85,12 @@ def test_the_live_scheduler_imports_nothing_of_them_either() -> None:
     assert below(found, ours) == []
 
 
+def test_a_process_that_serves_nothing_imports_no_http_library() -> None:
+    assert below(imported("import stowplan.driver.process\n"), ("aiohttp", "yarl")) == []
+    served = imported("import stowplan.driver.http.status_server\n")
+    assert "aiohttp.web" in served
+
+
 def test_control_a_profile_that_names_a_plugin_imports_it() -> None:
     text = PROFILE % "GpuShare"
     found = imported(BUILD, f"[ConfigText({text!r}, 'file')]")

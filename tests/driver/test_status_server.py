@@ -21,13 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.driver.client import rate_limiter
 from stowplan.driver.client.rate_limiter import RateLimiter
+from stowplan.driver.http.listen_address import AddressError, ListenAddress, parse_listen_address
 from stowplan.driver.http.origins import is_local
-from stowplan.driver.http.status_server import (
-    AddressError,
-    ListenAddress,
-    StatusServer,
-    parse_listen_address,
-)
+from stowplan.driver.http.status_server import StatusServer
 from stowplan.driver.live.exposition import exposition_text
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.logs import JsonFormatter, LogError, TextFormatter, parse_levels

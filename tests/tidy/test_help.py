@@ -15,7 +15,7 @@ from stowplan.cli.main import COMMANDS
 from stowplan.config.session_configuration import COMPAT_NAMES, COMPATS, VOLCANO_1_15
 from stowplan.conformance.evaluate import FORMATS
 from stowplan.conformance.queue_models import kai_cases, kueue_cases
-from stowplan.driver.http import status_server
+from stowplan.driver.http import listen_address
 from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
 from stowplan.simulation.cluster.cluster_api import Pace
 
@@ -76,5 +76,5 @@ def test_help_states_what_holds() -> None:
     assert tuple(sorted(FORMATS)) == evaluate.FORMATS
     assert (Pace().bind_s, Pace().start_s) == (simulate_options.BIND_S, simulate_options.START_S)
     assert bench.ENGINES == measurement.ENGINES
-    assert status.DEFAULT == status_server.DEFAULT_LISTEN_ADDRESS
+    assert status.DEFAULT == listen_address.DEFAULT_LISTEN_ADDRESS
     assert bench.TEMPLATES == benchmark_workload.TEMPLATES

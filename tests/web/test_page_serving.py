@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from stowplan.client.kubeconfig import ClientConfig
-from stowplan.driver.http.status_server import AddressError, ListenAddress
+from stowplan.driver.http.listen_address import AddressError, ListenAddress
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.replay import ReplayOptions

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.objects.pod import Pod

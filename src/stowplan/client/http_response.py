@@ -8,6 +8,9 @@ Source: RFC 9112.
 
 from __future__ import annotations
 
+import math
+import zlib
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from stowplan.client.responses import ApiResponse, parse_retry_after
@@ -15,7 +18,11 @@ from stowplan.client.responses import ApiResponse, parse_retry_after
 HEAD_BYTES_MAX = 1 << 16
 RESPONSE_BYTES_MAX = 1 << 24
 """Far above any response to a write: an object has at most some MiB."""
+ENCODING = "gzip"
+"""The Content-Encoding that is understood."""
+STREAMED_STATUS = 200
 _VERSIONS = ("1.0", "1.1")
+_GZIP_WINDOW = 31
 
 
 class MalformedResponse(ValueError):
@@ -26,9 +33,11 @@ class ResponseParser:
     """Parser of one response. status: 0 until the head is complete. keep_alive: whether the
     connection can carry another request once the response is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: float = RESPONSE_BYTES_MAX) -> None:
+        """bytes_max: of the response as it is sent."""
         self.status = 0
         self.keep_alive = True
+        self._bytes_max = bytes_max
         self._n_bytes = 0
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._body: list[bytes] = []
@@ -37,13 +46,14 @@ class ResponseParser:
         self._fault = ""
         self._retry_after: float | None = None
         self._content_type = ""
+        self._unpacking: zlib._Decompress | None = None
 
     def feed(self, data: bytes) -> ApiResponse | None:
         """Add bytes; returns the response when it is complete. Raises MalformedResponse."""
         assert self._parser is not None
         self._n_bytes += len(data)
-        if self._n_bytes > RESPONSE_BYTES_MAX:
-            raise MalformedResponse(f"response is longer than {RESPONSE_BYTES_MAX} bytes")
+        if self._n_bytes > self._bytes_max:
+            raise MalformedResponse(f"response is longer than {self._bytes_max} bytes")
         try:
             self._parser.feed_data(data)
         except HttpParserError as problem:
@@ -88,10 +98,18 @@ class ResponseParser:
             self._is_framed = True
             if value.strip().lower() != b"chunked":
                 self._fault = f"unsupported Transfer-Encoding: {value[:80]!r}"
+        elif lower == b"content-encoding":
+            self._take_encoding(value.strip().lower())
         elif lower == b"retry-after":
             self._retry_after = parse_retry_after(value.decode("latin-1"))
         elif lower == b"content-type":
             self._content_type = value.decode("latin-1").partition(";")[0].strip()
+
+    def _take_encoding(self, value: bytes) -> None:
+        if value == ENCODING.encode():
+            self._unpacking = zlib.decompressobj(_GZIP_WINDOW)
+        elif value not in (b"", b"identity"):
+            self._fault = f"unsupported Content-Encoding: {value[:80]!r}"
 
     def on_headers_complete(self) -> None:
         """The head has ended."""
@@ -104,12 +122,40 @@ class ResponseParser:
 
     def on_body(self, part: bytes) -> None:
         """A part of the body."""
-        if not self._is_complete:
-            self._body.append(part)
+        if self._is_complete:
+            return
+        if self._unpacking is not None:
+            try:
+                part = self._unpacking.decompress(part)
+            except zlib.error as problem:
+                self._fault = f"invalid gzip body: {problem}"
+                return
+        self._body.append(part)
 
     def on_message_complete(self) -> None:
         """A response ends."""
         assert self._parser is not None
         if self.status and not self._is_complete:
             self._is_complete = True
+            if self._unpacking is not None and self._body and not self._unpacking.eof:
+                self._fault = "the gzip body is incomplete"
             self.keep_alive = self._parser.should_keep_alive()
+
+
+class StreamParser(ResponseParser):
+    """Parser of a response whose body is taken as it arrives. is_streamed: its status is 200; any
+    other is read like a `ResponseParser` reads it."""
+
+    def __init__(self) -> None:
+        super().__init__(math.inf)
+
+    @property
+    def is_streamed(self) -> bool:
+        """True when the head has arrived, with status 200."""
+        return self.status == STREAMED_STATUS
+
+    def take(self) -> bytes:
+        """The bytes of the body that have arrived since the last call."""
+        data = b"".join(self._body)
+        self._body.clear()
+        return data

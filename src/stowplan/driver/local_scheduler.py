@@ -27,7 +27,8 @@ from stowplan.client.responses import decode_body
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.gc_settings import freeze_long_lived_objects
-from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.http.listen_address import ListenAddress
+from stowplan.driver.http.status_server import StatusServer
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.configuration_files import (
     SCHEDULER_NAME,

@@ -17,6 +17,9 @@ LEVELS = ("debug", "info", "warning", "error")
 DECISIONS_FROM, DEBUG_FROM = 2, 4
 """Verbosities: kube-scheduler logs bindings from 2 on, and client requests from 4 on."""
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+"""One encoder: `json.dumps` makes a new one for each text."""
+
 
 class LogError(ValueError):
     """An unknown log level or component."""
@@ -35,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             tree["trace"] = self.formatException(record.exc_info)
-        return json.dumps(tree, ensure_ascii=False)
+        return _encode(tree)
 
 
 class TextFormatter(logging.Formatter):
@@ -50,8 +53,12 @@ class TextFormatter(logging.Formatter):
 
 
 def log_keys(logger: logging.Logger, level: int, message: str, **keys: Any) -> None:
-    """Log a constant message with keys: texts and integers."""
-    logger.log(level, message, extra={"keys": keys})
+    """Log a constant message with keys: texts and integers. Records do not name the caller, which
+    takes long to find and is in no line."""
+    if logger.isEnabledFor(level):
+        extra = {"keys": keys}
+        record = logger.makeRecord(logger.name, level, "", 0, message, (), None, extra=extra)
+        logger.handle(record)
 
 
 def _keys(record: logging.LogRecord) -> dict[str, Any]:
@@ -60,7 +67,7 @@ def _keys(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, int) else _encode(value)
 
 
 def _part(name: str) -> str:
@@ -103,6 +110,8 @@ def configure_logging(form: str = "text", levels: str = "", verbosity: int | Non
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root.handlers[:] = [handler]
     root.propagate = False
+    # Nor are threads and processes in any line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root.setLevel(found.get("", logging.INFO))
     for part in PARTS:
         logging.getLogger(f"{ROOT}.{part}").setLevel(found.get(part, logging.NOTSET))

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,7 +19,7 @@ from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.client.tls_buffers import limit_tls_buffers
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.gc_settings import paused_collector
-from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.driver.live.competing_schedulers import refuse_competing_scheduler
 from stowplan.driver.live.configuration_files import live_problems, scheduler_names
 from stowplan.driver.live.configuration_reload import start_configuration_reload
@@ -34,6 +35,9 @@ from stowplan.driver.live.decision_comparer import (
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.live.scheduler_status import write_state_dump
 from stowplan.driver.logs import log_keys
+
+if TYPE_CHECKING:
+    from stowplan.driver.http.status_server import StatusServer
 
 log = logging.getLogger("stowplan.scheduler")
 
@@ -63,7 +67,7 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     if not await _wait_for_startup(deciders, options, orders):
         return 0
     address = orders.address
-    serve = None if address is None else lambda server: StatusServer(server, address)
+    serve = None if address is None else partial(_status_server, address=address)
     server = SchedulerServer(deciders, options, serve)
     server.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
     if orders.on_server is not None:
@@ -81,6 +85,13 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     if server.comparer is not None:
         _log_dry_run_summary(server)
     return code
+
+
+def _status_server(server: SchedulerServer, address: ListenAddress) -> StatusServer:
+    # Imported here: its HTTP library takes long.
+    from stowplan.driver.http.status_server import StatusServer
+
+    return StatusServer(server, address)
 
 
 def _start_background_tasks(

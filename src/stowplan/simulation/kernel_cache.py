@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def _source(name: str = "kernels") -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin)
 
 
+@cache
 def _version(distribution: str) -> bytes:
     """Of an installed distribution; raises ModuleNotFoundError."""
     # Imported here: it takes long, and without files nothing is compared.

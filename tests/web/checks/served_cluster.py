@@ -16,7 +16,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.client.requests import JSON, ApiRequest
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_scheduler

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.encoding.tree import Tree
 from stowplan.simulation.replay import ReplayOptions

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from msgspec import structs
 
 from stowplan.cli.main import cli
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.forecast.recorded_history import restore
 from stowplan.recording.recording_files import Recording, open_recording
 from stowplan.web.model.recorded_run import RecordedRun, recorded_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.pod_history import TimedPlacement

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.web.model.page_frames import FrameBody, Topic
 from stowplan.web.serving import viewers as viewers_module
 from stowplan.web.serving.page_server import PageServer

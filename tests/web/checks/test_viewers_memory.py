@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from stowplan.driver.http.status_server import ListenAddress
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import simulate

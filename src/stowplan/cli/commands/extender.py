@@ -84,7 +84,7 @@ def _serve(
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.http.extender_service import ExtenderService, serve
-    from stowplan.driver.http.status_server import AddressError, parse_listen_address
+    from stowplan.driver.http.listen_address import AddressError, parse_listen_address
     from stowplan.driver.live.configuration_files import (
         ConfigurationFileError,
         read_configuration_files,

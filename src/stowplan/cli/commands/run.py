@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from stowplan.driver.gc_settings import uncollected_imports
 
 if TYPE_CHECKING:
     from stowplan.assembly.deciders import Deciders
+    from stowplan.driver.storage.recording_writer import RecordingWriter
     from stowplan.framework.feature_gates import FeatureGates
 
 FLUSH_S = 30.0
@@ -120,11 +122,10 @@ def _run(
     from msgspec.structs import replace
 
     from stowplan.cli.runs.pages.serve_page import maybe_serving_page, print_address
-    from stowplan.cli.runs.recordings.record_and_open import maybe_recording
     from stowplan.driver import logs
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
-    from stowplan.driver.http.status_server import AddressError, parse_listen_address
+    from stowplan.driver.http.listen_address import AddressError, parse_listen_address
     from stowplan.driver.live.competing_schedulers import CompetingSchedulerError
     from stowplan.driver.live.configuration_files import (
         SCHEDULER_NAME,
@@ -156,7 +157,7 @@ def _run(
             dry_run,
         )
         with (
-            maybe_recording(record, "run", plugin_files) as recorder,
+            _maybe_recording(record, plugin_files) as recorder,
             maybe_serving_page(web, *tls_files) as page,
         ):
             print_address(page)
@@ -166,6 +167,18 @@ def _run(
     # A process that no longer leads must end, whatever its threads are doing.
     exit_after(FLUSH_S, code)
     sys.exit(code)
+
+
+def _maybe_recording(
+    record: record_options.RecordRequest | None, plugin_files: tuple[str, ...]
+) -> AbstractContextManager[RecordingWriter | None]:
+    """Record until the end of the block, if asked for."""
+    if record is None:
+        return nullcontext()
+    # Imported here: few schedulers are recorded.
+    from stowplan.cli.runs.recordings.record_and_open import recording
+
+    return recording(record, "run", plugin_files)
 
 
 def _check_kueue(deciders: Deciders) -> None:

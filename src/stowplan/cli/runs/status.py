@@ -15,7 +15,7 @@ from stowplan.cli.tables.fairness import print_findings
 from stowplan.driver.client.credentials import CredentialError
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ServerUnreachable, fetch_status
-from stowplan.driver.http.status_server import DEFAULT_LISTEN_ADDRESS
+from stowplan.driver.http.listen_address import DEFAULT_LISTEN_ADDRESS
 from stowplan.driver.status_address import local_cluster_config, published_status_address
 from stowplan.inputs.counts import count_of
 from stowplan.insight.fairness.findings import Finding

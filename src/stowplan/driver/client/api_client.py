@@ -5,80 +5,38 @@ The write check (leadership) is asked as late as possible: when a connection is 
 before the bytes are sent. So a process that was paused and resumes after another scheduler has
 become leader writes nothing.
 
-Writes use the short path (`connection_pool`); reads, and everything through a proxy, use aiohttp.
+Requests use kept connections (`connection_pool`), through a proxy aiohttp (`proxied_session`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from functools import cache
-from typing import Any
-from weakref import WeakSet
-
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.client_reqrep import ClientRequest
-from aiohttp.connector import Connection as Wire
-from multidict import CIMultiDict
-from yarl import URL
+from typing import TYPE_CHECKING
 
 from stowplan._version import __version__
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import ApiRequest
-from stowplan.client.responses import ApiResponse, parse_retry_after
+from stowplan.client.responses import ApiResponse
 from stowplan.driver.client.connection_pool import (
-    CONNECT_S,
-    IDLE_S,
+    CONNECTIONS_MAX,
     LEASE_EXPIRED_TEXT,
+    BodyReader,
+    ConnectFailed,
     ConnectionPool,
     LeaseExpired,
     WriteCheck,
-    enable_keepalive,
     exception_text,
-    shut_down_socket,
 )
 from stowplan.driver.client.credentials import CredentialError, Credentials, proxy_of
 
+if TYPE_CHECKING:
+    from stowplan.driver.client.proxied_session import ProxiedSession
+
+__all__ = ["LEASE_EXPIRED_TEXT", "ApiClient"]
+
 USER_AGENT = f"stowplan/{__version__}"
-CONNECTIONS_MAX = 256
-STREAM_CHUNK_BYTES = 1 << 16
-CLOSING_ROUNDS = 5
-
-
-class _GuardedClientRequest(ClientRequest):
-    """A request that asks the write check before it is sent. transports: of all connections."""
-
-    write_check: WriteCheck = staticmethod(lambda: True)
-    transports: WeakSet[asyncio.Transport] = WeakSet()
-
-    async def send(self, conn: Wire) -> Any:
-        if conn.transport is not None:
-            self.transports.add(conn.transport)
-        if self.method != "GET" and not self.write_check():
-            raise LeaseExpired(LEASE_EXPIRED_TEXT)
-        return await super().send(conn)
-
-    async def write_bytes(
-        self, writer: AbstractStreamWriter, conn: Wire, content_length: int | None = None
-    ) -> None:
-        if self.method != "GET" and not self.write_check():
-            # aiohttp sends the headers with the body, so nothing has been sent yet.
-            if conn.protocol is not None:
-                conn.protocol.set_exception(LeaseExpired(LEASE_EXPIRED_TEXT))
-                conn.protocol.close()
-            return
-        await super().write_bytes(writer, conn, content_length)
-
-
-def _guarded(
-    write_check: WriteCheck, transports: WeakSet[asyncio.Transport]
-) -> type[ClientRequest]:
-    found = {"write_check": staticmethod(write_check), "transports": transports}
-    return type("GuardedRequest", (_GuardedClientRequest,), found)
 
 
 class ApiClient:
@@ -90,10 +48,7 @@ class ApiClient:
         self.credentials = Credentials(client_config)
         self.n_sent: dict[tuple[str, int], int] = {}
         self._write_check = write_check
-        self._session: aiohttp.ClientSession | None = None
-        self._pool: ConnectionPool | None = None
-        self._transports: WeakSet[asyncio.Transport] = WeakSet()
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._sender: ConnectionPool | ProxiedSession | None = None
         self._proxy = proxy_of(client_config)
         self._opening = asyncio.Lock()
         self._certificate = ""
@@ -105,62 +60,32 @@ class ApiClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _opened(self) -> aiohttp.ClientSession:
+    async def _opened(self) -> ConnectionPool | ProxiedSession:
         async with self._opening:
-            return self._session or await self._open()
+            return self._sender or await self._open()
 
-    async def _open(self) -> aiohttp.ClientSession:
+    async def _open(self) -> ConnectionPool | ProxiedSession:
         trust = await self.credentials.trust()
         self._certificate = self.credentials.certificate
         client_config = self.client_config
         if self._proxy is None:
-            self._pool = ConnectionPool(
+            self._sender = ConnectionPool(
                 client_config.server, trust, client_config.server_name, USER_AGENT, CONNECTIONS_MAX
             )
-        connector = aiohttp.TCPConnector(
-            limit=CONNECTIONS_MAX,
-            ssl=True if trust is None else trust,
-            socket_factory=self._socket,
-            keepalive_timeout=IDLE_S,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            request_class=_guarded(self._write_check, self._transports),
-            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
-            auto_decompress=True,
-            read_bufsize=STREAM_CHUNK_BYTES,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        return self._session
+        else:
+            # Imported here: it takes long.
+            from stowplan.driver.client.proxied_session import ProxiedSession
+
+            self._sender = ProxiedSession(
+                client_config, trust, self._proxy, USER_AGENT, self._write_check
+            )
+        return self._sender
 
     async def close(self) -> None:
         """Close all connections."""
-        session, self._session = self._session, None
-        lines, self._pool = self._pool, None
-        if lines is not None:
-            await lines.close()
-        if session is not None:
-            await session.close()
-            await self._abort_dropped()
-
-    async def _abort_dropped(self) -> None:
-        """Abort connections that the session has dropped: an abandoned watch waits for the server's
-        close_notify, and would stay open if the event loop ends first."""
-        for transport in list(self._transports):
-            transport.abort()
-        for made in list(self._sockets):
-            shut_down_socket(made)
-        # TLS and then its socket close in the next iterations of the loop.
-        for _ in range(CLOSING_ROUNDS):
-            await asyncio.sleep(0)
-
-    def _socket(self, address: Any) -> socket.socket:
-        """A socket with TCP keepalive."""
-        family, kind, protocol, _, _ = address
-        made = socket.socket(family=family, type=kind, proto=protocol)
-        enable_keepalive(made)
-        self._sockets.add(made)
-        return made
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            await sender.close()
 
     async def send(self, request: ApiRequest) -> ApiResponse:
         """Send a request; a response without a status says why there is none."""
@@ -198,96 +123,56 @@ class ApiClient:
             with contextlib.suppress(CredentialError):
                 if (await self.credentials.credential()).certificate == self._certificate:
                     return
-                old, lines = self._session, self._pool
+                old = self._sender
                 await self._open()
-                if lines is not None:
-                    await lines.close()
                 if old is not None:
                     await old.close()
 
     async def _send(self, request: ApiRequest) -> ApiResponse:
         try:
-            if request.is_write and (lines := await self._send_pooled()) is not None:
-                headers = await self.credentials.headers()
-                return await lines.send(request, headers, self._write_check)
-            async with await self._request_kwargs(request) as response:
-                try:
-                    body = await response.read()
-                except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-                    return _truncated_response(request, response.status, problem)
-                return ApiResponse(
-                    response.status,
-                    body,
-                    parse_retry_after(response.headers.get("Retry-After")),
-                    response.content_type,
-                )
+            sender = self._sender or await self._opened()
+            headers = await self.credentials.headers()
+            if isinstance(sender, ConnectionPool):
+                check = self._write_check if request.is_write else _allowed
+                answer = await sender.send(request, headers, check)
+            else:
+                answer = await sender.send(request, headers)
         except LeaseExpired as held:
             return ApiResponse(0, fault=str(held))
-        except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as problem:
+        except ConnectFailed as problem:
+            cause = problem.cause if request.is_write else problem
+            return ApiResponse(0, fault=exception_text(cause))
+        except (OSError, CredentialError) as problem:
             return ApiResponse(0, fault=exception_text(problem))
-
-    async def _send_pooled(self) -> ConnectionPool | None:
-        if self._session is None:
-            await self._opened()
-        return self._pool
-
-    async def _request_kwargs(
-        self, request: ApiRequest
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        session = self._session or await self._opened()
-        headers: CIMultiDict[str] = CIMultiDict(await self.credentials.headers())
-        if request.content_type:
-            headers["Content-Type"] = request.content_type
-        return session.request(
-            request.method,
-            URL(self.client_config.server + request.target, encoded=True),
-            data=request.body or None,
-            headers=headers,
-            timeout=_timeout(request.timeout_s),
-            proxy=self._proxy,
-            allow_redirects=False,
-            server_hostname=self.client_config.server_name or None,
-        )
+        if answer.fault and not request.is_write:
+            # Data that was to be read is missing; the outcome of a write is known by its status.
+            return ApiResponse(0, fault=answer.fault)
+        return answer
 
     @contextlib.asynccontextmanager
-    async def stream(
-        self, request: ApiRequest
-    ) -> AsyncIterator[ApiResponse | aiohttp.StreamReader]:
-        """Start a watch: a stream of bytes, or the response that refuses it. Reading raises
-        aiohttp.ClientError, TimeoutError or OSError when the stream breaks."""
+    async def stream(self, request: ApiRequest) -> AsyncIterator[ApiResponse | BodyReader]:
+        """Start a watch: a stream of bytes, or the response that refuses it. Raises OSError, also
+        when it is read and the stream breaks."""
         answer: ApiResponse | None = None
         sent = 0
         try:
             sent = await self._current_credentials()
-            async with await self._request_kwargs(request) as response:
-                self._count(request, response.status)
-                if response.status == 200:
-                    yield response.content
-                    return
-                body = await response.read()
-                answer = ApiResponse(
-                    response.status,
-                    body,
-                    parse_retry_after(response.headers.get("Retry-After")),
-                    response.content_type,
-                )
+            sender = self._sender or await self._opened()
+            headers = await self.credentials.headers()
         except CredentialError as problem:
             answer = ApiResponse(0, fault=exception_text(problem))
-        if answer is not None:
-            if answer.status == 401 and self.credentials.is_changing:
-                await self._renew_credentials(sent)
-            yield answer
+        else:
+            async with sender.stream(request, headers) as found:
+                self._count(request, found.status if isinstance(found, ApiResponse) else 200)
+                if not isinstance(found, ApiResponse):
+                    yield found
+                    return
+                answer = found
+        if answer.status == 401 and self.credentials.is_changing:
+            await self._renew_credentials(sent)
+        yield answer
 
 
-@cache
-def _timeout(seconds: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_S)
-
-
-def _truncated_response(request: ApiRequest, status: int, problem: Exception) -> ApiResponse:
-    """A response whose body is incomplete: the outcome of a write is known by its status; data that
-    was to be read is missing."""
-    fault = f"response truncated: {exception_text(problem)}"
-    if request.method == "GET":
-        return ApiResponse(0, fault=fault)
-    return ApiResponse(status, fault=fault)
+def _allowed() -> bool:
+    """The write check of a read."""
+    return True

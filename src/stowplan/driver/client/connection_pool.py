@@ -1,8 +1,8 @@
-"""Short path for the many small writes: requests over kept connections.
+"""Requests over kept connections, one at a time on each.
 
 A request is sent in one piece and its response parsed on arrival, without the streams, hooks and
-timers of a general client: a third of the CPU time. The write check is asked directly before the
-bytes are sent, with nothing in between.
+timers of a general client: a third of the CPU time, and nothing to import at the start. The write
+check is asked directly before the bytes are sent, with nothing in between.
 """
 
 from __future__ import annotations
@@ -13,31 +13,106 @@ import math
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohappyeyeballs import start_connection
 
-from stowplan.client.http_response import MalformedResponse, ResponseParser
+from stowplan.client.http_response import (
+    ENCODING,
+    MalformedResponse,
+    ResponseParser,
+    StreamParser,
+)
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
 from stowplan.driver.client.tls_transport import CLOSED_TEXT, connect_tls
+from stowplan.driver.loopback import is_loopback
 
+CONNECTIONS_MAX = 256
+"""Requests under way at once, without streams."""
 CONNECT_S = 10.0
 IDLE_S = 30.0
 """Middleboxes may have dropped a connection that was idle for this long."""
+OPENING_MAX = 8
+"""Connections that are opened at once. A handshake takes the server more processor time than a
+Binding does: the first requests would wait for as many handshakes as there are requests."""
+IPV4 = 4
 TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
 LEASE_EXPIRED_TEXT = "lease expired"
-SERVER_CLOSED_TEXT = CLOSED_TEXT
+SERVER_CLOSED_TEXT, CLIENT_CLOSED_TEXT = CLOSED_TEXT, "the client is closed"
 
 WriteCheck = Callable[[], bool]
 
 
 class LeaseExpired(Exception):
     """A write was not sent, because another scheduler may lead by now."""
+
+
+class BodyReader(Protocol):
+    """What a watch is read from."""
+
+    async def readany(self) -> bytes:
+        """All bytes that have arrived and were not read yet; waits for some. Empty at the end.
+        Raises OSError when the response is cut off."""
+
+
+class ResponseStream:
+    """A `BodyReader` that its connection feeds. is_ended: no more will come."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self._loop = asyncio.get_running_loop()
+        self._parts: list[bytes] = []
+        self._problem: Exception | None = None
+        self._waiting: asyncio.Future[None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes."""
+        if data:
+            self._parts.append(data)
+            self._wake()
+
+    def end(self, problem: Exception | None = None) -> None:
+        """Nothing comes any more. problem: why it is cut off, None for a regular end."""
+        if not self.is_ended:
+            self.is_ended, self._problem = True, problem
+            self._wake()
+
+    async def readany(self) -> bytes:
+        """See `BodyReader`."""
+        while not self._parts:
+            if self._problem is not None:
+                raise self._problem
+            if self.is_ended:
+                return b""
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+
+class ConnectFailed(ConnectionError):
+    """No connection could be made. cause: the error itself; the text, which is aiohttp's, names the
+    address as well."""
+
+    def __init__(self, host: str, port: int, cause: OSError) -> None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = f"ssl:True [{type(cause).__name__}: {cause.args}]"
+        else:
+            why = f"ssl:default [{cause.strerror or exception_text(cause)}]"
+        super().__init__(f"Cannot connect to host {host}:{port} {why}")
+        self.cause = cause
 
 
 class HttpConnection(asyncio.Protocol):
@@ -51,13 +126,25 @@ class HttpConnection(asyncio.Protocol):
         self.until = math.inf
         self._transport: asyncio.Transport | None = None
         self._parser = ResponseParser()
-        self._waiting: asyncio.Future[ApiResponse] | None = None
+        self._waiting: asyncio.Future[Any] | None = None
+        self._stream: ResponseStream | None = None
 
     def ask(self, data: bytes, until: float) -> asyncio.Future[ApiResponse]:
         """Send a request; returns its response, raises OSError or TimeoutError. until: deadline by
         the clock of the loop."""
+        return self._ask(data, until, ResponseParser())
+
+    def ask_for_all(self, data: bytes, until: float) -> asyncio.Future[ApiResponse]:
+        """The same for a response of any length."""
+        return self._ask(data, until, ResponseParser(math.inf))
+
+    def ask_for_stream(self, data: bytes) -> asyncio.Future[ApiResponse | ResponseStream]:
+        """The same for a response that is read as it arrives if its status is 200."""
+        return self._ask(data, math.inf, StreamParser())
+
+    def _ask(self, data: bytes, until: float, parser: ResponseParser) -> asyncio.Future[Any]:
         assert self._transport is not None
-        self._parser = ResponseParser()
+        self._parser = parser
         waiting = self._waiting = self._loop.create_future()
         self.until = until
         if self.is_closed:
@@ -67,15 +154,30 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(data)
         return waiting
 
-    def give_up(self) -> None:
-        """Stop waiting for the response."""
-        self._fail(TimeoutError())
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The session that this connection has begun, which others can resume; None for none."""
+        transport = self._transport
+        found = None if transport is None else transport.get_extra_info("ssl_session")
+        return found if found is not None and found.has_ticket else None
+
+    def give_up(self, problem: Exception) -> None:
+        """Stop waiting for the response, or for more of it."""
+        self._fail(problem)
 
     def abort(self) -> None:
         """Close the connection at once."""
         self.is_closed = True
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.end(ConnectionError(CLIENT_CLOSED_TEXT))
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def is_streaming(self) -> bool:
+        """True until the stream of the last request has ended."""
+        return self._stream is not None
 
     # asyncio.Protocol.
 
@@ -87,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
             enable_keepalive(made)
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
+        if self._waiting is None and self._stream is None:
             # No request is pending: the server closes the connection.
             self.abort()
             return
@@ -96,11 +198,40 @@ class HttpConnection(asyncio.Protocol):
         except MalformedResponse as problem:
             self._fail(ConnectionError(str(problem)))
             return
-        if answer is not None:
+        if isinstance(self._parser, StreamParser) and self._parser.is_streamed:
+            self._streamed(self._parser, answer)
+        elif answer is not None:
             self._answered(answer)
+
+    def _streamed(self, parser: StreamParser, answer: ApiResponse | None) -> None:
+        """A part of a stream has arrived. answer: the end of the stream."""
+        if self._stream is None:
+            waiting, self._waiting = self._waiting, None
+            self._stream = ResponseStream()
+            if waiting is not None and not waiting.done():
+                waiting.set_result(self._stream)
+        self._stream.feed(parser.take() if answer is None else answer.body)
+        if answer is not None:
+            self._end_stream()
+
+    def _end_stream(self, problem: Exception | None = None) -> None:
+        stream, self._stream = self._stream, None
+        self.since = self._loop.time()
+        if problem is not None or not self._parser.keep_alive:
+            self.abort()
+        if stream is not None:
+            stream.end(problem)
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.is_closed = True
+        if self._stream is not None:
+            answer = self._parser.ended()
+            if answer is not None and problem is None:
+                self._stream.feed(answer.body)
+                self._end_stream()
+            else:
+                self._end_stream(problem or ConnectionError(SERVER_CLOSED_TEXT))
+            return
         if self._waiting is None:
             return
         answer = self._parser.ended()
@@ -118,12 +249,15 @@ class HttpConnection(asyncio.Protocol):
             waiting.set_result(answer)
 
     def _fail(self, problem: Exception) -> None:
+        if self._stream is not None:
+            self._end_stream(problem)
+            return
         waiting, self._waiting = self._waiting, None
         self.abort()
         if waiting is None or waiting.done():
             return
         status = self._parser.status
-        if status:
+        if status and not isinstance(self._parser, StreamParser):
             # The head has arrived: the outcome of the write is known.
             fault = f"response truncated: {exception_text(problem)}"
             waiting.set_result(ApiResponse(status, fault=fault))
@@ -149,10 +283,16 @@ class ConnectionPool:
             f"Host: {parts.netloc.rpartition('@')[2]}\r\nUser-Agent: {agent}\r\n"
             "Accept: application/json\r\n"
         )
+        # A server on this machine would compress lists for nothing.
+        self._accepted = "" if is_loopback(self._host) else f"Accept-Encoding: {ENCODING}\r\n"
         self._idle: deque[HttpConnection] = deque()
         self._busy: set[HttpConnection] = set()
+        self._streams: set[HttpConnection] = set()
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._free = asyncio.Semaphore(most)
+        self._opening = asyncio.Semaphore(OPENING_MAX)
+        self._latest: HttpConnection | None = None
+        self._tls_session: ssl.SSLSession | None = None
         self._is_closed = False
 
     async def send(
@@ -164,31 +304,83 @@ class ConnectionPool:
         async with self._free:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
             until = asyncio.get_running_loop().time() + timeout_s
-            connection = self._take_idle() or await self._connect(min(CONNECT_S, timeout_s))
-            if not write_check():
-                self._release(connection)
-                raise LeaseExpired(LEASE_EXPIRED_TEXT)
-            waiting = connection.ask(data, until)
-            self._busy.add(connection)
-            if self._expiry_timer is None:
-                self._expire_requests()
+            while True:
+                kept = self._take_idle()
+                connection = kept or await self._open(min(CONNECT_S, timeout_s))
+                if not write_check():
+                    self._release(connection)
+                    raise LeaseExpired(LEASE_EXPIRED_TEXT)
+                if request.is_write:
+                    waiting = connection.ask(data, until)
+                else:
+                    waiting = connection.ask_for_all(data, until)
+                try:
+                    return await self._answer_of(connection, waiting)
+                except ConnectionError:
+                    # The server may have closed the connection before the request arrived.
+                    if kept is None or request.is_write:
+                        raise
+
+    async def _answer_of(
+        self, connection: HttpConnection, waiting: asyncio.Future[ApiResponse]
+    ) -> ApiResponse:
+        self._busy.add(connection)
+        if self._expiry_timer is None:
+            self._expire_requests()
+        try:
+            answer = await waiting
+        except BaseException:
+            # A late response would be taken for that of the next request.
+            connection.abort()
+            raise
+        finally:
+            self._busy.discard(connection)
+        self._release(connection)
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: ApiRequest, headers: list[tuple[str, str]]
+    ) -> AsyncIterator[ApiResponse | BodyReader]:
+        """Send a request whose response is read as it arrives, or any other response than one of
+        status 200. Raises OSError and TimeoutError, here and when it is read."""
+        data = self._encode_request(request, headers)
+        while True:
+            kept = self._take_idle()
+            connection = kept or await self._open(CONNECT_S)
+            self._streams.add(connection)
             try:
-                answer = await waiting
+                found = await connection.ask_for_stream(data)
+            except ConnectionError:
+                self._drop_stream(connection)
+                if kept is None:
+                    raise
             except BaseException:
-                # A late response would be taken for that of the next request.
-                connection.abort()
+                self._drop_stream(connection)
                 raise
-            finally:
-                self._busy.discard(connection)
-            self._release(connection)
-            return answer
+            else:
+                break
+        try:
+            yield found
+        finally:
+            if connection.is_streaming:
+                self._drop_stream(connection)
+            else:
+                self._streams.discard(connection)
+                self._release(connection)
+
+    def _drop_stream(self, connection: HttpConnection) -> None:
+        self._streams.discard(connection)
+        connection.abort()
 
     async def close(self) -> None:
-        """Close all connections, those in use when their request has ended."""
+        """Close all connections and streams, others in use when their request has ended."""
         self._is_closed = True
         for connection in self._idle:
             connection.abort()
         self._idle.clear()
+        for connection in list(self._streams):
+            connection.give_up(ConnectionError(CLIENT_CLOSED_TEXT))
         # They close in the next iteration of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -198,9 +390,10 @@ class ConnectionPool:
         if more.count("\n") != len(headers) or more.count("\r") != len(headers):
             raise ConnectionError("header value contains a line break")
         kind = f"Content-Type: {request.content_type}\r\n" if request.content_type else ""
+        length = f"Content-Length: {len(request.body)}\r\n" if request.is_write else self._accepted
         head = (
             f"{request.method} {self._root}{request.target} HTTP/1.1\r\n{self._head}{more}{kind}"
-            f"Content-Length: {len(request.body)}\r\n\r\n"
+            f"{length}\r\n"
         )
         return head.encode() + request.body
 
@@ -211,7 +404,7 @@ class ConnectionPool:
         if self._busy:
             now = loop.time()
             for connection in [connection for connection in self._busy if connection.until <= now]:
-                connection.give_up()
+                connection.give_up(TimeoutError())
             self._expiry_timer = loop.call_later(TIMEOUT_POLL_S, self._expire_requests)
 
     def _take_idle(self) -> HttpConnection | None:
@@ -232,10 +425,34 @@ class ConnectionPool:
         elif not connection.is_closed:
             self._idle.append(connection)
 
+    async def _open(self, limit_s: float) -> HttpConnection:
+        """A new connection, or one that has become idle before it was this request's turn to open
+        one. Raises ConnectFailed and TimeoutError."""
+        async with asyncio.timeout(limit_s), self._opening:
+            connection = self._take_idle()
+            if connection is None:
+                try:
+                    connection = self._latest = await self._connect(limit_s)
+                except TimeoutError:
+                    raise
+                except OSError as problem:
+                    raise ConnectFailed(self._host, self._port, problem) from problem
+            return connection
+
+    def _resumable_session(self) -> ssl.SSLSession | None:
+        """The session of an earlier connection, which spares both sides the certificates and their
+        signatures. A server that does not know it makes a new one."""
+        found = None if self._latest is None else self._latest.tls_session
+        if found is not None:
+            self._tls_session = found
+        return self._tls_session
+
     async def _connect(self, limit_s: float) -> HttpConnection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(limit_s):
-            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = _literal_address(self._host, self._port) or await loop.getaddrinfo(
+                self._host, self._port, type=socket.SOCK_STREAM
+            )
             # Not by create_connection: it leaks a socket when it is cancelled between two
             # addresses.
             made = await start_connection(
@@ -243,7 +460,8 @@ class ConnectionPool:
             )
             if self._trust is not None and self._name is not None:
                 connection = HttpConnection()
-                await connect_tls(made, self._trust, self._name, connection)
+                session = self._resumable_session()
+                await connect_tls(made, self._trust, self._name, connection, session)
                 return connection
             try:
                 _, connection = await loop.create_connection(HttpConnection, sock=made)
@@ -251,6 +469,21 @@ class ConnectionPool:
                 shut_down_socket(made)
                 raise
         return connection
+
+
+def _literal_address(host: str, port: int) -> list[Any]:
+    """What `getaddrinfo` returns for an address, without the thread that it takes; empty for a
+    name, and for an address with a scope."""
+    try:
+        is_ipv4 = ip_address(host).version == IPV4
+    except ValueError:
+        return []
+    if "%" in host:
+        return []
+    if is_ipv4:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+    place = (host, port, 0, 0)
+    return [(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)]
 
 
 def enable_keepalive(made: Any) -> None:

@@ -228,7 +228,11 @@ def client_tls_context(
 ) -> ssl.SSLContext:
     """TLS settings of a client. ca: PEM or DER, empty for the system's. Raises CredentialError."""
     try:
-        context = ssl.create_default_context(cadata=_pem(ca) if ca else None)
+        if is_insecure and not ca:
+            # Without the system's authorities, which take long to read and are not asked.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        else:
+            context = ssl.create_default_context(cadata=_pem(ca) if ca else None)
     except (ssl.SSLError, ValueError) as problem:
         raise CredentialError(f"{source}: certificate authority: {problem}") from None
     # Cluster CAs often lack extensions that Python requires since 3.13 and Go does not.

@@ -29,6 +29,7 @@ class TlsTransport(asyncio.Transport):
         self._tls = tls
         self._protocol = protocol
         self._is_closed = False
+        self._session: ssl.SSLSession | None = None
         # What OpenSSL has begun to write: it must be passed on again unchanged.
         self._unsent = b""
         self._later = b""
@@ -36,8 +37,15 @@ class TlsTransport(asyncio.Transport):
         self._loop.add_reader(tls.fileno(), self._read)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """The socket, for `socket`."""
+        """The socket, for `socket`. For `ssl_session` the session that it has begun; None if it has
+        resumed one."""
+        if name == "ssl_session":
+            return self._session if self._is_closed else self._begun_session()
         return self._tls if name == "socket" else default
+
+    def _begun_session(self) -> ssl.SSLSession | None:
+        # OpenSSL makes a copy, which takes as long as a small request.
+        return None if self._tls.session_reused else self._tls.session
 
     def is_closing(self) -> bool:
         """True when the connection is closed."""
@@ -61,6 +69,8 @@ class TlsTransport(asyncio.Transport):
         self._loop.remove_reader(self._tls.fileno())
         if self._is_waiting_to_write:
             self._loop.remove_writer(self._tls.fileno())
+        # A closed socket does not know it any more.
+        self._session = self._begun_session()
         self._tls.close()
 
     close = abort
@@ -117,16 +127,22 @@ class TlsTransport(asyncio.Transport):
 
 
 async def connect_tls(
-    made: socket.socket, context: ssl.SSLContext, server_name: str, protocol: asyncio.Protocol
+    made: socket.socket,
+    context: ssl.SSLContext,
+    server_name: str,
+    protocol: asyncio.Protocol,
+    session: ssl.SSLSession | None = None,
 ) -> None:
     """Make a TLS connection of a connected socket, which is closed if that fails. server_name:
-    expected in the certificate. Raises OSError."""
+    expected in the certificate. session: to resume, of the same context and server, None for none.
+    Raises OSError."""
     try:
         tls = context.wrap_socket(
             made,
             server_hostname=server_name,
             do_handshake_on_connect=False,
             suppress_ragged_eofs=False,
+            session=session,
         )
     except BaseException:
         made.close()

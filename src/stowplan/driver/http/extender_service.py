@@ -34,8 +34,8 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.extender_handlers import ExtenderHandlers, InvalidExtenderArgs
+from stowplan.driver.http.listen_address import AddressError, ListenAddress, server_tls_context
 from stowplan.driver.http.origins import foreign_origin
-from stowplan.driver.http.status_server import AddressError, ListenAddress, server_tls_context
 from stowplan.driver.live.informers import Informers
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ContractError, Snapshot

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-import aiohttp
 import numpy as np
 
 from stowplan.client.informer import Informer
@@ -146,7 +145,7 @@ class Informers:
                         return
         except TimeoutError:
             broken = f"no data for {informer.idle_timeout_s:g}s"
-        except (aiohttp.ClientError, OSError) as problem:
+        except OSError as problem:
             broken = str(problem) or type(problem).__name__
         if opened:
             informer.closed(monotonic_ns(), broken)

@@ -15,7 +15,7 @@ import platform
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,7 +31,6 @@ from stowplan.client.watch_decoding import RawObjectCache
 from stowplan.cycle.engine.kernel_loading import CompiledKernels
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.api_client import ApiClient
-from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.client.rate_limiter import RateLimiter
 from stowplan.driver.clocks import monotonic_ns, request_time, unix_offset_ns
 from stowplan.driver.kernel_warming import GPU_SHARE, start_kernel_warming
@@ -43,19 +42,21 @@ from stowplan.driver.live.leadership import LeaderElectionThread
 from stowplan.driver.live.metrics_recorder import MetricsRecorder
 from stowplan.driver.live.plugin_io import PluginIORunner
 from stowplan.driver.logs import log_keys
-from stowplan.driver.storage.recording_writer import RecordingWriter
 from stowplan.insight.fairness.fairness_watch import watch_for
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import ConfigurationChanged, Event
-from stowplan.messages.extender_api import object_tree
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.outbox import CONFIGURATION
+
+if TYPE_CHECKING:
+    from stowplan.driver.client.extender_client import ExtenderClient
+    from stowplan.driver.storage.recording_writer import RecordingWriter
 
 log = logging.getLogger("stowplan.scheduler")
 
@@ -68,9 +69,9 @@ HANDLE_INTERVAL_NS = 2_000_000
 """Minimum interval between `handle` calls that events trigger."""
 HANDLE_MAX_NS = 600 * SECOND
 """A longer `handle` call counts as a stuck loop."""
-PENDING_WRITES_MAX = 1000
+PENDING_WRITES_MAX = 256
 """With this many pending writes nothing more is decided: decisions would be outdated when their
-writes are sent."""
+writes are sent, and nothing is sent while a decision is made."""
 DRAIN_S = 10.0
 _NOW = 0.002
 
@@ -281,9 +282,11 @@ class SchedulerServer:
             streams=options.streams,
             whole=whole,
         )
-        self._extender_client = ExtenderClient(
-            extenders, object_tree if whole is None else whole.full_tree
-        )
+        if whole is not None:
+            # Imported here: its HTTP library takes long.
+            from stowplan.driver.client.extender_client import ExtenderClient
+
+            self._extender_client = ExtenderClient(extenders, whole.full_tree)
         api_calls = ApiCalls(
             EventCorrelator(platform.node(), self.informers.version),
             request_time,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -30,7 +30,9 @@ from stowplan.messages import events as happened
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
-from stowplan.recording.recording_files import Recording
+
+if TYPE_CHECKING:
+    from stowplan.recording.recording_files import Recording
 
 CHECK_NS = SECOND
 """Shortest time between two checks of the queues."""

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from stowplan.driver.http.listen_address import ListenAddress
 from stowplan.driver.http.origins import is_local
-from stowplan.driver.http.status_server import ListenAddress
 from stowplan.driver.http.token_reviews import bearer_token
 
 POLICY = "; ".join(

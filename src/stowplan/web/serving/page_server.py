@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 from aiohttp import web
 
 from stowplan.client.kubeconfig import ClientConfig
-from stowplan.driver.http.status_server import AddressError, ListenAddress, server_tls_context
+from stowplan.driver.http.listen_address import AddressError, ListenAddress, server_tls_context
 from stowplan.driver.http.token_reviews import TokenReviews
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.logs import log_keys

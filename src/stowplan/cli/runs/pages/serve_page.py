@@ -19,7 +19,7 @@ def serving_page(web: str, certificate: str = "", key: str = "") -> Iterator[Pag
     """A started server until the end of the block. web: the value of `--web`. certificate, key:
     files for other addresses than loopback. Raises CommandError."""
     # Only here: the page answers questions, with half of Stowplan, and most commands have none.
-    from stowplan.driver.http.status_server import AddressError
+    from stowplan.driver.http.listen_address import AddressError
     from stowplan.web.serving.page_server import PageServer, parse_web_address
 
     with reported(AddressError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def check_simulation_address(web: str, what: str = "a simulation") -> None:
     """Raise a usage error for an address at which a simulation cannot be served."""
     from stowplan.cli.errors import reported
-    from stowplan.driver.http.status_server import AddressError
+    from stowplan.driver.http.listen_address import AddressError
     from stowplan.web.serving.page_server import parse_web_address
 
     with reported(AddressError):
