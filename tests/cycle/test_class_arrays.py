@@ -44,6 +44,46 @@ def test_effects_of_a_class_are_stored_together() -> None:
     assert found == {first: [[1, 7]], second: [[0, 5], [2, 9]]}
 
 
+def test_classes_that_come_later_have_no_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the kernels' arrays, which are the same until there is no more room."""
+    monkeypatch.setattr(class_arrays, "CLASSES_FEW", 3)
+    monkeypatch.setattr(class_arrays, "CLASSES_MAX", 6)
+    one = made()
+    one.add_effect(one.add_class(), 0, 5)
+    n_same = 0
+    for number in range(1, 20):
+        before = one.kernel_arrays()[1]
+        assert one.add_class() == number
+        rules = one.kernel_arrays()[1]
+        n_same += rules is before
+        assert rules.classes is one.classes
+        assert rules.first_effect[[0, 1, number, number + 1]].tolist() == [0, 1, 1, 1]
+    assert n_same > 10
+
+
+def test_there_is_room_for_all_classes_that_are_kept_once_they_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(class_arrays, "CLASSES_FEW", 10)
+    one, rooms = made(), []
+    for i in range(40):
+        number = one.add_class()
+        one.classes[number, at.CPU] = i
+        rooms.append(one.classes.shape[0])
+    assert rooms[9] < class_arrays.CLASSES_MAX
+    assert rooms[-1] == class_arrays.CLASSES_MAX
+    assert one.classes[:40, at.CPU].tolist() == list(range(40))
+    assert (one.classes[:40, at.SEEN] == -1).all()
+    assert not one.classes[40:].any()
+
+
+def test_lines_with_the_same_scores_are_one() -> None:
+    one = made()
+    rising, falling = tuple(range(101)), tuple(range(100, -1, -1))
+    assert [one.line(scores) for scores in (rising, falling, rising)] == [0, 1, 0]
+    assert one.kernel_arrays()[1].lines[:2].tolist() == [list(rising), list(falling)]
+
+
 def test_externally_changed_rows_are_appended_to_the_log() -> None:
     one = made()
     one.note([3, 1], 5)

@@ -126,6 +126,7 @@ def rules_of(rng: np.random.Generator, classes: NDArray[np.int64], n_nodes: int)
         logs=np.log(np.arange(3) + 2.0),
         first_effect=np.zeros(classes.shape[0] + 1, dtype=np.int64),
         effects=np.zeros((0, 2), dtype=np.int64),
+        lines=np.zeros((1, at.N_LINE_COLUMNS), dtype=np.int64),
     )
 
 

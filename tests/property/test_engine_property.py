@@ -113,6 +113,7 @@ def test_long_journeys_choose_the_same_nodes(seed: int) -> None:
 TIGHT: dict[str, tuple[Any, str, int]] = {
     "classes": (engine, "CLASSES_MAX", 4),
     "specs": (classes, "SPECS_MAX", 3),
+    "room for classes": (class_arrays, "CLASSES_FEW", 1),
     "trees": (class_arrays, "TREES_BYTES_MAX", 3000),
     "log": (class_arrays, "LOG_MIN", 8),
 }

@@ -19,7 +19,7 @@ from stowplan.objects.pod import (
     PodSpec,
     ResourceRequirements,
 )
-from stowplan.objects.pod_templates import PodTemplates
+from stowplan.objects.pod_templates import PodTemplates, kept_outline
 from stowplan.queue import pre_enqueue
 from stowplan.queue.pod_record import PodRecord
 from stowplan.queue.pre_enqueue import PreEnqueueGates
@@ -89,7 +89,12 @@ def test_plugins_are_asked_once_for_an_outline() -> None:
         )
         templates = PodTemplates()
         for i in range(5):
-            assert not gates.concern(templates.intern(pod_of(i, 0, f"{i}")))
+            one = templates.intern(pod_of(i, 0, f"{i}"))
+            assert not gates.concern(one)
+            # None of a profile in which other pods of the outline may have other gates.
+            assert (gates.shared_outline is not None) == bool(by_outline)
+            assert not gates.concern(one)
+            assert gates.shared_outline in (None, kept_outline(one.spec))
         assert n_asked == wanted
 
 

@@ -232,6 +232,65 @@ def test_classes_of_an_outline_are_planned_in_one_step(monkeypatch: pytest.Monke
     assert n_planned >= 6
 
 
+# Classes that have been planned before.
+
+
+def same_again(what: dict[str, bool], pods: list[Asked]) -> None:
+    """Classes that were planned in another cluster, one after the other, have the plans, planned
+    together once nothing asks for labels, of classes that are new."""
+    # Terms of pods on nodes are remembered.
+    before, after = cluster(**{**what, "loner": False}), cluster(**NOTHING)
+    engines = Engine(numpy_kernels), Engine(numpy_kernels)
+    first = Pod(ObjectMeta(name="first", uid="first"), PodSpec())
+    found: list[list[Any]] = []
+    for engine, was_planned in zip(engines, (True, False), strict=True):
+        classes = []
+        for i, (resource, labels) in enumerate(pods):
+            requests = ResourceRequirements(requests={resource: f"{i + 1}"})
+            spec = PodSpec(containers=(Container(name="c", resources=requests),))
+            meta = ObjectMeta(name=f"p{i}", namespace="default", uid=f"u{i}", labels=labels)
+            classes.append(engine.class_of(Pod(meta, spec), FRAMEWORK))
+        if was_planned:
+            FRAMEWORK.shared.object_store = before.object_store
+            engine.heads(classes, before)
+            FRAMEWORK.shared.object_store = after.object_store
+        plan_of(engine, first, FRAMEWORK, after)
+        engine.heads(classes, after)
+        found.append(classes)
+    for mine, other in zip(*found, strict=True):
+        got, wanted = written(engines[0], mine), written(engines[1], other)
+        assert (got is None) == (wanted is None), pods
+        for a, b in zip(got or (), wanted or (), strict=True):
+            assert np.array_equal(a, b), pods
+        for part in ("terms", "run_limits", "card_filter", "counted_at", "is_fast"):
+            assert getattr(mine, part) == getattr(other, part), part
+
+
+@settings(max_examples=examples(40))
+@given(clusters, asked)
+def test_classes_that_were_planned_before_have_the_plans_of_new_ones(
+    what: dict[str, bool], pods: list[Asked]
+) -> None:
+    same_again(what, pods)
+
+
+def test_what_is_left_of_an_earlier_plan_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned together, a class keeps its terms, as if each class were new."""
+    known = ({**NOTHING, "service": True}, [("cpu", {}), ("cpu", WEB), ("cpu", WEB)])
+    same_again(*known)
+    right = Planner.plan_like_latest
+
+    def kept(self: Planner, classes: Any, start: int) -> int:
+        terms = [one.terms for one in classes]
+        end = right(self, classes, start)
+        for one, its in zip(classes[start:end], terms[start:end], strict=True):
+            one.terms = its
+        return end
+
+    monkeypatch.setattr(Planner, "plan_like_latest", kept)
+    assert_caught(same_again, clusters, asked, known=known)
+
+
 def kinds_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """All resources are of one kind."""
 

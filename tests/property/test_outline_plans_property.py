@@ -111,8 +111,9 @@ def written(engine: Engine, one: EnginePodClass) -> Any:
     params = arrays.classes[one.number].copy()
     static = params[at.STATIC]
     keys = arrays._layout_list[params[at.LAYOUT]].keys
-    params[[at.STATIC, at.LAYOUT, at.FIRST_TERM]] = 0
-    shared = arrays._passes[static], arrays._points[static], arrays._raw[static]
+    line = arrays.kernel_arrays()[1].lines[params[at.LINE]].copy()
+    params[[at.STATIC, at.LAYOUT, at.FIRST_TERM, at.LINE]] = 0
+    shared = arrays._passes[static], arrays._points[static], arrays._raw[static], line
     return params, *shared, np.array(keys), np.array(sorted(one.state.skip_filter))
 
 

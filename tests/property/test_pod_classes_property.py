@@ -134,6 +134,45 @@ def specs_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "take_resources", taken)
 
 
+def look_up_as_the_first(pods: Any, start: int, **parts: str) -> list[Pod]:
+    """The pods, of which those from `start` on have these parts of the first of them."""
+    first = pods[start]
+    fields = {part: getattr(first.metadata, name) for part, name in parts.items()}
+    return [*pods[:start], *(replace(p, metadata=replace(p.metadata, **fields))
+                             for p in pods[start:])]  # fmt: skip
+
+
+def only_the_first_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that follow each other have the labels of the first."""
+    right = PodClassIndex._find_alike
+
+    def find(self: PodClassIndex, pods: Any, start: int, outline: PodOutline) -> Any:
+        return right(self, look_up_as_the_first(pods, start, labels="labels"), start, outline)
+
+    monkeypatch.setattr(PodClassIndex, "_find_alike", find)
+
+
+def statuses_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that is nominated has a class, if its spec is like that of the pods before."""
+    right = PodClassIndex._find_alike
+
+    def find(self: PodClassIndex, pods: Any, start: int, outline: PodOutline) -> Any:
+        alike = [*pods[:start], *(replace(p, status=pods[start].status) for p in pods[start:])]
+        return right(self, alike, start, outline)
+
+    monkeypatch.setattr(PodClassIndex, "_find_alike", find)
+
+
+def profiles_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Specs with another outline are looked up with that of the pod before."""
+
+    def taken(spec: PodSpec, content: bytes) -> bytes | None:
+        kept = spec.__dict__.pop("outline", None)
+        return None if kept is None or spec.priority else kept[1]
+
+    monkeypatch.setattr(classes, "take_resources", taken)
+
+
 def keys_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The outline is not part of the key of a class."""
     right = PodOutline.__init__
@@ -148,7 +187,14 @@ def keys_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG: dict[Callable[[pytest.MonkeyPatch], None], list[dict[str, Any]]] = {
     labels_do_not_count: [{}, {"cpu": "2", "labels": {"a": "b"}}],
     keys_run_together: [{}, {"labels": {"a": "b"}}],
-    specs_do_not_count: [{}, {"spec": {"priority": 3}}],
+    only_the_first_is_compared: [{}, {"cpu": "2"}, {"cpu": "1000m", "labels": {"a": "b"}}],
+    statuses_do_not_count: [{}, {"cpu": "2"}, {"cpu": "1000m", "status": NOMINATED}],
+    profiles_do_not_count: [
+        {},
+        {"cpu": "2"},
+        {"cpu": "1000m", "spec": {"scheduler_name": "other"}},
+    ],
+    specs_do_not_count: [{}, {"cpu": "2"}, {"spec": {"priority": 3}}],
 }
 """With pods with which each was found."""
 

@@ -43,7 +43,8 @@ def one_node() -> happened.NodeAdded:
 
 def pod_of(kind: str, number: int) -> Pod:
     """kind: bound, gated, of another scheduler, finished, nominated, urgent or plain."""
-    requests = ResourceRequirements(requests={"cpu": "1"})
+    # In two ways, so that a spec is new whose outline is not.
+    requests = ResourceRequirements(requests={"cpu": ("1", "1000m")[number % 2]})
     spec = PodSpec(containers=(Container(name="c", resources=requests),))
     if kind == "bound":
         spec = replace(spec, node_name="a")
@@ -60,7 +61,8 @@ def pod_of(kind: str, number: int) -> Pod:
 
 
 def events_of(script: Script) -> list[Any]:
-    """Additions and deletions, where a name is known or not; pods of a kind share their spec."""
+    """Additions and deletions, where a name is known or not; pods of a kind share their spec, or
+    its outline."""
     known: dict[int, Pod] = {}
     templates = PodTemplates()
     events: list[Any] = []
@@ -162,10 +164,12 @@ def taken_otherwise(right: str, wrong: str) -> Any:
 @pytest.mark.parametrize(
     ("right", "wrong", "script"),
     [
-        ("(spec is latest[0] and status is latest[1])", "spec is latest[0]", "nominated"),
-        ("status is not latest[1] and", "spec is not latest[0] and", "done"),
+        ("is_alike = status is latest_status and (", "is_alike = (", "nominated"),
+        ("status is not latest_status and", "not latest_status and", "done"),
+        (" and kept_outline(spec) is outline", "", "gated"),
+        (" and kept_outline(spec) is outline", "", "other"),
     ],
-    ids=["nominated", "finished"],
+    ids=["nominated", "finished", "gated", "of another scheduler"],
 )
 def test_a_pod_is_not_taken_for_the_one_of_its_template_before(
     right: str, wrong: str, script: str, monkeypatch: pytest.MonkeyPatch

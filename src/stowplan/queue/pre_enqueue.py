@@ -65,6 +65,9 @@ class PreEnqueueGates:
             if all(applies is None or name in by_outline for name, applies in gates)
         }
         self._latest_outline: tuple[bytes | None, PodChecks] = None, ((), ())
+        # After `concern`: that of the pod, as `kept_outline` gives it, if the same gates concern
+        # all pods whose specs have this object.
+        self.shared_outline: bytes | None = None
         # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
@@ -101,9 +104,10 @@ class PreEnqueueGates:
     def _about(self, pod: Pod) -> PodChecks:
         """The gates that concern a pod."""
         # A decoder has just read it of a spec that is new.
-        outline = kept_outline(pod.spec)
+        outline = self.shared_outline = kept_outline(pod.spec)
         if outline is not None and outline is self._latest_outline[0]:
             return self._latest_outline[1]
+        self.shared_outline = None
         spec = common_spec_of(pod.spec)
         latest, checks_of_latest = self._latest
         if spec is latest:
@@ -127,6 +131,7 @@ class PreEnqueueGates:
         self._latest = spec, checks
         if spec.scheduler_name in self._by_outline:
             self._latest_outline = outline, checks
+            self.shared_outline = outline
         return checks
 
     def concern(self, pod: Pod) -> bool:
@@ -134,6 +139,8 @@ class PreEnqueueGates:
         spec, checks = self._latest
         if spec is not pod.spec:
             checks = self._about(pod)
+        else:
+            self.shared_outline = None
         return bool(checks[0] if self.preempting else checks[1])
 
     def group_gate(self, pod: Pod) -> str:

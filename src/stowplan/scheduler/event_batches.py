@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.messages.events import PodAdded, PodDeleted
 from stowplan.objects.pod import FINISHED_PHASES, Pod, PodSpec, PodStatus
+from stowplan.objects.pod_templates import kept_outline
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -41,7 +42,7 @@ class EventBatches:
         """
         context, queue = self._context, self._context.queue
         known, records, now = context.pods, context.table.records, context.now
-        frameworks, may_be_gated = context.frameworks, queue.gates.concern
+        frameworks, gates = context.frameworks, queue.gates
         row_of_pod, is_awaited = context.cache.nodes.row_of_pod, self._evictions.is_awaited
         requested_status = context.outbox.requested_status
         fresh: list[PodRecord] = []
@@ -49,32 +50,35 @@ class EventBatches:
         # None where it has to be found out.
         only_enters: bool | None = None
         only_leaves: bool | None = None
-        # Of the pod that entered last: another of its template that looks the same does so, too.
-        latest: tuple[PodSpec | None, PodStatus | None] = None, None
+        # Of the pod that entered last: another of its template that looks the same does so, too,
+        # and one whose spec differs in the resources of containers alone, if gates go by outlines.
+        latest_spec: PodSpec | None = None
+        latest_status: PodStatus | None = None
+        outline: bytes | None = None
         for event in events:
             pod = event.pod
             meta, spec, status = pod.metadata, pod.spec, pod.status
             key = f"{meta.namespace or 'default'}/{meta.name}"
             uid = meta.uid or key
-            if uid in leaving or (status is not latest[1] and status.phase in FINISHED_PHASES):
+            if uid in leaving or (status is not latest_status and status.phase in FINISHED_PHASES):
                 pass
             elif type(event) is PodAdded:
-                if key not in known and (
-                    (spec is latest[0] and status is latest[1])
-                    or (
-                        not spec.node_name
-                        and spec.scheduler_name in frameworks
-                        and not status.nominated_node_name
-                        and not may_be_gated(pod)
-                    )
-                ):
+                is_alike = status is latest_status and (
+                    spec is latest_spec or (outline is not None and kept_outline(spec) is outline)
+                )
+                if key not in known and (is_alike or (
+                    not spec.node_name and spec.scheduler_name in frameworks
+                    and not status.nominated_node_name and not gates.concern(pod)
+                )):  # fmt: skip
                     if only_enters is None:
                         only_enters = self._new_pods_only_enter()
                     if only_enters:
                         known[key] = pod
                         records[uid] = record = PodRecord(pod, now, key)
                         fresh.append(record)
-                        latest = spec, status
+                        latest_spec, latest_status = spec, status
+                        if not is_alike:
+                            outline = gates.shared_outline
                         continue
             else:
                 before = known.get(key)
@@ -96,7 +100,7 @@ class EventBatches:
             self._settle(fresh, leaving)
             self._take_alone(event)
             only_enters = only_leaves = None
-            latest = None, None
+            latest_spec = latest_status = outline = None
         self._settle(fresh, leaving)
 
     def _take_alone(self, event: PodAdded | PodDeleted) -> None:

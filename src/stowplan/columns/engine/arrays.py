@@ -60,10 +60,13 @@ HIGHEST = NORMALISED + 2 * NORMALISED_MAX
 N_HIGHEST = HIGHEST + NORMALISED_MAX
 """Number of passing rows with that value."""
 LINE = N_HIGHEST + NORMALISED_MAX
-"""For RATIO the score by percentage, 101 values."""
-FEW = LINE + 101
+"""For RATIO the number of the line that has its scores."""
+FEW = LINE + 1
 """The rows of N_FEW."""
 N_COLUMNS = FEW + FEW_MAX
+
+N_LINE_COLUMNS = 101
+"""Percentages that a line has a score for."""
 
 SHARED = 0
 """The tree that classes without one of their own use in turn."""
@@ -137,7 +140,8 @@ class ClassRules(NamedTuple):
     (n_masks, n_nodes), rows whose pods count. behind: uint8 (n_nodes,), rows of which a score
     changes with the first pod placed. logs: float64 (n_logs,), logarithm of n + 2 at n.
     first_effect: int64 (n_classes + 1,), index into effects: int64 (n_effects, 2), terms that a
-    placed pod of the class adds to, and by how much.
+    placed pod of the class adds to, and by how much. lines: int64 (n_lines, N_LINE_COLUMNS), scores
+    by percentage.
     """
 
     classes: Ints
@@ -153,6 +157,7 @@ class ClassRules(NamedTuple):
     logs: NDArray[np.float64]
     first_effect: Ints
     effects: Ints
+    lines: Ints
 
 
 class DomainGrouping(NamedTuple):

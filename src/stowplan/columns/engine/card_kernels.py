@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "607b1788c656919f89f9e9122799aaed8e1c41e99c57065c860e28aa1ce72c66"
+ARRAYS = "99ee8e08f7d266791aa4456f066c3c699d5f470c2e5abfacd0756a3280f96aa8"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1

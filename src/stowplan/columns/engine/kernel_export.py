@@ -24,7 +24,7 @@ OPTIMIZATION = 3
 ARRAY_TYPES = (
     *("int64/2", "int64/2", "int64/2", "int64/1", "int64/1"),
     *("int64/2", "uint8/2", "int64/2", "int64/3", "int64/2", "int64/1", "uint8/1", "int32/2"),
-    *("uint8/2", "uint8/1", "float64/1", "int64/1", "int64/2"),
+    *("uint8/2", "uint8/1", "float64/1", "int64/1", "int64/2", "int64/2"),
     *("int64/3", "int32/3", "int32/3", "int32/2", "int32/2", "int32/1"),
     *("int32/3", "int64/2", "int64/2", "float64/1", "int64/1", "int64/1", "float64/1"),
     *("int32/1", "int64/1", "float32/2", "int32/2", "uint64/1"),
@@ -101,32 +101,33 @@ def _run_at() -> Any:
             carray(at[15], (n[45],), f8),
             carray(at[16], (n[48],), i8),
             carray(at[17], (n[51], n[52]), i8),
+            carray(at[18], (n[54], n[55]), i8),
         )
         grouping = (
-            carray(at[18], (n[54], n[55], n[56]), i8),
-            carray(at[19], (n[57], n[58], n[59]), i4),
+            carray(at[19], (n[57], n[58], n[59]), i8),
             carray(at[20], (n[60], n[61], n[62]), i4),
-            carray(at[21], (n[63], n[64]), i4),
+            carray(at[21], (n[63], n[64], n[65]), i4),
             carray(at[22], (n[66], n[67]), i4),
-            carray(at[23], (n[69],), i4),
-            carray(at[24], (n[72], n[73], n[74]), i4),
+            carray(at[23], (n[69], n[70]), i4),
+            carray(at[24], (n[72],), i4),
+            carray(at[25], (n[75], n[76], n[77]), i4),
         )
         scratch = (
-            carray(at[25], (n[75], n[76]), i8),
             carray(at[26], (n[78], n[79]), i8),
-            carray(at[27], (n[81],), f8),
-            carray(at[28], (n[84],), i8),
+            carray(at[27], (n[81], n[82]), i8),
+            carray(at[28], (n[84],), f8),
             carray(at[29], (n[87],), i8),
-            carray(at[30], (n[90],), f8),
-            carray(at[31], (n[93],), i4),
-            carray(at[32], (n[96],), i8),
-            carray(at[33], (n[99], n[100]), f4),
-            carray(at[34], (n[102], n[103]), i4),
-            carray(at[35], (n[105],), u8),
+            carray(at[30], (n[90],), i8),
+            carray(at[31], (n[93],), f8),
+            carray(at[32], (n[96],), i4),
+            carray(at[33], (n[99],), i8),
+            carray(at[34], (n[102], n[103]), f4),
+            carray(at[35], (n[105], n[106]), i4),
+            carray(at[36], (n[108],), u8),
         )
-        heads, draws = carray(at[36], (n[108],), i8), carray(at[37], (n[111],), u8)
-        rows, totals = carray(at[38], (n[114],), i8), carray(at[39], (n[117],), i8)
-        left, given = carray(at[40], (n[120], n[121]), i8), carray(at[41], (n[123], n[124]), i8)
+        heads, draws = carray(at[37], (n[111],), i8), carray(at[38], (n[114],), u8)
+        rows, totals = carray(at[39], (n[117],), i8), carray(at[40], (n[120],), i8)
+        left, given = carray(at[41], (n[123], n[124]), i8), carray(at[42], (n[126], n[127]), i8)
         return run(
             columns, rules, grouping, scratch, heads, draws, rows, totals, left, given, n_log
         )

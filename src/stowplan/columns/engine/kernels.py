@@ -54,7 +54,7 @@ def jit_fused(function):
 
 
 # The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "607b1788c656919f89f9e9122799aaed8e1c41e99c57065c860e28aa1ce72c66"
+ARRAYS = "99ee8e08f7d266791aa4456f066c3c699d5f470c2e5abfacd0756a3280f96aa8"
 
 NOWHERE, NOT_PLAIN = -1, -2
 
@@ -138,7 +138,7 @@ def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, coun
 
 
 @jit
-def use_points(c, row, classes, allocatable, requested, nonzero):
+def use_points(c, row, classes, allocatable, requested, nonzero, lines):
     """int64: score by utilisation with the pod on the row."""
     kind = classes[c, at.USE_KIND]
     total, weights = np.int64(0), np.int64(0)
@@ -159,7 +159,7 @@ def use_points(c, row, classes, allocatable, requested, nonzero):
             total += weight * share
             weights += weight
         else:
-            points = classes[c, at.LINE + min(max(share, 0), 100)]
+            points = lines[classes[c, at.LINE], min(max(share, 0), 100)]
             total += weight * points
             if points > 0:
                 weights += weight
@@ -237,7 +237,7 @@ def plain_points(
 
 
 @jit
-def points_of(c, row, classes, allocatable, requested, nonzero, points, raw):
+def points_of(c, row, classes, allocatable, requested, nonzero, points, raw, lines):
     """int64: all weighted scores of a row that do not depend on its domains."""
     static = classes[c, at.STATIC]
     total = points[static, row]
@@ -253,7 +253,7 @@ def points_of(c, row, classes, allocatable, requested, nonzero, points, raw):
                 classes[c, at.USE_WEIGHT], classes[c, at.EVEN_WEIGHT],
             )  # fmt: skip
     if classes[c, at.USE_WEIGHT] != 0:
-        use = use_points(c, row, classes, allocatable, requested, nonzero)
+        use = use_points(c, row, classes, allocatable, requested, nonzero, lines)
         total += classes[c, at.USE_WEIGHT] * use
     if classes[c, at.EVEN_WEIGHT] != 0:
         after = evenness(c, row, 1, classes, allocatable, requested)
@@ -302,7 +302,7 @@ def clear(c, tree, classes, groups, trees):
 @jit
 def build(
     c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms, counts,
-    codes, groups, places, trees, cells, even, leaves, left,
+    codes, groups, places, trees, cells, even, leaves, left, lines,
 ):  # fmt: skip
     """Evaluate every row for class `c`."""
     layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
@@ -336,7 +336,7 @@ def build(
                 continue
             if is_last:
                 trees[tree, leaf] = points_of(
-                    c, row, classes, allocatable, requested, nonzero, points, raw
+                    c, row, classes, allocatable, requested, nonzero, points, raw, lines
                 )
             else:
                 trees[tree, leaf] = 0
@@ -775,7 +775,7 @@ def set_leaf(c, row, value, classes, groups, places, trees):
 @jit
 def catch_up(
     c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-    counts, codes, groups, places, trees, cells, even, leaves, log, left,
+    counts, codes, groups, places, trees, cells, even, leaves, log, left, lines,
 ):  # fmt: skip
     """Bring the tree of class `c` up to date with the log."""
     seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
@@ -795,7 +795,9 @@ def catch_up(
                 break
             now = np.int64(NOWHERE)
             if fitting:
-                now = points_of(c, row, classes, allocatable, requested, nonzero, points, raw)
+                now = points_of(
+                    c, row, classes, allocatable, requested, nonzero, points, raw, lines
+                )
             if now != before:
                 set_leaf(c, row, now, classes, groups, places, trees)
             if classes[c, at.N_BLOCKS] > 0:
@@ -804,7 +806,7 @@ def catch_up(
     if not is_true:
         build(
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-            counts, codes, groups, places, trees, cells, even, leaves, left,
+            counts, codes, groups, places, trees, cells, even, leaves, left, lines,
         )  # fmt: skip
 
 
@@ -998,7 +1000,7 @@ def tie_broken_group(
 
 @jit
 def settle_highest(
-    c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees, by_group
+    c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees, by_group, lines
 ):  # fmt: skip
     """Find the highest raw scores in open groups; where one changed, evaluate all fitting rows
     again."""
@@ -1018,7 +1020,7 @@ def settle_highest(
             leaf = places[layout, at.LEAF, row]
             if trees[tree, leaf] >= 0:
                 trees[tree, leaf] = points_of(
-                    c, row, classes, allocatable, requested, nonzero, points, raw
+                    c, row, classes, allocatable, requested, nonzero, points, raw, lines
                 )
         mend_all(c, tree, classes, groups, trees)
 
@@ -1271,7 +1273,7 @@ def plain_row(
 @jit
 def few_row(
     c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
-    terms, counts, codes, rank, left,
+    terms, counts, codes, rank, left, lines,
 ):  # fmt: skip
     """(int64, int64): the row with the most points among the few of class `c`, as `best_row` finds
     it in a tree, and its points; NOWHERE if the pod fits none of them."""
@@ -1282,7 +1284,7 @@ def few_row(
             c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes, left
         ):
             continue
-        total = points_of(c, row, classes, allocatable, requested, nonzero, points, raw)
+        total = points_of(c, row, classes, allocatable, requested, nonzero, points, raw, lines)
         its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
         if chosen < 0 or total > best or (total == best and its < smallest):
             best, chosen, smallest = total, row, its
@@ -1343,7 +1345,7 @@ def take_cards(c, row, i, classes, left, given):
 def tree_row(
     c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms, counts,
     present, groups, values, places, rows_of, rank, trees, cells, by_group, by_term, weights,
-    stamps, logs, stack, picked,
+    stamps, logs, stack, picked, lines,
 ):  # fmt: skip
     """(int64, int64): the row for a pod of class `c`, whose tree is up to date, and its points;
     NOWHERE if it fits nowhere."""
@@ -1359,7 +1361,7 @@ def tree_row(
     if is_bounded(c, classes, terms):
         settle_highest(
             c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees,
-            by_group,
+            by_group, lines,
         )  # fmt: skip
     best = rate_groups(
         c, n_picked, classes, terms, counts, groups, values, trees, by_group, weights, stamps, logs,
@@ -1388,7 +1390,7 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
     """
     allocatable, requested, nonzero, pod_count, rank = columns
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
-     first_effect, effects) = rules  # fmt: skip
+     first_effect, effects, lines) = rules  # fmt: skip
     groups, values, places, rows_of, trees, log, cells = grouping
     by_group, by_term, weights, stamps, stack, even, leaves, picked, shares, marks, salts = scratch
     has_draw, noted, based = draws.shape[0] > 0, np.int64(NOWHERE), np.int64(NOWHERE)
@@ -1405,7 +1407,7 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
         if classes[c, at.N_FEW] > 0:
             row, total = few_row(
                 c, has_draw, draw, classes, allocatable, requested, nonzero, pod_count, passes,
-                points, raw, terms, counts, codes, rank, left,
+                points, raw, terms, counts, codes, rank, left, lines,
             )  # fmt: skip
         elif is_plainly_asked:
             row, total = plain_row(
@@ -1415,12 +1417,12 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
         if row == NOT_PLAIN:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
-                terms, counts, codes, groups, places, trees, cells, even, leaves, log, left,
+                terms, counts, codes, groups, places, trees, cells, even, leaves, log, left, lines,
             )  # fmt: skip
             row, total = tree_row(
                 c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms,
                 counts, present, groups, values, places, rows_of, rank, trees, cells, by_group,
-                by_term, weights, stamps, logs, stack, picked,
+                by_term, weights, stamps, logs, stack, picked, lines,
             )  # fmt: skip
         if row < 0:
             return i

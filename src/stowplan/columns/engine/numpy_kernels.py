@@ -40,7 +40,7 @@ class RunRules:
         self.static, self.layout, self.tree = cells[at.STATIC], cells[at.LAYOUT], cells[at.TREE]
         self.n_groups = cells[at.N_GROUPS]
         self._read_amounts(cells)
-        self.line = rules.classes[number, at.LINE : at.LINE + 101]
+        self.line = rules.lines[cells[at.LINE]]
         self.taken = _pairs(cells, at.TAKEN, cells[at.N_TAKEN])
         self.cpu, self.memory = cells[at.CPU], cells[at.MEMORY]
         self.n_cards, self.card_milli = cells[at.N_CARDS], cells[at.CARD_MILLI]

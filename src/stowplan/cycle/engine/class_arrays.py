@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import grow, zero_columns
 from stowplan.columns.engine import arrays as at
+from stowplan.cycle.engine.classes import CLASSES_MAX
 from stowplan.cycle.engine.layouts import Layout, stacked
 
 TREES_BYTES_MAX = 1 << 28
@@ -24,6 +25,9 @@ TREES_BYTES_MAX = 1 << 28
 
 CELLS_MAX = 8
 """Cells of a block; the groups of one with more kinds are rated one by one."""
+
+CLASSES_FEW = 256
+"""With more classes than this there is room for as many as are kept."""
 
 _ROW = ""
 """No label has this key."""
@@ -50,6 +54,8 @@ class ClassArrays:
         self.counts = np.zeros(8, dtype=np.int64)
         self.present = np.zeros(8, dtype=np.uint8)
         self._n_counts = 0
+        self._lines = np.zeros((1, at.N_LINE_COLUMNS), dtype=np.int64)
+        self._line_numbers: dict[tuple[int, ...], int] = {}
         # Of the classes that have any.
         self._effects: dict[int, list[tuple[int, int]]] = {}
         self._keys: dict[str, int] = {}
@@ -77,9 +83,29 @@ class ClassArrays:
         """Add classes; returns the number of the first."""
         number = self.n_classes
         self.n_classes += n
-        self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
+        if self.n_classes > self.classes.shape[0]:
+            self._grow_classes()
+            self._kernel_arrays = None
         self.classes[number : self.n_classes, at.SEEN] = -1
-        self._kernel_arrays = None
+        return number
+
+    def _grow_classes(self) -> None:
+        if self.n_classes <= CLASSES_FEW or self.n_classes > CLASSES_MAX:
+            self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
+            return
+        # Room for all that are kept takes memory as it is used; copies would take it several times.
+        larger = zero_columns((CLASSES_MAX, at.N_COLUMNS))
+        larger[: self.classes.shape[0]] = self.classes
+        self.classes = larger
+
+    def line(self, scores: tuple[int, ...]) -> int:
+        """Number of a line, scores by percentage."""
+        number = self._line_numbers.get(scores)
+        if number is None:
+            number = self._line_numbers[scores] = len(self._line_numbers)
+            self._lines = grow(self._lines, (number + 1, at.N_LINE_COLUMNS))
+            self._lines[number, : len(scores)] = scores
+            self._kernel_arrays = None
         return number
 
     def want_tree(self, number: int) -> None:
@@ -219,7 +245,7 @@ class ClassArrays:
     def note(self, rows: list[int] | None, n_more: int) -> None:
         """Log rows changed from outside (None for all rows) and reserve `n_more` entries."""
         if rows is None:
-            self.classes[:, at.SEEN] = -1
+            self.classes[: self.n_classes, at.SEEN] = -1
             self.terms[:, at.N_LOWEST] = 0
             rows = []
         n_log_needed = self.n_log + len(rows) + n_more
@@ -238,7 +264,7 @@ class ClassArrays:
         self.log[: self.n_log - half] = self.log[half : self.n_log].copy()
         self.n_log -= half
         self.n_forgotten += half
-        seen = self.classes[:, at.SEEN]
+        seen = self.classes[: self.n_classes, at.SEEN]
         seen[:] = np.where(seen < half, -1, seen - half)
 
     # Kernel arguments.
@@ -262,6 +288,7 @@ class ClassArrays:
             self._logs[:3],
             np.zeros(2, dtype=np.int64),
             np.zeros((0, 2), dtype=np.int64),
+            self._lines,
         )
 
     def kernel_arrays(self) -> tuple[at.NodeColumns, at.ClassRules, at.DomainGrouping, at.Scratch]:
@@ -279,7 +306,8 @@ class ClassArrays:
 
     def _rules(self) -> at.ClassRules:
         n_nodes = self._nodes.n_nodes
-        first_effect = np.zeros(self.n_classes + 1, dtype=np.int64)
+        # Also of classes that are added later, which have none.
+        first_effect = np.zeros(self.classes.shape[0] + 1, dtype=np.int64)
         numbers = sorted(self._effects)
         first_effect[[number + 1 for number in numbers]] = [len(self._effects[n]) for n in numbers]
         np.cumsum(first_effect, out=first_effect)
@@ -301,6 +329,7 @@ class ClassArrays:
             self._logs,
             first_effect,
             np.array(effects, dtype=np.int64).reshape(-1, 2),
+            self._lines,
         )
 
     def _grouping(self) -> at.DomainGrouping:
@@ -308,12 +337,12 @@ class ClassArrays:
         width = rows_of.shape[1]
         if self._trees.shape[1] < width:
             self._trees = np.zeros((self._trees.shape[0], width), dtype=np.int32)
-            self.classes[:, at.SEEN] = -1
+            self.classes[: self.n_classes, at.SEEN] = -1
         n_blocks = max((one.block_first.shape[0] for one in self._layout_list), default=0)
         shape = self._trees.shape[0], max(n_blocks, 1), 1 + 2 * CELLS_MAX
         if self._cells.shape != shape:
             self._cells = np.zeros(shape, dtype=np.int32)
-            self.classes[:, at.SEEN] = -1
+            self.classes[: self.n_classes, at.SEEN] = -1
         return at.DomainGrouping(
             groups, values, places, rows_of, self._trees, self.log, self._cells
         )

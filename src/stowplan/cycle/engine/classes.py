@@ -9,6 +9,7 @@ of their specs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from stowplan.framework.deciders.kernel_terms import OwnClaims, RunLimit
 from stowplan.objects.pod import Pod, PodSpec, PodStatus
 from stowplan.objects.pod_templates import (
     OutlineReader,
+    kept_outline,
     names_claims,
     take_resources,
     without_claim_names,
@@ -314,7 +316,10 @@ class PodClassIndex:
         spec: PodSpec | None = None
         status: PodStatus | None = None
         one: EnginePodClass | None = None
-        for pod in pods:
+        chosen = pods if isinstance(pods, Sequence) else [*pods]
+        place = 0
+        while place < len(chosen):
+            pod = chosen[place]
             if (
                 pod.spec is not spec
                 or pod.status is not status
@@ -327,18 +332,69 @@ class PodClassIndex:
                 # Each of many pods that are alike but for requests and labels has a spec of its
                 # own, which is new: that `find` would make a class of its outline is known.
                 latest = self._latest_outline
-                if is_same_status and latest is not None and latest.framework is framework:
-                    resources = take_resources(spec, latest.content)
-                    if resources is not None and not spec.volumes:
-                        one = self._of_outline(pod, latest, resources)
-                        found.append(one)
-                        continue
+                if (
+                    is_same_status
+                    and latest is not None
+                    and latest.framework is framework
+                    and kept_outline(spec) is latest.content
+                    and not spec.volumes
+                ):
+                    alike = self._find_alike(chosen, place, latest)
+                    found += alike
+                    one, place = alike[-1], place + len(alike)
+                    spec = chosen[place - 1].spec
+                    continue
                 one = self.find(pod, framework, with_devices=True)
                 if one is None:
                     break
                 if spec.resource_claims or spec.volumes:
                     spec = None
             found.append(one)
+            place += 1
+        return found
+
+    def _find_alike(
+        self, pods: Sequence[Pod], start: int, outline: PodOutline
+    ) -> list[EnginePodClass]:
+        """The classes of the first pods from `start` on that have the same status, and new specs
+        with the content of this outline, without volumes, as the first has one, in its profile."""
+        found: list[EnginePodClass] = []
+        content, framework, number = outline.content, outline.framework, outline.number
+        status, annotations, prefix = pods[start].status, outline.annotations, outline.prefix
+        labels, namespace, owners = outline.labels, outline.namespace, outline.owners
+        by_content, by_spec, every = self._by_content, self._by_spec, self.all
+        for pod in islice(pods, start, None):
+            spec, meta = pod.spec, pod.metadata
+            if pod.status is not status or spec.volumes:
+                break
+            resources = take_resources(spec, content)
+            if resources is None:
+                break
+            # As `PodOutline.holds`, without a call for each pod.
+            if not (
+                meta.labels == labels
+                and meta.namespace == namespace
+                and meta.owner_references == owners
+                and (not annotations or annotations == framework.annotations_of(pod))
+            ):
+                outline = PodOutline(pod, framework, content, number)
+                annotations, prefix = outline.annotations, outline.prefix
+                labels, namespace, owners = outline.labels, outline.namespace, outline.owners
+            key = prefix + resources
+            one = by_content.get(key)
+            if one is None:
+                footprint = footprint_of(pod)
+                one = EnginePodClass(pod, outline, framework, footprint, spec)
+                by_content[key] = one
+                if footprint.has_affinity:
+                    self.learn(terms_of(pod).all)
+                every.append(one)
+            if id(spec) in by_spec or one.mark is not spec or len(by_spec) >= SPECS_MAX:
+                self._note_spec(spec, one)
+            else:
+                by_spec[id(spec)] = one
+            found.append(one)
+        self._latest_outline = outline
         return found
 
     def _of_claims(self, pod: Pod, framework: Framework, claims: Hashable) -> EnginePodClass:
@@ -458,6 +514,11 @@ class PodClassIndex:
                 # New terms may concern pods of classes that already have a plan.
                 self.learn(terms_of(pod).all)
             self.all.append(one)
+        self._note_spec(spec, one)
+        return one
+
+    def _note_spec(self, spec: PodSpec, one: EnginePodClass) -> None:
+        """Have a class found by a spec."""
         known = self._by_spec.get(id(spec))
         if known is None:
             if len(self._by_spec) >= SPECS_MAX:
@@ -465,7 +526,6 @@ class PodClassIndex:
             self._by_spec[id(spec)] = one if one.mark is spec else (spec, [one])
         elif one not in _classes_in(known):
             self._by_spec[id(spec)] = spec, [one, *_classes_in(known)]
-        return one
 
     def _outline_of(self, pod: Pod, framework: Framework, content: bytes) -> PodOutline:
         """The outline of a pod. content: of its spec."""

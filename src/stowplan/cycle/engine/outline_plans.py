@@ -85,13 +85,11 @@ class ResourceKinds:
         named = nodes.resources.values
         names = [*named[self._n_named :], *requests]
         self._n_named = len(named)
-        numbers, by_kind = self.numbers, self._by_kind
+        numbers, by_kind, native = self.numbers, self._by_kind, frozenset(NATIVE)
+        number_of = by_kind.setdefault
         for name, kind in zip(names, self._kinds_of(names), strict=True):
-            own = (name, kind) if name in NATIVE else kind
-            number = by_kind.get(own)
-            if number is None:
-                number = by_kind[own] = len(by_kind)
-            numbers[name] = number
+            own = (name, kind) if name in native else kind
+            numbers[name] = number_of(own, len(by_kind))
 
     def _kinds_of(self, names: list[str]) -> Iterator[tuple[object, ...]]:
         """What each of the plugins says of a resource, and a number, so that no name of a resource
@@ -229,12 +227,14 @@ class OutlineRows:
         for more in items.T[1:]:
             others = offered.rows_of(more.tolist())
             few = [min(pair, key=len) for pair in zip(few, others, strict=True)]
-        counts = np.array([*map(len, few)], dtype=np.int64)
-        counts[counts > at.FEW_MAX] = 0
+        counts = np.fromiter(map(len, few), dtype=np.int64, count=len(few))
+        if counts.max() > at.FEW_MAX:
+            few = [rows if len(rows) <= at.FEW_MAX else [] for rows in few]
+            counts[counts > at.FEW_MAX] = 0
         params[:, at.N_FEW] = counts
-        for place in range(counts.max()):
-            having = np.flatnonzero(counts > place)
-            params[having, at.FEW + place] = [few[i][place] for i in having.tolist()]
+        flat = np.fromiter(chain.from_iterable(few), dtype=np.int64, count=counts.sum())
+        places = np.arange(flat.shape[0]) - np.repeat(np.cumsum(counts) - counts, counts)
+        params[np.repeat(np.arange(len(few)), counts), at.FEW + places] = flat
 
 
 def shared_requests(one: EnginePodClass) -> dict[str, int] | None:

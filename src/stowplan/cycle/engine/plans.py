@@ -13,7 +13,7 @@ from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.class_terms import ClassTerms, NoPlan
-from stowplan.cycle.engine.classes import EnginePodClass, PodOutline
+from stowplan.cycle.engine.classes import NO_STATE, EnginePodClass, PodOutline
 from stowplan.cycle.engine.device_rows import DeviceRows
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.outline_plans import (
@@ -178,7 +178,10 @@ class Planner:
         differ from others of it in amounts at most; returns the place of the first that is not
         planned. Each is planned as by `plan_alike`, in one step for all of them."""
         latest, shared = self._latest
-        if latest is None or shared is None or shared.has_own:
+        if latest is None or shared is None or shared.has_own or start == len(classes):
+            return start
+        # As many as all of an outline have.
+        if len(classes[start].pod.spec.containers) != 1:
             return start
         content, framework, state = latest.content, latest.framework, shared.state
         forms, kind_of, rows = shared.forms, shared.kinds.numbers.get, self._rows
@@ -192,7 +195,7 @@ class Planner:
                 if outline.content != content or outline.framework is not framework:
                     return place
                 latest = outline
-            if not footprint.is_plain or len(one.pod.spec.containers) != 1:
+            if not footprint.is_plain:
                 return place
             requests = footprint.requested
             # As `OutlinePlan.form`; without a plan where one of the kinds is not known yet.
@@ -203,8 +206,10 @@ class Planner:
                     return place
                 form = its
                 planned, asked = rows.of(plan)
-            one.number, one.terms, one.counted_at = -1, (), -1
-            one.state, one.run_limits, one.card_filter = state, (), ""
+            if one.state is not NO_STATE:  # It has been planned before.
+                one.number, one.terms, one.counted_at = -1, (), -1
+                one.run_limits, one.card_filter = (), ""
+            one.state = state
             planned.append(one)
             asked.append(requests)
         return len(classes)
@@ -331,9 +336,7 @@ class Planner:
             cells[at.USE_KIND] = STRATEGIES[class_terms.resource_score.strategy]
             cells[at.USE_WEIGHT] = class_terms.use_weight
             if class_terms.resource_score.line:
-                params[at.LINE : at.LINE + len(class_terms.resource_score.line)] = (
-                    class_terms.resource_score.line
-                )
+                cells[at.LINE] = self._class_arrays.line(class_terms.resource_score.line)
         if class_terms.balanced is not None:
             even = [
                 n for name, request in class_terms.balanced.resources for n in (item(name), request)
