@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "607b1788c656919f89f9e9122799aaed8e1c41e99c57065c860e28aa1ce72c66"
+ARRAYS = "3a7d6c371cffc990f6ef3266f6e9f5ef2b3da6f9460af0633747a46e212c3262"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1
