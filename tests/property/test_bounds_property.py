@@ -3,6 +3,7 @@ exact points of every row would have them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -88,6 +89,25 @@ def make_case(seed: int, n_nodes: int, n_pods: int) -> Case:
         # Too heavy to be bounded.
         classes[rng.random(n_pods) < 0.2, at.USE_WEIGHT] = 2 * compiled.WEIGHT_MAX
     return Case(columns, rules_of(rng, classes, n_nodes))
+
+
+def make_alike(seed: int, n_nodes: int, n_pods: int) -> Case:
+    """As `make_case`, where most nodes are in one state, or nearly."""
+    case, rng = make_case(seed, n_nodes, n_pods), np.random.default_rng(seed + 1)
+    (whole, requested, nonzero, pod_count, _), rules = case.columns, case.rules
+    alike = np.flatnonzero(rng.random(n_nodes) < 0.9)
+    for column in (whole, requested, nonzero):
+        column[:, alike] = column[:, :1] // 2 if column is requested else column[:, :1]
+    pod_count[alike] = 0
+    rules.points[:, alike] = rules.points[:, :1]
+    rules.passes[:, alike] = 1
+    if rng.random() < 0.5:
+        rules.classes[:, at.STATIC] = 0
+    if rng.random() < 0.5:
+        nonzero[:, alike[rng.random(alike.shape[0]) < 0.2]] += 2**30
+    if rng.random() < 0.5:
+        rules.passes[:, alike[rng.random(alike.shape[0]) < 0.2]] = 0
+    return case
 
 
 def write_class(params: NDArray[np.int64], cpu: int, memory: int, static: int) -> None:
@@ -181,10 +201,13 @@ def placed(kernels: ModuleType, case: Case, draws: Any, at_once: int) -> list[tu
     return found
 
 
-def same_rows(seed: int, kernels: ModuleType, n_nodes: int) -> int:
+MakeCase = Callable[[int, int, int], Case]
+
+
+def same_rows(seed: int, kernels: ModuleType, n_nodes: int, make: MakeCase = make_case) -> int:
     """Compare pods placed in one call, by bounds, with those placed one by one, by the points of
     every row; returns how many."""
-    case = make_case(seed, n_nodes, N_PODS)
+    case = make(seed, n_nodes, N_PODS)
     draws = np.random.default_rng(seed).integers(0, 2**63, N_PODS if seed % 4 else 0)
     by_bounds = placed(kernels, case.copy(), draws.astype(np.uint64), N_PODS)
     assert by_bounds == placed(compiled, case.copy(), draws.astype(np.uint64), 1)
@@ -196,13 +219,13 @@ def all_bounds(kernels: ModuleType, case: Case, c: int) -> tuple[Any, Any]:
     columns, rules, classes = case.columns, case.rules, case.rules.classes
     _, scratch = frame(case.n_nodes, 1)
     even, leaves, shares, marks = scratch.even, scratch.leaves, scratch.shares, scratch.marks
-    of_class = c, 0, case.n_nodes, classes
+    of_class, at_places = (c, 0, case.n_nodes, classes), (c, 0, case.n_nodes, 0, classes)
     kernels.note_evenness(*of_class, columns.allocatable, columns.requested, even)
     kernels.note_shares(
-        *of_class, columns.allocatable, columns.requested, columns.nonzero, even, shares, marks
+        *at_places, columns.allocatable, columns.requested, columns.nonzero, even, shares, marks
     )
     kernels.note_base(
-        *of_class, columns.allocatable, columns.pod_count, rules.passes, rules.points, marks
+        *at_places, columns.allocatable, columns.pod_count, rules.passes, rules.points, marks
     )
     amounts = classes[c, [at.USED + 3, at.USED + 7, at.EVEN + 1, at.EVEN + 3]].astype(np.float32)
     weights = classes[c, [at.USE_WEIGHT, at.EVEN_WEIGHT]].astype(np.int32)
@@ -243,8 +266,15 @@ def test_pods_go_where_the_points_of_all_rows_have_them(seed: int, n_nodes: int)
     same_rows(seed, compiled, n_nodes)
 
 
-def test_most_pods_of_these_are_placed() -> None:
-    assert sum(same_rows(seed, compiled, 130) for seed in range(40)) > 20 * N_PODS
+@settings(max_examples=examples(300))
+@given(SEEDS, st.integers(1, 600))
+def test_they_do_where_most_nodes_are_alike(seed: int, n_nodes: int) -> None:
+    same_rows(seed, compiled, n_nodes, make_alike)
+
+
+@pytest.mark.parametrize("make", [make_case, make_alike])
+def test_most_pods_of_these_are_placed(make: MakeCase) -> None:
+    assert sum(same_rows(seed, compiled, 130, make) for seed in range(40)) > 20 * N_PODS
 
 
 @settings(max_examples=examples(6))
@@ -279,22 +309,21 @@ def test_wrong_bounds_are_noticed(name: str) -> None:
 
 
 WRONG_CHOICES = {
-    "shares are not followed before the first bound": ("if based != NOT_PLAIN:", "if based >= 0:"),
     "a row that a pod was placed on has the shares it had": (
-        "noted, row, row + 1, classes, allocatable, requested, nonzero, even, shares",
-        "noted, row, row, classes, allocatable, requested, nonzero, even, shares",
+        "noted, row, row + 1, place, classes",
+        "noted, row, row, place, classes",
     ),
     "a row that has no slot left is open": (
-        "based, row, row + 1, classes, allocatable, pod_count",
-        "based, row, row, classes, allocatable, pod_count",
+        "based, row, row + 1, place, classes",
+        "based, row, row, place, classes",
     ),
     "the rows that pass are those of another class": (
         "and classes[c, at.STATIC] == classes[based, at.STATIC]",
         "",
     ),
     "a bound that is not sure is taken for the points": (
-        "marks[at.BOUND, row] = np.int32(2 * leaves[row])",
-        "marks[at.BOUND, row] = np.int32(2 * level)",
+        "marks[at.BOUND, place] = np.int32(2 * leaves[marks[at.ROW_AT, place]])",
+        "marks[at.BOUND, place] = np.int32(2 * level)",
     ),
     "ties go to the first block": ("return n_lower == 0", "return True"),
     "the tie-break rank of a row is another one": (
@@ -302,8 +331,8 @@ WRONG_CHOICES = {
         "salts[row] = salt",
     ),
     "rows of no block come last": (
-        "for block in range(n_blocks):\n            highest",
-        "for block in range(n_blocks - 1):\n            highest",
+        "for block in range(n_bounded):\n            highest",
+        "for block in range(n_bounded - 1):\n            highest",
     ),
 }
 
@@ -314,6 +343,47 @@ def test_wrong_choices_are_noticed(name: str) -> None:
     for seed in range(60):
         try:
             same_rows(seed, wrong, 130)
+        except AssertionError:
+            return
+    pytest.fail("no seed showed the mistake")
+
+
+WRONG_AMONG_ALIKE = {
+    "a row that a pod was placed on is still like the others": (
+        "place = leave_alike(row, shares, marks, salts)",
+        "place = np.int64(marks[at.PLACE_OF, row])",
+    ),
+    "rows are alike whatever is used with defaults": (
+        "            & (nonzero[0, row] == cpu_filled)\n"
+        "            & (nonzero[1, row] == memory_filled)\n",
+        "",
+    ),
+    "rows are alike that do not all pass": ("            & (marks[at.BASE, row] == base)\n", ""),
+    "a row takes its tie-break rank to no other place": (
+        "    salts[first], salts[second] = salts[second], salts[first]\n",
+        "",
+    ),
+    "the rows alike for one class are so for the next": (
+        "if based < 0 or marks[at.IS_ARRANGED, 0] == 1:",
+        "if based < 0:",
+    ),
+    "of rows that are alike only a block may have the smallest rank": (
+        "        first += at.BOUND_ROWS\n    return chosen",
+        "        first = rank.shape[0]\n    return chosen",
+    ),
+    "the first of a block stays the first when it has left": (
+        "    marks[at.FIRST_ALIKE, place // at.BOUND_ROWS] = NOWHERE\n",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_AMONG_ALIKE)
+def test_wrong_choices_among_nodes_that_are_alike_are_noticed(name: str) -> None:
+    wrong = plain(WRONG_AMONG_ALIKE[name])
+    for seed in range(80):
+        try:
+            same_rows(seed, wrong, 330, make_alike)
         except AssertionError:
             return
     pytest.fail("no seed showed the mistake")

@@ -337,6 +337,12 @@ def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PriorityRows, "follow", follow)
 
 
+def slots_do_not_count_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free pod slots are compared when a row changes, and not when all are evaluated."""
+    right = KeptCandidates._all_codes
+    monkeypatch.setattr(KeptCandidates, "_all_codes", lambda self: right(self) & ~1)
+
+
 @pytest.mark.parametrize(
     ("break_it", "seed"),
     [
@@ -355,6 +361,7 @@ def rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         (less_may_be_requested, 142600142),
         (priorities_are_not_compared, 0),
         (rows_are_not_followed, 0),
+        (slots_do_not_count_at_first, 0),
     ],
 )
 def test_control_what_is_left_out_is_noticed(

@@ -105,7 +105,10 @@ FLOOR = 0
 
 # The first axis of `shares` and of `marks`.
 CPU_UNIT, MEMORY_UNIT, CPU_LEFT, MEMORY_LEFT, CPU_FREE, MEMORY_FREE, N_SHARES = 0, 1, 2, 3, 4, 5, 6
-EVENNESS, BASE, BOUND, HIGHEST_BOUND, N_MARKS = 0, 1, 2, 3, 4
+EVENNESS, BASE, ROW_AT, BOUND, HIGHEST_BOUND, PLACE_OF = 0, 1, 2, 3, 4, 5
+FIRST_ALIKE, N_UNLIKE, IS_ARRANGED, N_MARKS = 6, 7, 8, 9
+N_MOVED = 3
+"""Lines of `marks` that move with a row."""
 
 CLOSED = -(2**30)
 """Base of a row that no pod may be placed on; with any other points added it is negative."""
@@ -196,7 +199,10 @@ class Scratch(NamedTuple):
     float32 (N_SHARES, n_rows), percent of what a row has of cpu and memory: one unit (milli-CPU,
     byte), what is left by amounts with defaults, and by requested amounts. marks: int32 (N_MARKS,
     n_rows): 50 less the evenness of the row as it is, twice the points of node-only plugins, the
-    bound, and by block the highest one. salts: uint64 (n_rows,), see `kernels.note_salts`.
+    row of a place, the bound, by block the highest one, the place of a row, and by block of rows
+    that are alike the one with the smallest rank; then, first of their lines, the number of places
+    before rows that are all alike, and whether there are such.
+    salts: uint64 (n_rows,), see `kernels.note_salts`. Columns of all three are places of rows.
     """
 
     by_group: Ints

@@ -32,7 +32,7 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "99ee8e08f7d266791aa4456f066c3c699d5f470c2e5abfacd0756a3280f96aa8"
+ARRAYS = "8c08e7997f28074a473a6787109d0315035ff9bfd1dbc1703106d019aff3ead3"
 CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1

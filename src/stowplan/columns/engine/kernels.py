@@ -54,7 +54,7 @@ def jit_fused(function):
 
 
 # The array layout is compiled in, and Numba's disk cache only checks this file.
-ARRAYS = "99ee8e08f7d266791aa4456f066c3c699d5f470c2e5abfacd0756a3280f96aa8"
+ARRAYS = "8c08e7997f28074a473a6787109d0315035ff9bfd1dbc1703106d019aff3ead3"
 
 NOWHERE, NOT_PLAIN = -1, -2
 
@@ -71,6 +71,10 @@ BOUNDED_MIN = 4
 """Pods left in a run for which preparing bounds pays off."""
 FEW_UNSURE = 4
 """Rows that are computed faster one by one than with all of their block."""
+ARRANGED_MIN = 8
+"""Pods left in a run for which it pays off to look for rows that are alike."""
+N_SAMPLES = 3
+"""Rows that are looked at for the state that most have."""
 
 
 @jit
@@ -459,27 +463,31 @@ def may_be_bounded(c, classes):
 
 
 @jit
-def note_shares(c, first, end, classes, allocatable, requested, nonzero, even, shares, marks):
+def note_shares(
+    c, first, end, at_place, classes, allocatable, requested, nonzero, even, shares, marks
+):  # fmt: skip
     """Write `shares` of rows in their current state, and their evenness, the same for all plain
-    classes; False where a node has no cpu or memory, or more than 2**46 of it."""
+    classes; False where a node has no cpu or memory, or more than 2**46 of it. at_place: the place
+    of the first row."""
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
     is_exact = True
     for row in unsigned_range(first, end):
+        place = np.uint64(at_place) + (row - np.uint64(first))
         cpu_whole, memory_whole = allocatable[cpu, row], allocatable[memory, row]
         is_exact &= (cpu_whole > 0) & (cpu_whole < EXACT_BELOW)
         is_exact &= (memory_whole > 0) & (memory_whole < EXACT_BELOW)
         cpu_unit = 100.0 / np.float64(max(cpu_whole, 1))
         memory_unit = 100.0 / np.float64(max(memory_whole, 1))
-        shares[at.CPU_UNIT, row] = np.float32(cpu_unit)
-        shares[at.MEMORY_UNIT, row] = np.float32(memory_unit)
-        shares[at.CPU_LEFT, row] = np.float32((cpu_whole - nonzero[0, row]) * cpu_unit)
-        shares[at.MEMORY_LEFT, row] = np.float32((memory_whole - nonzero[1, row]) * memory_unit)
-        shares[at.CPU_FREE, row] = np.float32((cpu_whole - requested[cpu, row]) * cpu_unit)
-        shares[at.MEMORY_FREE, row] = np.float32(
+        shares[at.CPU_UNIT, place] = np.float32(cpu_unit)
+        shares[at.MEMORY_UNIT, place] = np.float32(memory_unit)
+        shares[at.CPU_LEFT, place] = np.float32((cpu_whole - nonzero[0, row]) * cpu_unit)
+        shares[at.MEMORY_LEFT, place] = np.float32((memory_whole - nonzero[1, row]) * memory_unit)
+        shares[at.CPU_FREE, place] = np.float32((cpu_whole - requested[cpu, row]) * cpu_unit)
+        shares[at.MEMORY_FREE, place] = np.float32(
             (memory_whole - requested[memory, row]) * memory_unit
         )
         # With the 50 points of a row that stays as even as it is, and 50 more, twice.
-        marks[at.EVENNESS, row] = 150 - np.int32(even[row])
+        marks[at.EVENNESS, place] = 150 - np.int32(even[row])
     return is_exact
 
 
@@ -494,17 +502,103 @@ def is_based_on(c, based, classes):
 
 
 @jit
-def note_base(c, first, end, classes, allocatable, pod_count, passes, points, marks):
+def note_base(c, first, end, at_place, classes, allocatable, pod_count, passes, points, marks):
     """Write twice the points of node-only plugins for rows that pass them and have room for one
-    pod more, CLOSED for the others; False where they are too many."""
+    pod more, CLOSED for the others; False where they are too many. at_place: see `note_shares`."""
     static, slots = classes[c, at.STATIC], classes[c, at.PODS]
     is_small = True
     for row in unsigned_range(first, end):
         base = points[static, row]
         is_small &= (base >= 0) & (base < POINTS_BELOW)
         is_open = (passes[static, row] != 0) & (pod_count[row] + 1 <= allocatable[slots, row])
-        marks[at.BASE, row] = np.int32(2 * base) if is_open else at.CLOSED
+        place = np.uint64(at_place) + (row - np.uint64(first))
+        marks[at.BASE, place] = np.int32(2 * base) if is_open else at.CLOSED
     return is_small
+
+
+# Rows that are alike. All of them have one bound, so only one of them is bounded. They are the last
+# in the order of `marks` and `shares`, whose columns are places in it.
+
+
+@jit
+def unarrange(n_nodes, marks):
+    """Every row is at its own place, and bounded by itself."""
+    for row in range(n_nodes):
+        marks[at.ROW_AT, row] = row
+        marks[at.PLACE_OF, row] = row
+    marks[at.N_UNLIKE, 0], marks[at.IS_ARRANGED, 0] = n_nodes, 0
+
+
+@jit
+def note_alike(c, other, end, classes, allocatable, requested, nonzero, marks):
+    """Write 1 as the bound of each row in the state of this one, 0 for others; returns how many are
+    in it. Every row is at its own place."""
+    cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
+    base, n_alike = marks[at.BASE, other], 0
+    cpu_whole, memory_whole = allocatable[cpu, other], allocatable[memory, other]
+    cpu_taken, memory_taken = requested[cpu, other], requested[memory, other]
+    cpu_filled, memory_filled = nonzero[0, other], nonzero[1, other]
+    for row in unsigned_range(0, end):
+        is_alike = (
+            (allocatable[cpu, row] == cpu_whole)
+            & (allocatable[memory, row] == memory_whole)
+            & (requested[cpu, row] == cpu_taken)
+            & (requested[memory, row] == memory_taken)
+            & (nonzero[0, row] == cpu_filled)
+            & (nonzero[1, row] == memory_filled)
+            & (marks[at.BASE, row] == base)
+        )
+        marks[at.BOUND, row] = 1 if is_alike else 0
+        n_alike += 1 if is_alike else 0
+    return n_alike
+
+
+@jit
+def swap(first, second, shares, marks, salts):
+    """Two rows take each other's place; what is found for a pod stays."""
+    for i in range(at.N_SHARES):
+        shares[i, first], shares[i, second] = shares[i, second], shares[i, first]
+    for i in range(at.N_MOVED):
+        marks[i, first], marks[i, second] = marks[i, second], marks[i, first]
+    salts[first], salts[second] = salts[second], salts[first]
+    marks[at.PLACE_OF, marks[at.ROW_AT, first]] = first
+    marks[at.PLACE_OF, marks[at.ROW_AT, second]] = second
+
+
+@jit
+def arrange(c, n_nodes, classes, allocatable, requested, nonzero, shares, marks, salts):
+    """Put rows in the state that most of them have behind the others, if there is one."""
+    n_alike = 0
+    for i in range(N_SAMPLES):
+        n_alike = note_alike(
+            c, n_nodes * (2 * i + 1) // (2 * N_SAMPLES), n_nodes, classes, allocatable, requested,
+            nonzero, marks,
+        )  # fmt: skip
+        if 2 * n_alike >= n_nodes:
+            break
+    if 2 * n_alike < n_nodes:
+        return
+    n_unlike, last = n_nodes - n_alike, n_nodes - 1
+    for place in range(n_unlike):
+        if marks[at.BOUND, place] == 1:
+            while marks[at.BOUND, last] == 1:
+                last -= 1
+            swap(place, last, shares, marks, salts)
+            last -= 1
+    marks[at.FIRST_ALIKE] = NOWHERE
+    marks[at.N_UNLIKE, 0], marks[at.IS_ARRANGED, 0] = n_unlike, 1
+
+
+@jit
+def leave_alike(row, shares, marks, salts):
+    """The place of a row, which is like no other from now on."""
+    place, n_unlike = np.int64(marks[at.PLACE_OF, row]), np.int64(marks[at.N_UNLIKE, 0])
+    if place < n_unlike:
+        return place
+    swap(place, n_unlike, shares, marks, salts)
+    marks[at.FIRST_ALIKE, place // at.BOUND_ROWS] = NOWHERE
+    marks[at.N_UNLIKE, 0] = n_unlike + 1
+    return n_unlike
 
 
 @jit_fused
@@ -548,31 +642,35 @@ def bound_rows(
 
 @jit
 def settle(
-    c, block, level, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
+    c, block, end, level, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
     leaves, left, marks,
 ):  # fmt: skip
     """Find the points of those rows of a block that may have `level`, the highest bound of all, or
-    less; there is one at least. Few are computed one by one, many together with their block."""
+    less; there is one at least. Few are computed one by one, of many those that follow each other
+    together. end: place after its last."""
     first = block * at.BOUND_ROWS
-    end = min(first + at.BOUND_ROWS, leaves.shape[0])
     unsure = np.int32(2 * level + 1)
     n_unsure = 0
-    for row in unsigned_range(first, end):
-        n_unsure += 1 if marks[at.BOUND, row] == unsure else 0
-    # One call for both: each would be compiled on its own.
-    step, row = (end - first if n_unsure > FEW_UNSURE else 1), first
-    while row < end:
-        if step > 1 or marks[at.BOUND, row] == unsure:
+    for place in unsigned_range(first, end):
+        n_unsure += 1 if marks[at.BOUND, place] == unsure else 0
+    at_first = first
+    while at_first < end:
+        row, n_rows = np.int64(marks[at.ROW_AT, at_first]), 1
+        if n_unsure > FEW_UNSURE:
+            while at_first + n_rows < end and marks[at.ROW_AT, at_first + n_rows] == row + n_rows:
+                n_rows += 1
+        if n_rows > 1 or marks[at.BOUND, at_first] == unsure:
+            # One call for both: each would be compiled on its own.
             fill_plain(
-                c, row, row + step, classes, allocatable, requested, nonzero, pod_count, passes,
+                c, row, row + n_rows, classes, allocatable, requested, nonzero, pod_count, passes,
                 points, even, leaves, left,
             )  # fmt: skip
-        row += step
+        at_first += n_rows
     highest = np.int32(NOWHERE)
-    for row in range(first, end):
-        if marks[at.BOUND, row] == unsure:
-            marks[at.BOUND, row] = np.int32(2 * leaves[row])
-        highest = max(highest, marks[at.BOUND, row])
+    for place in range(first, end):
+        if marks[at.BOUND, place] == unsure:
+            marks[at.BOUND, place] = np.int32(2 * leaves[marks[at.ROW_AT, place]])
+        highest = max(highest, marks[at.BOUND, place])
     marks[at.HIGHEST_BOUND, block] = highest
 
 
@@ -599,14 +697,22 @@ def prepare_plain(
         noted = c
         note_evenness(c, 0, n_nodes, classes, allocatable, requested, even)
         based = np.int64(NOT_PLAIN)
-        if n_left >= BOUNDED_MIN and note_shares(
-            c, 0, n_nodes, classes, allocatable, requested, nonzero, even, shares, marks
-        ):
+        if n_left >= BOUNDED_MIN:
             based = np.int64(NOWHERE)
-            note_salts(n_nodes, rank, salts)
     by_bounds = based != NOT_PLAIN and may_be_bounded(c, classes)
     if by_bounds and not is_based_on(c, based, classes):
-        by_bounds = note_base(c, 0, n_nodes, classes, allocatable, pod_count, passes, points, marks)
+        if based < 0 or marks[at.IS_ARRANGED, 0] == 1:
+            # Rows that are alike for one class may not be for another.
+            unarrange(n_nodes, marks)
+            by_bounds = note_shares(
+                c, 0, n_nodes, 0, classes, allocatable, requested, nonzero, even, shares, marks
+            )
+            note_salts(n_nodes, rank, salts)
+        by_bounds &= note_base(
+            c, 0, n_nodes, 0, classes, allocatable, pod_count, passes, points, marks
+        )
+        if by_bounds and based < 0 and n_left >= ARRANGED_MIN:
+            arrange(c, n_nodes, classes, allocatable, requested, nonzero, shares, marks, salts)
         based = c if by_bounds else np.int64(NOT_PLAIN)
     return noted, based, by_bounds
 
@@ -614,34 +720,83 @@ def prepare_plain(
 @jit
 def note_placed(
     noted, based, row, classes, allocatable, requested, nonzero, pod_count, passes, points, even,
-    shares, marks,
+    shares, marks, salts,
 ):  # fmt: skip
     """Bring up to date what `prepare_plain` wrote after a pod was placed on a row."""
     note_evenness(noted, row, row + 1, classes, allocatable, requested, even)
-    if based != NOT_PLAIN:
-        note_shares(
-            noted, row, row + 1, classes, allocatable, requested, nonzero, even, shares, marks
-        )
     if based >= 0:
-        note_base(based, row, row + 1, classes, allocatable, pod_count, passes, points, marks)
+        place = leave_alike(row, shares, marks, salts)
+        note_shares(
+            noted, row, row + 1, place, classes, allocatable, requested, nonzero, even, shares,
+            marks,
+        )  # fmt: skip
+        note_base(
+            based, row, row + 1, place, classes, allocatable, pod_count, passes, points, marks
+        )
+
+
+@jit
+def rank_bits(salt, spread):
+    """The first 31 bits of a tie-break rank, which tell two of them apart nearly always. Its last
+    shift changes only the others. spread: what of it depends on the draw."""
+    mixed = (salt ^ spread) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed >> np.uint64(33)
 
 
 @jit
 def is_all_higher(first, bound, draw, smallest, marks, salts):
-    """True where no row of a block with this bound can have a smaller tie-break rank.
-
-    The first 31 bits of a rank tell two of them apart nearly always, and there is no branch for
-    each row, so that the compiler uses vectors. Their last shift changes only the others.
-    """
+    """True where no row of a block with this bound can have a smaller tie-break rank. There is no
+    branch for each row, so that the compiler uses vectors."""
     spread = np.uint64(draw) ^ (np.uint64(draw) >> np.uint64(30))
     least = smallest >> np.uint64(33)
     n_lower = 0
-    for row in unsigned_range(first, first + at.BOUND_ROWS):
-        mixed = (salts[row] ^ spread) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        is_lower = (marks[at.BOUND, row] == bound) & ((mixed >> np.uint64(33)) <= least)
+    for place in unsigned_range(first, first + at.BOUND_ROWS):
+        is_lower = (marks[at.BOUND, place] == bound) & (rank_bits(salts[place], spread) <= least)
         n_lower += 1 if is_lower else 0
     return n_lower == 0
+
+
+@jit
+def tie_broken_alike(first, draw, row_at, rank, salts):
+    """The row with the smallest tie-break rank of those alike, which begin at this place."""
+    spread = np.uint64(draw) ^ (np.uint64(draw) >> np.uint64(30))
+    chosen, smallest = np.int64(NOWHERE), np.uint64(0)
+    while first < rank.shape[0]:
+        least, n_lower = smallest >> np.uint64(33), 1
+        if chosen >= 0:
+            n_lower = 0
+            for place in unsigned_range(first, first + at.BOUND_ROWS):
+                n_lower += 1 if rank_bits(salts[place], spread) <= least else 0
+        if n_lower > 0:
+            for place in range(first, min(first + at.BOUND_ROWS, rank.shape[0])):
+                row = np.int64(row_at[place])
+                its = tie_break_rank(draw, rank[row])
+                if chosen < 0 or its < smallest:
+                    chosen, smallest = row, its
+        first += at.BOUND_ROWS
+    return chosen
+
+
+@jit
+def first_alike(first, rank, marks):
+    """The row with the smallest rank of those alike, which begin at this place. The smallest of
+    each block is kept until one of its rows leaves."""
+    n_nodes = rank.shape[0]
+    chosen = np.int64(NOWHERE)
+    for block in range(first // at.BOUND_ROWS, (n_nodes + at.BOUND_ROWS - 1) // at.BOUND_ROWS):
+        if marks[at.FIRST_ALIKE, block] == NOWHERE:
+            row = np.int64(marks[at.ROW_AT, block * at.BOUND_ROWS])
+            for place in range(
+                block * at.BOUND_ROWS + 1, min((block + 1) * at.BOUND_ROWS, n_nodes)
+            ):
+                if rank[marks[at.ROW_AT, place]] < rank[row]:
+                    row = np.int64(marks[at.ROW_AT, place])
+            marks[at.FIRST_ALIKE, block] = row
+        row = np.int64(marks[at.FIRST_ALIKE, block])
+        if chosen < 0 or rank[row] < rank[chosen]:
+            chosen = row
+    return chosen
 
 
 @jit
@@ -651,11 +806,14 @@ def bounded_row(
 ):  # fmt: skip
     """(int64, int64): the row with the most points, as `best_row` finds it in a tree, and its
     points; NOWHERE if the pod fits on none. For a class of `may_be_bounded`."""
-    n_blocks = shares.shape[1] // at.BOUND_ROWS
-    for block in range(n_blocks):
+    # Of those alike the first stands for all; places between are bounded one by one.
+    n_nodes = leaves.shape[0]
+    n_blocks = (np.int64(marks[at.N_UNLIKE, 0]) + at.BOUND_ROWS - 1) // at.BOUND_ROWS
+    n_bounded = n_blocks + 1 if n_blocks * at.BOUND_ROWS < n_nodes else n_blocks
+    for block in range(n_bounded):
         first = block * at.BOUND_ROWS
         marks[at.HIGHEST_BOUND, block] = bound_rows(
-            first, first + at.BOUND_ROWS,
+            first, first + at.BOUND_ROWS if block < n_blocks else first + 1,
             np.float32(classes[c, at.USED + 3]), np.float32(classes[c, at.USED + 7]),
             np.float32(classes[c, at.EVEN + 1]), np.float32(classes[c, at.EVEN + 3]),
             np.int32(classes[c, at.USE_WEIGHT]), np.int32(classes[c, at.EVEN_WEIGHT]),
@@ -664,29 +822,41 @@ def bounded_row(
     chosen, level, smallest = np.int64(NOWHERE), np.int64(NOWHERE), np.uint64(0)
     while chosen < 0:
         highest = np.int32(NOWHERE)
-        for block in range(n_blocks):
+        for block in range(n_bounded):
             highest = max(highest, marks[at.HIGHEST_BOUND, block])
         level = np.int64(highest) >> 1
         if level < 0:
             break
-        for block in range(n_blocks):
+        for block in range(n_bounded):
+            first, is_alike = block * at.BOUND_ROWS, block == n_blocks
             if marks[at.HIGHEST_BOUND, block] > 2 * level:
                 settle(
-                    c, block, level, classes, allocatable, requested, nonzero, pod_count, passes,
-                    points, even, leaves, left, marks,
+                    c, block, first + 1 if is_alike else min(first + at.BOUND_ROWS, n_nodes), level,
+                    classes, allocatable, requested, nonzero, pod_count, passes, points, even,
+                    leaves, left, marks,
                 )  # fmt: skip
             if marks[at.HIGHEST_BOUND, block] < 2 * level:
                 continue
-            first, bound = block * at.BOUND_ROWS, np.int32(2 * level)
+            if is_alike:
+                if has_draw:
+                    row = tie_broken_alike(first, draw, marks[at.ROW_AT], rank, salts)
+                else:
+                    row = first_alike(first, rank, marks)
+                its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
+                if chosen < 0 or its < smallest:
+                    chosen, smallest = row, its
+                continue
+            bound = np.int32(2 * level)
             if chosen >= 0 and has_draw and is_all_higher(
                 first, bound, draw, smallest, marks, salts
             ):  # fmt: skip
                 continue
-            for row in range(first, first + at.BOUND_ROWS):
-                if marks[at.BOUND, row] == bound:
+            for place in range(first, min(first + at.BOUND_ROWS, n_nodes)):
+                if marks[at.BOUND, place] == bound:
+                    row = np.int64(marks[at.ROW_AT, place])
                     its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
                     if chosen < 0 or its < smallest:
-                        chosen, smallest = np.int64(row), its
+                        chosen, smallest = row, its
     return chosen, level
 
 
@@ -1436,7 +1606,7 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, totals, left, giv
         if noted >= 0:
             note_placed(
                 noted, based, row, classes, allocatable, requested, nonzero, pod_count, passes,
-                points, even, shares, marks,
+                points, even, shares, marks, salts,
             )  # fmt: skip
         log[n_log] = row
         n_log += 1

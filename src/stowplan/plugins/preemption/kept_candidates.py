@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import le
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Bools, Ints
@@ -49,6 +51,9 @@ ONE_BY_ONE_MAX = 16
 
 RESOURCES_MAX = 6
 """A class that requests more resources is not kept: there is a number for each set of them."""
+
+NO_NUMBERS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+"""The verdicts by filters of the node only, where these reject no row."""
 
 
 class RowNumbers:
@@ -341,19 +346,22 @@ class KeptCandidates:
         self._found = {}
         self._changed = set()
         self._is_filled = False
-        self._candidates = OrderedCandidates(nodes.n_nodes)
+        # Of as many rows once one of them is asked for: plans do without.
+        self._candidates = OrderedCandidates(0)
         members = self._framework.filters_by_row(self._state) or []
         place = members.index(self._fit)
         self._before = self._static_numbers(members[:place], pod, nodes)
         self._after = self._static_numbers(members[place + 1 :], pod, nodes)
         self._is_static = bool(self._before.any() or self._after.any())
-        self._rows.set_numbers(self._numbers(np.arange(nodes.n_nodes)))
+        if not self._is_static:
+            self._before = self._after = NO_NUMBERS
+        self._rows.set_numbers(self._numbers_of(self._all_codes(), nodes.all_rows))
 
     def _static_numbers(
         self, members: Sequence[RegisteredPlugin], pod: Pod, nodes: NodeTable
-    ) -> Ints:
-        """int64 (n_nodes,): the number of the first rejection by filters of the node only."""
-        numbers = np.zeros(nodes.n_nodes, dtype=np.int64)
+    ) -> NDArray[np.int32]:
+        """int32 (n_nodes,): the number of the first rejection by filters of the node only."""
+        numbers = np.zeros(nodes.n_nodes, dtype=np.int32)
         for member in members:
             verdicts = member.verdicts(pod, nodes, nodes.all_rows, self._state)
             refused = (numbers == 0) & (verdicts.codes != 0)
@@ -366,10 +374,13 @@ class KeptCandidates:
 
     def _numbers(self, rows: Ints) -> Ints:
         """int32 (n_rows,): the numbers of the verdicts of rows."""
-        codes = self._codes(rows)
-        numbers = self._by_code[codes]
+        return self._numbers_of(self._codes(rows), rows)
+
+    def _numbers_of(self, codes: NDArray[np.integer[Any]], rows: Ints | slice) -> Ints:
+        """int32 (n_rows,): the numbers of the verdicts of rows with these codes."""
+        numbers: Ints = self._by_code[codes]
         if numbers.min(initial=0) < 0:
-            for code in np.unique(codes[numbers < 0]).tolist():
+            for code in np.flatnonzero(np.bincount(codes[numbers < 0])).tolist():
                 self._by_code[code] = self._number_of(code)
             numbers = self._by_code[codes]
         if self._is_static:
@@ -394,6 +405,14 @@ class KeptCandidates:
         codes: Ints = self._bits @ (self._column > self._shared.amounts[:, rows])
         return codes
 
+    def _all_codes(self) -> NDArray[np.int16]:
+        """int16 (n_nodes,): `_codes` of all rows, which are as many as a step for each bit pays."""
+        amounts = self._shared.amounts
+        codes = np.zeros(amounts.shape[1], dtype=np.int16)
+        for bit, (wanted, has) in enumerate(zip(self._levels, amounts, strict=True)):
+            codes |= (has < wanted).astype(np.int16) << bit
+        return codes
+
     def _number_of(self, code: int) -> int:
         """The number of the verdict for a code of `_codes`."""
         assert self._snapshot is not None
@@ -413,6 +432,7 @@ class KeptCandidates:
         keys = self._shared.keys
         if not self._is_filled:
             rows = np.arange(keys.shape[0])
+            self._candidates = OrderedCandidates(keys.shape[0])
             self._candidates.fill(self._open_keys(rows))
             self._is_filled, self._found = True, {}
         elif len(self._changed) <= ROWS_ONE_BY_ONE_MAX:
