@@ -319,6 +319,12 @@ class KeptCandidates:
         """See `PlannedClass.closed`."""
         return (self._before > 0) | (self._after > 0) if self._is_static else None
 
+    @property
+    def closed_later(self) -> Bools | None:
+        """See `PlannedClass.closed_later`."""
+        found = (self._before == 0) & (self._after > 0) if self._is_static else None
+        return found if found is not None and found.any() else None
+
     def kinds(self) -> Ints:
         """See `PlannedClass.kinds`."""
         return self._rows.kinds(self._by_code)
@@ -390,10 +396,14 @@ class KeptCandidates:
 
     def _number_at(self, row: int) -> int:
         """`_numbers` of one row."""
+        return self.number_with(row, self._shared.amounts[:, row].tolist())
+
+    def number_with(self, row: int, amounts: Sequence[int]) -> int:
+        """See `PlannedClass.number_with`."""
         if self._is_static and self._before.item(row):
             return int(self._before.item(row))
         code, bit = 0, 1
-        for wanted, has in zip(self._levels, self._shared.amounts[:, row].tolist(), strict=True):
+        for wanted, has in zip(self._levels, amounts, strict=True):
             if wanted > has:
                 code |= bit
             bit <<= 1

@@ -56,6 +56,14 @@ class PlannedClass(Protocol):
     def closed(self) -> Bools | None:
         """bool (n_rows,): rows that a filter of the node rejects; None where there are none."""
 
+    @property
+    def closed_later(self) -> Bools | None:
+        """bool (n_rows,): of `closed` those that only a filter after that of the amounts rejects:
+        the verdict is that of the amounts once these are short. None where there are none."""
+
+    def number_with(self, row: int, amounts: Sequence[int]) -> int:
+        """The number of the verdict of a row that had this much, as `PriorityRows.amounts`."""
+
     def kinds(self) -> Ints:
         """int64 (n_codes,): by code of what is short on a row, 1 where evictions may help, 0 where
         not, -1 where that is not known."""
@@ -172,6 +180,8 @@ def _planned(
     counts = {one: one.verdict_counts() for one in classes}
     changes = (changed != NOWHERE).any(axis=1).tolist()
     first = potential.table[FIRST, rows].tolist()
+    closed_later = [(one, found) for one in classes if (found := one.closed_later) is not None]
+    left: dict[int, list[int]] = {}
     for place, (row, begin) in enumerate(zip(rows.tolist(), first, strict=True)):
         going = np.flatnonzero(victims[place]) + begin
         infos = [of_rows[row][i] for i in potential.places[going].tolist()]
@@ -184,3 +194,12 @@ def _planned(
             for one, code in zip(classes, changed[place].tolist(), strict=True):
                 if code != NOWHERE:
                     counts[one].change(row, one.number_of(code))
+        if closed_later:
+            # No candidates, so that the kernel does not follow them.
+            amounts = left.setdefault(row, potential.table[N_SLOTS:, row].tolist())
+            amounts[0] -= 1
+            for slot, amount in enumerate(members[place].wanted, 1):
+                amounts[slot] -= amount
+            for one, is_closed in closed_later:
+                if is_closed.item(row):
+                    counts[one].change(row, one.number_with(row, amounts))
