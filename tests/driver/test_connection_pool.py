@@ -362,8 +362,8 @@ class Gated(ConnectionPool):
 class Hasty(Gated):
     """Wrong: every request opens its connection at once."""
 
-    async def _open(self, limit_s: float) -> HttpConnection:
-        return self._take_idle() or await self._connect(limit_s)
+    async def _connection(self) -> tuple[HttpConnection, bool]:
+        return self._take_idle() or await self._connect(connection_pool.CONNECT_S), False
 
 
 @pytest.mark.parametrize("kind", [Gated, Hasty])
@@ -398,6 +398,63 @@ def test_a_request_that_waits_for_its_turn_to_connect_times_out_like_one_that_co
             assert {type(answer) for answer in answers} == {TimeoutError}
             lines.gate.set()
             assert (await lines.send(post("later"), [], lambda: True)).body == b"later"
+            await lines.close()
+
+    run(steps())
+
+
+class Deaf(ConnectionPool):
+    """Patient, never connects. n_tried: connections that it has begun to open."""
+
+    n_tried = 0
+
+    async def _connect(self, limit_s: float) -> HttpConnection:
+        self.n_tried += 1
+        async with asyncio.timeout(limit_s):
+            await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_the_time_to_connect_begins_when_it_is_a_requests_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_pool, "CONNECT_S", 0.02)
+
+    async def steps() -> None:
+        lines = Deaf("http://127.0.0.1:1", None, "", "t", most=100)
+        wanted = [post(f"p{i}", timeout_s=60) for i in range(2 * OPENING_MAX + 3)]
+        sends = (lines.send(one, [], lambda: True) for one in wanted)
+        answers = await asyncio.gather(*sends, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {TimeoutError}
+        assert lines.n_tried == len(wanted)
+        await lines.close()
+
+    run(steps())
+
+
+def test_a_request_that_waits_for_its_turn_takes_a_connection_that_becomes_idle() -> None:
+    async def steps() -> None:
+        async with raw() as server:
+            lines = Gated(server.url)
+            lines.gate.set()
+            first = await lines._open()
+            lines.gate.clear()
+            others = [
+                asyncio.ensure_future(lines.send(post(f"p{i}"), [], lambda: True))
+                for i in range(OPENING_MAX)
+            ]
+            waiting = asyncio.ensure_future(lines.send(post("last"), [], lambda: True))
+            given_up = asyncio.ensure_future(lines.send(post("gone"), [], lambda: True))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            given_up.cancel()
+            lines._release(first)
+            assert (await waiting).body == b"last"
+            assert not any(one.done() for one in others)
+            lines.gate.set()
+            assert [(await one).body.decode() for one in others] == [
+                f"p{i}" for i in range(OPENING_MAX)
+            ]
             await lines.close()
 
     run(steps())

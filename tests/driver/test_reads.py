@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +21,11 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.connection_pool import (
     CLIENT_CLOSED_TEXT,
     SERVER_CLOSED_TEXT,
+    UNREAD_BYTES_MAX,
     ConnectionPool,
+    ResponseStream,
 )
+from tests.driver.test_connection_pool import serving_context
 
 GET = ApiRequest("GET", "/api/v1/pods", timeout_s=60.0)
 POST = ApiRequest("POST", "/api/v1/pods", (), b"{}", JSON, 60.0)
@@ -28,6 +33,8 @@ WATCH = ApiRequest("GET", "/api/v1/pods", (("watch", "true"),), timeout_s=None)
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+
+N_PARTS = 400
 
 Act = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -149,6 +156,84 @@ def test_compressed_bodies_are_unpacked() -> None:
             assert "gzip body is incomplete" in (await api.send(GET)).fault
             assert "invalid gzip body" in (await api.send(GET)).fault
             assert "unsupported Content-Encoding" in (await api.send(GET)).fault
+
+    run(steps())
+
+
+def test_compressed_bodies_are_whole_and_bounded() -> None:
+    more = b"Content-Encoding: gzip\r\n"
+    members = gzip.compress(b"one, ") + gzip.compress(b"two")
+    bomb = gzip.compress(b"0" * (RESPONSE_BYTES_MAX + 1))
+
+    async def steps() -> None:
+        async with scripted(
+            sends(whole(members, more=more)),
+            sends(whole(bomb, more=more)),
+            sends(whole(bomb, more=more)),
+            sends(OK + more + b"\r\n", members[:-4], closes=True),
+        ) as (_, api):
+            assert (await api.send(GET)).body == b"one, two"
+            assert "response is longer than" in (await api.send(POST)).fault
+            assert len((await api.send(GET)).body) == RESPONSE_BYTES_MAX + 1
+            assert "server closed the connection" in (await api.send(GET)).fault
+
+    run(steps())
+
+
+def test_informational_responses_and_trailers_do_not_count() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nContent-Encoding: gzip\r\nRetry-After: 9\r\n\r\n"
+    trailer = b"0\r\nContent-Encoding: br\r\nTransfer-Encoding: x\r\n\r\n"
+
+    async def steps() -> None:
+        async with scripted(sends(early + whole(b"a")), sends(CHUNKED, chunk(b"b"), trailer)) as (
+            _,
+            api,
+        ):
+            first = await api.send(GET)
+            assert (first.body, first.retry_after, first.fault) == (b"a", None, "")
+            assert (await api.send(GET)).body == b"b"
+
+    run(steps())
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_watch_that_nobody_reads_takes_no_more_from_the_socket(
+    scheme: str, tmp_path: Path
+) -> None:
+    serving = serving_context(tmp_path) if scheme == "https" else None
+    trusting = None if serving is None else ssl.create_default_context()
+    if trusting is not None:
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    n_sent, part = 0, chunk(b"x" * (1 << 16))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal n_sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED)
+        try:
+            while n_sent < N_PARTS:
+                writer.write(part)
+                await writer.drain()
+                n_sent += 1
+            writer.write(LAST_CHUNK)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    async def steps() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=serving)
+        port = server.sockets[0].getsockname()[1]
+        pool = ConnectionPool(f"{scheme}://127.0.0.1:{port}", trusting, "", "t", 4)
+        async with server, pool.stream(WATCH, []) as stream:
+            assert isinstance(stream, ResponseStream)
+            stopped = -1
+            while stopped != n_sent or not n_sent:
+                stopped = n_sent
+                await asyncio.sleep(0.2)
+            assert n_sent < N_PARTS
+            assert stream._n_unread < UNREAD_BYTES_MAX + (1 << 20)
+            assert len(await all_of(stream)) == N_PARTS << 16
+        await pool.close()
 
     run(steps())
 

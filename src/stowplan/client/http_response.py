@@ -46,7 +46,10 @@ class ResponseParser:
         self._fault = ""
         self._retry_after: float | None = None
         self._content_type = ""
+        self._is_head = True
         self._unpacking: zlib._Decompress | None = None
+        self._has_body = False
+        self._n_unpacked = 0
 
     def feed(self, data: bytes) -> ApiResponse | None:
         """Add bytes; returns the response when it is complete. Raises MalformedResponse."""
@@ -74,7 +77,12 @@ class ResponseParser:
     def ended(self) -> ApiResponse | None:
         """Handle the end of the connection; returns the response if that completes it."""
         self.keep_alive = False
-        return self._finish() if self.status and not self._is_framed else None
+        return self._finish() if self.status and not self._is_framed and not self._is_cut else None
+
+    @property
+    def _is_cut(self) -> bool:
+        """A gzip body has begun and not ended."""
+        return self._unpacking is not None and self._has_body and not self._unpacking.eof
 
     def _finish(self) -> ApiResponse:
         # The parser refers to this object: without it, no cycle is left to be collected.
@@ -88,9 +96,15 @@ class ResponseParser:
         """A response begins: an informational one (1xx), the final one, or one too many."""
         if self._is_complete:
             self.keep_alive = False
+        else:
+            # What an informational response says is not said of the one that follows.
+            self._is_head, self._is_framed, self._unpacking = True, False, None
+            self._retry_after, self._content_type = None, ""
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field."""
+        """A header field, or one of a trailer, which says nothing that is read here."""
+        if not self._is_head:
+            return
         lower = name.lower()
         if lower == b"content-length":
             self._is_framed = True
@@ -114,6 +128,7 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         """The head has ended."""
         assert self._parser is not None
+        self._is_head = False
         if self._parser.get_http_version() not in _VERSIONS:
             self._fault = f"invalid HTTP version: {self._parser.get_http_version()}"
         status = self._parser.get_status_code()
@@ -124,20 +139,35 @@ class ResponseParser:
         """A part of the body."""
         if self._is_complete:
             return
-        if self._unpacking is not None:
-            try:
-                part = self._unpacking.decompress(part)
-            except zlib.error as problem:
-                self._fault = f"invalid gzip body: {problem}"
-                return
-        self._body.append(part)
+        self._has_body = True
+        self._body.append(part if self._unpacking is None else self._unpacked(part))
+
+    def _unpacked(self, part: bytes) -> bytes:
+        """A part of a gzip body, of one member or several, as it was before."""
+        found: list[bytes] = []
+        try:
+            while part:
+                if self._unpacking is None or self._unpacking.eof:
+                    self._unpacking = zlib.decompressobj(_GZIP_WINDOW)
+                n_more = (
+                    0 if self._bytes_max == math.inf else self._bytes_max - self._n_unpacked + 1
+                )
+                found.append(self._unpacking.decompress(part, int(n_more)))
+                self._n_unpacked += len(found[-1])
+                if self._unpacking.unconsumed_tail or self._n_unpacked > self._bytes_max:
+                    self._fault = f"response is longer than {self._bytes_max} bytes"
+                    break
+                part = self._unpacking.unused_data
+        except zlib.error as problem:
+            self._fault = f"invalid gzip body: {problem}"
+        return b"".join(found)
 
     def on_message_complete(self) -> None:
         """A response ends."""
         assert self._parser is not None
         if self.status and not self._is_complete:
             self._is_complete = True
-            if self._unpacking is not None and self._body and not self._unpacking.eof:
+            if self._is_cut and not self._fault:
                 self._fault = "the gzip body is incomplete"
             self.keep_alive = self._parser.should_keep_alive()
 

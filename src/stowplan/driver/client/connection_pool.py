@@ -40,6 +40,8 @@ OPENING_MAX = 8
 """Connections that are opened at once. A handshake takes the server more processor time than a
 Binding does: the first requests would wait for as many handshakes as there are requests."""
 IPV4 = 4
+UNREAD_BYTES_MAX = 1 << 18
+"""With more bytes of a stream that nobody has read, no more are taken from the socket."""
 TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
@@ -64,8 +66,12 @@ class BodyReader(Protocol):
 class ResponseStream:
     """A `BodyReader` that its connection feeds. is_ended: no more will come."""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
+        """transport: of the connection; it reads nothing while too much is unread."""
         self.is_ended = False
+        self._transport = transport
+        self._n_unread = 0
+        self._is_paused = False
         self._loop = asyncio.get_running_loop()
         self._parts: list[bytes] = []
         self._problem: Exception | None = None
@@ -75,12 +81,17 @@ class ResponseStream:
         """Add bytes."""
         if data:
             self._parts.append(data)
+            self._n_unread += len(data)
+            if self._n_unread > UNREAD_BYTES_MAX and not self._is_paused:
+                self._is_paused = True
+                self._transport.pause_reading()
             self._wake()
 
     def end(self, problem: Exception | None = None) -> None:
         """Nothing comes any more. problem: why it is cut off, None for a regular end."""
         if not self.is_ended:
             self.is_ended, self._problem = True, problem
+            self._resume()
             self._wake()
 
     async def readany(self) -> bytes:
@@ -94,7 +105,14 @@ class ResponseStream:
             await self._waiting
         data = b"".join(self._parts)
         self._parts.clear()
+        self._n_unread = 0
+        self._resume()
         return data
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, None
@@ -207,7 +225,8 @@ class HttpConnection(asyncio.Protocol):
         """A part of a stream has arrived. answer: the end of the stream."""
         if self._stream is None:
             waiting, self._waiting = self._waiting, None
-            self._stream = ResponseStream()
+            assert self._transport is not None
+            self._stream = ResponseStream(self._transport)
             if waiting is not None and not waiting.done():
                 waiting.set_result(self._stream)
         self._stream.feed(parser.take() if answer is None else answer.body)
@@ -290,7 +309,9 @@ class ConnectionPool:
         self._streams: set[HttpConnection] = set()
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._free = asyncio.Semaphore(most)
-        self._opening = asyncio.Semaphore(OPENING_MAX)
+        self._n_opening = 0
+        # Requests that wait for a connection to become idle, or for their turn to open one.
+        self._turns: deque[asyncio.Future[None]] = deque()
         self._latest: HttpConnection | None = None
         self._tls_session: ssl.SSLSession | None = None
         self._is_closed = False
@@ -305,8 +326,8 @@ class ConnectionPool:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
             until = asyncio.get_running_loop().time() + timeout_s
             while True:
-                kept = self._take_idle()
-                connection = kept or await self._open(min(CONNECT_S, timeout_s))
+                async with asyncio.timeout_at(None if math.isinf(until) else until):
+                    connection, is_kept = await self._connection()
                 if not write_check():
                     self._release(connection)
                     raise LeaseExpired(LEASE_EXPIRED_TEXT)
@@ -318,7 +339,7 @@ class ConnectionPool:
                     return await self._answer_of(connection, waiting)
                 except ConnectionError:
                     # The server may have closed the connection before the request arrived.
-                    if kept is None or request.is_write:
+                    if not is_kept or request.is_write:
                         raise
 
     async def _answer_of(
@@ -346,14 +367,16 @@ class ConnectionPool:
         status 200. Raises OSError and TimeoutError, here and when it is read."""
         data = self._encode_request(request, headers)
         while True:
-            kept = self._take_idle()
-            connection = kept or await self._open(CONNECT_S)
+            connection, is_kept = await self._connection()
+            if self._is_closed:
+                connection.abort()
+                raise ConnectionError(CLIENT_CLOSED_TEXT)
             self._streams.add(connection)
             try:
                 found = await connection.ask_for_stream(data)
             except ConnectionError:
                 self._drop_stream(connection)
-                if kept is None:
+                if not is_kept:
                     raise
             except BaseException:
                 self._drop_stream(connection)
@@ -424,20 +447,49 @@ class ConnectionPool:
             connection.abort()
         elif not connection.is_closed:
             self._idle.append(connection)
+            self._next_turn()
 
-    async def _open(self, limit_s: float) -> HttpConnection:
-        """A new connection, or one that has become idle before it was this request's turn to open
-        one. Raises ConnectFailed and TimeoutError."""
-        async with asyncio.timeout(limit_s), self._opening:
-            connection = self._take_idle()
-            if connection is None:
-                try:
-                    connection = self._latest = await self._connect(limit_s)
-                except TimeoutError:
-                    raise
-                except OSError as problem:
-                    raise ConnectFailed(self._host, self._port, problem) from problem
-            return connection
+    async def _connection(self) -> tuple[HttpConnection, bool]:
+        """A connection for one request, and whether it has served another: an idle one, or a new
+        one when fewer than OPENING_MAX are being opened. Raises ConnectFailed and TimeoutError."""
+        kept = self._take_idle()
+        while kept is None and self._n_opening >= OPENING_MAX:
+            turn = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._next_turn()
+                raise
+            kept = self._take_idle()
+        if kept is not None:
+            if self._n_opening < OPENING_MAX:
+                self._next_turn()
+            return kept, True
+        return await self._open(), False
+
+    def _next_turn(self) -> None:
+        """Have the request that has waited longest look for a connection."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def _open(self) -> HttpConnection:
+        """A new connection. Raises ConnectFailed and TimeoutError."""
+        self._n_opening += 1
+        try:
+            connection = self._latest = await self._connect(CONNECT_S)
+        except TimeoutError:
+            raise
+        except OSError as problem:
+            raise ConnectFailed(self._host, self._port, problem) from problem
+        finally:
+            self._n_opening -= 1
+            self._next_turn()
+        return connection
 
     def _resumable_session(self) -> ssl.SSLSession | None:
         """The session of an earlier connection, which spares both sides the certificates and their

@@ -34,6 +34,7 @@ class TlsTransport(asyncio.Transport):
         self._unsent = b""
         self._later = b""
         self._is_waiting_to_write = False
+        self._is_paused = False
         self._loop.add_reader(tls.fileno(), self._read)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -60,6 +61,19 @@ class TlsTransport(asyncio.Transport):
             return
         self._unsent = bytes(data)
         self._send()
+
+    def pause_reading(self) -> None:
+        """Read nothing until `resume_reading`."""
+        if not self._is_closed and not self._is_paused:
+            self._is_paused = True
+            self._loop.remove_reader(self._tls.fileno())
+
+    def resume_reading(self) -> None:
+        """Read again, first what OpenSSL has read already."""
+        if not self._is_closed and self._is_paused:
+            self._is_paused = False
+            self._loop.add_reader(self._tls.fileno(), self._read)
+            self._loop.call_soon(self._read)
 
     def abort(self) -> None:
         """Close at once; what was not sent is dropped."""
@@ -100,7 +114,7 @@ class TlsTransport(asyncio.Transport):
     def _read(self) -> None:
         if self._unsent:
             self._send()
-        while not self._is_closed:
+        while not self._is_closed and not self._is_paused:
             try:
                 data = self._tls.recv(READ_BYTES)
             except _LATER:
