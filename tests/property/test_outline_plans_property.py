@@ -173,7 +173,8 @@ def same_together(framework: Framework, made: list[tuple[PodSpec, dict[str, str]
 
 def effects(engine: Engine, one: EnginePodClass) -> dict[int, int]:
     assert engine._class_arrays is not None
-    return dict(engine._class_arrays._effects.get(one.number, ()))
+    effects = engine._class_arrays._effects.get(one.number, ())
+    return dict(zip(effects[::2], effects[1::2], strict=True))
 
 
 # Terms of others count pods of classes that have none.

@@ -6,6 +6,7 @@ All state that a kernel writes (counts, totals, score trees and their validity) 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -56,8 +57,9 @@ class ClassArrays:
         self._n_counts = 0
         self._lines = np.zeros((1, at.N_LINE_COLUMNS), dtype=np.int64)
         self._line_numbers: dict[tuple[int, ...], int] = {}
-        # Of the classes that have any.
-        self._effects: dict[int, list[tuple[int, int]]] = {}
+        # Of the classes that have any, terms and counts in turn: a thousand classes with affinity
+        # to each other have a million.
+        self._effects: dict[int, array[int]] = {}
         self._keys: dict[str, int] = {}
         self._codes = np.full((1, nodes.n_nodes), -1, dtype=np.int32)
         self._masks: list[NDArray[np.uint8]] = []
@@ -127,7 +129,7 @@ class ClassArrays:
 
     def add_effect(self, number: int, term: int, count: int) -> None:
         """Record that placing a pod of a class adds to a term's count."""
-        self._effects.setdefault(number, []).append((term, count))
+        self._effects.setdefault(number, array("q")).extend((term, count))
         self._kernel_arrays = None
 
     # Shared by classes.
@@ -309,9 +311,9 @@ class ClassArrays:
         # Also of classes that are added later, which have none.
         first_effect = np.zeros(self.classes.shape[0] + 1, dtype=np.int64)
         numbers = sorted(self._effects)
-        first_effect[[number + 1 for number in numbers]] = [len(self._effects[n]) for n in numbers]
+        effects = [np.frombuffer(self._effects[number], dtype=np.int64) for number in numbers]
+        first_effect[[number + 1 for number in numbers]] = [one.shape[0] // 2 for one in effects]
         np.cumsum(first_effect, out=first_effect)
-        effects = [effect for number in numbers for effect in self._effects[number]]
         n_groups = max((one.n_groups for one in self._layout_list), default=1)
         if self._logs.shape[0] < n_groups + 2:
             self._logs = logarithms(n_groups + 2)
@@ -328,7 +330,7 @@ class ClassArrays:
             self._behind,
             self._logs,
             first_effect,
-            np.array(effects, dtype=np.int64).reshape(-1, 2),
+            np.concatenate([np.zeros(0, dtype=np.int64), *effects]).reshape(-1, 2),
             self._lines,
         )
 
