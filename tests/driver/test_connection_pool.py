@@ -410,8 +410,7 @@ class Deaf(ConnectionPool):
 
     async def _connect(self, limit_s: float) -> HttpConnection:
         self.n_tried += 1
-        async with asyncio.timeout(limit_s):
-            await asyncio.Event().wait()
+        await asyncio.wait_for(asyncio.Event().wait(), limit_s)
         raise AssertionError
 
 
@@ -452,9 +451,8 @@ def test_a_request_that_waits_for_its_turn_takes_a_connection_that_becomes_idle(
             assert (await waiting).body == b"last"
             assert not any(one.done() for one in others)
             lines.gate.set()
-            assert [(await one).body.decode() for one in others] == [
-                f"p{i}" for i in range(OPENING_MAX)
-            ]
+            bodies = [(await one).body.decode() for one in others]
+            assert bodies == [f"p{i}" for i in range(OPENING_MAX)]
             await lines.close()
 
     run(steps())

@@ -107,8 +107,10 @@ def test_dedicated_and_fallback_flavors(tmp_path: Path) -> None:
         ]
         assert chosen == ["arm", "arm", "arm", "x86", "x86"]
         # The shared quota is used up: team-b has its own nodes, and no more.
-        await cluster.apply(job("a-5", "team-a"), job("b-0", "team-b"), job("b-1", "team-b", 12))
+        await cluster.apply(job("a-5", "team-a"), job("b-0", "team-b"))
         await cluster.states({"a-5": "WaitingForQuota", "b-0": "Admitted"})
+        # Jobs of one second are in the order of their uids, so this one comes once it has lost.
+        await cluster.apply(job("b-1", "team-b", 12))
         await cluster.states({"b-1": "WaitingForQuota"})
         usage = json.loads(await cluster.field(".status.flavorsUsage", "cq", "team-a-cq"))
         held = {one["name"]: one["resources"][0] for one in usage}

@@ -197,7 +197,7 @@ def test_informational_responses_and_trailers_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_watch_that_nobody_reads_takes_no_more_from_the_socket(
+def test_a_watch_that_is_not_read_takes_no_more_from_the_socket(
     scheme: str, tmp_path: Path
 ) -> None:
     serving = serving_context(tmp_path) if scheme == "https" else None

@@ -41,7 +41,7 @@ OPENING_MAX = 8
 Binding does: the first requests would wait for as many handshakes as there are requests."""
 IPV4 = 4
 UNREAD_BYTES_MAX = 1 << 18
-"""With more bytes of a stream that nobody has read, no more are taken from the socket."""
+"""With more bytes of a stream that are not read, no more are taken from the socket."""
 TIMEOUT_POLL_S = 0.1
 HAPPY_EYEBALLS_DELAY_S = 0.25
 """Delay before the server's next address is tried in parallel (RFC 8305)."""
