@@ -79,6 +79,15 @@ def test_the_end_of_a_minimum_runtime_is_when_a_job_starts(tmp_path: Path) -> No
     assert wait.start_at == "2026-11-25T07:30:01Z"
 
 
+def test_a_job_that_may_not_be_reclaimed_from_is_not_waited_for(tmp_path: Path) -> None:
+    objects = protected()
+    # Less than its quota is in use, so nothing is taken from it.
+    objects[1]["spec"]["resources"]["gpu"]["quota"] = 8
+    wait = wait_of(written(tmp_path, *objects))
+    assert texts(wait) == [("09:00", "default/old ends: 4 nvidia.com/gpu free")]
+    assert wait.start_at == "2026-11-25T09:00:00Z"
+
+
 def test_a_job_starts_when_another_one_ends(tmp_path: Path) -> None:
     wait = wait_of(written(tmp_path, *protected("4h")))
     assert [at for at, _ in texts(wait)] == ["09:00", "11:00"]
