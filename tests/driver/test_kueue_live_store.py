@@ -9,7 +9,8 @@ import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
-from stowplan.controller_runtime.resource_paths import JOBS
+from stowplan.controller_runtime.resource_paths import JOBS, PODS
+from stowplan.controllers.job_sets.job_set_kinds import JOB_SETS
 from stowplan.controllers.kueue.kueue_kinds import (
     CLUSTER_QUEUES,
     FLAVORS,
@@ -17,6 +18,8 @@ from stowplan.controllers.kueue.kueue_kinds import (
     QUEUE_LABEL,
     WORKLOADS,
 )
+from stowplan.controllers.kueue.queued_job_kinds import KINDS_BY_NAME
+from stowplan.controllers.kueue.train_jobs import TRAIN_JOBS
 from stowplan.controllers.kueue.workload_status import is_true
 from stowplan.driver.live.kueue.live_controllers import LiveControllers
 from stowplan.driver.live.kueue.live_store import LiveStore
@@ -251,3 +254,53 @@ def test_a_job_that_is_stopped_loses_its_start_time_before_its_template_changes(
     assert "nodeSelector" not in stopped["spec"]["template"]["spec"]
     assert "startTime" not in stopped["status"]
     assert run.used() == 4
+
+
+def owned(name: str, owner: Tree, kind: str, **more: Any) -> Tree:
+    """An object with a controller."""
+    uid = owner["metadata"]["uid"]
+    reference = {"kind": kind, "name": owner["metadata"]["name"], "uid": uid, "controller": True}
+    meta = {"name": name, "namespace": "default", "ownerReferences": [reference]}
+    return {"metadata": meta, **more}
+
+
+def is_begun_after_its_pods(outer: str, path: str) -> bool:
+    """Whether a job with a queue gets its Workload though the end of its pods, which belong to a
+    Job of its JobSet, is the last change that the watches show."""
+    run = Run(0)
+    template = queued_job()["spec"]["template"]
+    jobs = {"parallelism": 1, "completions": 1, "template": template}
+    spec: Tree = {"replicatedJobs": [{"name": "w", "template": {"spec": jobs}}], "suspend": True}
+    if outer == "TrainJob":
+        runtime = {"template": {"spec": {**spec, "suspend": False}}}
+        meta = {"name": "r"}
+        run.server.put(
+            "trainer.kubeflow.org/clustertrainingruntimes", {"metadata": meta, "spec": runtime}
+        )
+        spec = {"runtimeRef": {"name": "r"}, "suspend": True}
+    labels = {QUEUE_LABEL: "q"}
+    meta = {"name": "outer", "namespace": "default", "labels": labels}
+    owner = run.server.put(path, {"metadata": meta, "spec": spec})
+    kind = outer
+    if outer == "TrainJob":
+        owner, kind = run.server.put(JOB_SETS, owned("set", owner, kind, spec={})), "JobSet"
+    job = run.server.put(JOBS, owned("job", owner, kind, spec={**jobs, "suspend": True}))
+    pod = run.server.put(PODS, owned("pod", job, "Job", spec={}, status={"phase": "Running"}))
+    for _ in range(3):
+        run.work(run.server.n_unseen)
+    assert run.workloads() == []
+    meta = pod["metadata"]
+    run.store.observe_deleted(PODS, "default", "pod", meta["uid"], meta["resourceVersion"])
+    for _ in range(3):
+        run.work(run.server.n_unseen)
+    return bool(run.workloads())
+
+
+@pytest.mark.parametrize(("outer", "path"), [("JobSet", JOB_SETS), ("TrainJob", TRAIN_JOBS)])
+def test_a_job_begins_though_the_end_of_its_pods_is_known_last(
+    outer: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_begun_after_its_pods(outer, path)
+    # Were only pods of a job's own followed, it would wait for ever.
+    monkeypatch.setattr(KINDS_BY_NAME[outer], "owns_jobs", False)
+    assert not is_begun_after_its_pods(outer, path)

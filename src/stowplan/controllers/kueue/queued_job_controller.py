@@ -81,8 +81,9 @@ class QueuedJobController(Controller):
             self.queue.add(split_key(change))
         elif change.path == PODS:
             for pod in (before, self.index.pods.get(split_key(change))):
-                if pod is not None and pod.owner_kind == self.kind.kind:
-                    self.queue.add((change.namespace, pod.owner_name))
+                name = "" if pod is None else self._job_of(change.namespace, pod)
+                if name:
+                    self.queue.add((change.namespace, name))
         elif change.path in self.kind.references or change.path == PRIORITY_CLASSES:
             # A job may wait for it.
             for job in self.api.list(self.path):
@@ -92,6 +93,25 @@ class QueuedJobController(Controller):
             for owner in meta.get("ownerReferences") or ():
                 if owner.get("kind") == self.kind.kind:
                     self.queue.add((change.namespace, owner["name"]))
+
+    def _job_of(self, namespace: str, pod: PodFacts) -> str:
+        """Name of the job of this kind that a pod belongs to, also by way of others; "" for none.
+
+        Watches are one per kind, so that the last change of a job may be known before those of its
+        pods: then nothing but a pod has the job looked at again.
+        """
+        kind, name = pod.owner_kind, pod.owner_name
+        for _ in range(OWNERS_MAX):
+            if kind == self.kind.kind:
+                return name
+            between = KINDS_BY_NAME.get(kind) if self.kind.owns_jobs else None
+            if between is None or not self.index.owners_of(between.path, namespace, name):
+                break
+            owner = controller_of(self.api.get(between.path, namespace, name) or {"metadata": {}})
+            if owner is None:
+                break
+            kind, name = owner["kind"], owner["name"]
+        return ""
 
     def sync(self, key: Key) -> None:
         """Create the Workload of a job, and let the job run while its Workload is admitted."""

@@ -36,6 +36,8 @@ class QueuedJobKind:
     """Paths of the objects that pod sets depend on."""
     keeps_start = True
     """Whether a start time in the status of a suspended job forbids to change its template."""
+    owns_jobs = False
+    """Whether its pods are those of other jobs, which it owns."""
 
     @property
     def api_version(self) -> str:
@@ -120,6 +122,7 @@ class JobSetKind(QueuedJobKind):
     kind, group, version = "JobSet", "jobset.x-k8s.io", "v1alpha2"
     ends = ("Completed", "Failed")
     keeps_start = False
+    owns_jobs = True
     counts = "replicatedJobsStatus"
     """Field of the status with the numbers of its Jobs."""
 
