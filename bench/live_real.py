@@ -31,20 +31,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from live_rate import AT_ONCE, NODES, PODS, cpu_s, listed, n_events, node, pod, post_all
 
 from stowplan.client.event_correlator import EventCorrelator
-from stowplan.client.requests import JSON, ApiRequest, bind
+from stowplan.client.requests import JSON, ApiRequest, bind, watch_request
 from stowplan.client.resources import PODS as POD_RESOURCE
+from stowplan.client.responses import ApiResponse
+from stowplan.client.watch_decoding import LineSplitter
 from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.clocks import request_time
-from stowplan.driver.live.informers import Informers
 from stowplan.messages.effects import Bind, RecordEvent
-from stowplan.messages.events import Event, PodAdded, PodDeleted, PodUpdated
 from stowplan.simulation import kernel_cache
 
 TOKEN, SCHEDULER_TOKEN = "token-of-the-admin", "token-of-the-scheduler"
@@ -52,6 +53,7 @@ ACCOUNT = "system:serviceaccount:stowplan-system:stowplan"
 HTTP_GATEWAY_TIMEOUT = 504
 READY_S = 120.0
 PATIENCE_S = 600.0
+WATCH_S = 3600
 DELETIONS_MAX = 10
 """Requests to delete all pods, of which each deletes for a minute at most."""
 EVENTS_POLL_S = 0.1
@@ -143,23 +145,59 @@ class Began(NamedTuple):
     used: CpuTimes
 
 
+class SeenMeta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class SeenSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class SeenPod(msgspec.Struct, frozen=True):
+    """What is read of a pod: the time for the rest would be taken from the contenders."""
+
+    metadata: SeenMeta = SeenMeta()
+    spec: SeenSpec = SeenSpec()
+
+
+class SeenChange(msgspec.Struct, frozen=True):
+    type: str
+    object: SeenPod
+
+
 class Bindings:
-    """Times at which the watch showed pods bound. n_pods: pods that exist."""
+    """Times at which the watch showed pods bound. names: of the pods that exist."""
 
     def __init__(self) -> None:
         self.bound_at: dict[str, float] = {}
         self.names: set[str] = set()
+        self._decoder = msgspec.json.Decoder(SeenChange)
 
-    def seen(self, events: list[Event]) -> None:
-        """Process watch events."""
-        now = time.perf_counter()
-        for event in events:
-            if isinstance(event, PodDeleted):
-                self.names.discard(event.pod.name)
-            elif isinstance(event, PodAdded | PodUpdated):
-                self.names.add(event.pod.name)
-                if event.pod.node_name:
-                    self.bound_at.setdefault(event.pod.name, now)
+    async def follow(self, api: ApiClient) -> None:
+        """Watch all pods."""
+        version = (await listing_meta(api)).resource_version
+        while True:
+            lines = LineSplitter()
+            async with api.stream(watch_request(POD_RESOURCE, version, WATCH_S)) as stream:
+                assert not isinstance(stream, ApiResponse), stream
+                while data := await stream.readany():
+                    for line in lines.feed(data):
+                        version = self._seen(self._decoder.decode(line)) or version
+
+    def _seen(self, change: SeenChange) -> str:
+        """Note a change; returns the version of its object."""
+        pod = change.object
+        name = pod.metadata.name
+        if change.type == "DELETED":
+            self.names.discard(name)
+        elif change.type in ("ADDED", "MODIFIED"):
+            self.names.add(name)
+            if pod.spec.node_name:
+                self.bound_at.setdefault(name, time.perf_counter())
+        else:
+            assert change.type == "BOOKMARK", change.type
+        return pod.metadata.resource_version
 
     async def wait(self, n_bound: int) -> None:
         """Wait until so many pods are bound."""
@@ -240,6 +278,13 @@ async def real_server(
             while not (await api.send(ApiRequest("GET", "/api/v1/namespaces/default"))).is_done:
                 await asyncio.sleep(0.3)
         yield RealServer(str(file), pid, store_pid)
+
+
+async def listing_meta(api: ApiClient) -> SeenMeta:
+    """Metadata of a list of pods."""
+    answer = await api.send(ApiRequest("GET", PODS, (("limit", "1"),)))
+    assert answer.is_done, answer.fault
+    return msgspec.json.decode(answer.body, type=SeenPod).metadata
 
 
 def free_port() -> int:
@@ -411,10 +456,7 @@ async def main(n_pods: int, n_nodes: int, rounds: int, seconds: float) -> None:
         ):
             await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
             run = RealRun(directory, server, api)
-            rng = np.random.default_rng()
-            following = Informers(api, [POD_RESOURCE], run.bindings.seen, rng)
-            following.start(tasks)
-            await following.synced.wait()
+            tasks.start(run.bindings.follow(api), "watch of pods")
             await run.warm_up()
             await report(run, names, n_pods, n_nodes, rounds, seconds)
             tasks.cancel()

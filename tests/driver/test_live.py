@@ -19,6 +19,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.client.resources import resources_of
 from stowplan.driver import kernel_warming
+from stowplan.driver.client.connection_pool import ResponseStream
 from stowplan.driver.live import scheduler_server as live_module
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.configuration_files import read_configuration_files
@@ -85,6 +86,51 @@ def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
             assert len(api.binds) == 40
             scheduled = [w for w in api.writes if w[1].endswith("/events")]
             assert len(scheduled) == 40
+
+    run(steps())
+
+
+def test_while_many_writes_wait_watches_are_read_at_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_module, "PENDING_WRITES_MAX", 10)
+    leave, n_left = ResponseStream.leave_unread, 0
+
+    async def counted(stream: ResponseStream, seconds: float) -> None:
+        nonlocal n_left
+        n_left += 1
+        await leave(stream, seconds)
+
+    monkeypatch.setattr(ResponseStream, "leave_unread", counted)
+
+    async def steps() -> None:
+        async with SmallApi() as api:
+            may_pass = asyncio.Event()
+            may_pass.set()
+
+            async def held(request: web.Request) -> None:
+                if request.path.endswith("/binding"):
+                    await may_pass.wait()
+
+            api.fault = held
+            for i in range(5):
+                api.node(f"n{i}")
+            async with scheduler(api) as live:
+                api.pod("first", cpu="1m")
+                await api.until(lambda: all(api.placed().values()))
+                assert n_left == 0
+                may_pass.clear()
+                for i in range(100):
+                    api.pod(f"p{i}", cpu="1m")
+                await api.until(lambda: live._is_held_back)
+                n_before = n_left
+                for i in range(20):
+                    api.pod(f"q{i}", cpu="1m")
+                    await asyncio.sleep(0.02)
+                assert n_left > n_before
+                may_pass.set()
+                await api.until(lambda: all(api.placed().values()))
+            assert len(api.binds) == 121
 
     run(steps())
 

@@ -286,6 +286,51 @@ def test_who_cannot_be_reached_is_named() -> None:
     run(steps())
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_arrives_while_a_watch_is_left_is_read_at_once(scheme: str, tmp_path: Path) -> None:
+    serving = serving_context(tmp_path) if scheme == "https" else None
+    trusting = None if serving is None else ssl.create_default_context()
+    if trusting is not None:
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    is_left, is_sent = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(CHUNKED + chunk(b"first"))
+        await is_left.wait()
+        # Each is a record of TLS.
+        for number in range(20):
+            writer.write(chunk(b"%02d" % number))
+            await writer.drain()
+        is_sent.set()
+        await reader.read()
+        writer.close()
+
+    async def steps() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=serving)
+        port = server.sockets[0].getsockname()[1]
+        pool = ConnectionPool(f"{scheme}://127.0.0.1:{port}", trusting, "", "t", 4)
+        async with server, pool.stream(WATCH, []) as stream:
+            assert isinstance(stream, ResponseStream)
+            assert await stream.readany() == b"first"
+            leaving = asyncio.create_task(stream.leave_unread(0.3))
+            await asyncio.sleep(0)
+            is_left.set()
+            await is_sent.wait()
+            assert stream._n_unread == 0
+            await leaving
+            assert await stream.readany() == b"".join(b"%02d" % one for one in range(20))
+            # A closed client does not wait for the rest of the time.
+            leaving = asyncio.create_task(stream.leave_unread(0.01))
+            await asyncio.sleep(0)
+            await pool.close()
+            await leaving
+            with pytest.raises(ConnectionError):
+                await stream.readany()
+
+    run(steps())
+
+
 async def all_of(stream: Any) -> bytes:
     found = b""
     while data := await stream.readany():

@@ -62,6 +62,9 @@ class BodyReader(Protocol):
         """All bytes that have arrived and were not read yet; waits for some. Empty at the end.
         Raises OSError when the response is cut off."""
 
+    async def leave_unread(self, seconds: float) -> None:
+        """Take nothing from the socket for so long."""
+
 
 class ResponseStream:
     """A `BodyReader` that its connection feeds. is_ended: no more will come."""
@@ -108,6 +111,16 @@ class ResponseStream:
         self._n_unread = 0
         self._resume()
         return data
+
+    async def leave_unread(self, seconds: float) -> None:
+        """See `BodyReader`. What arrives meanwhile is read in one turn of the event loop."""
+        if not self._is_paused and not self.is_ended:
+            self._is_paused = True
+            self._transport.pause_reading()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._resume()
 
     def _resume(self) -> None:
         if self._is_paused:

@@ -183,6 +183,10 @@ class _ProxiedStream:
         with _as_os_error():
             return await self._content.readany()
 
+    async def leave_unread(self, seconds: float) -> None:
+        """See `BodyReader`; the library reads ahead of it."""
+        await asyncio.sleep(seconds)
+
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:

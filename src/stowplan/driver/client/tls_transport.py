@@ -69,11 +69,11 @@ class TlsTransport(asyncio.Transport):
             self._loop.remove_reader(self._tls.fileno())
 
     def resume_reading(self) -> None:
-        """Read again, first what OpenSSL has read already."""
+        """Read again, first all that has arrived meanwhile."""
         if not self._is_closed and self._is_paused:
             self._is_paused = False
             self._loop.add_reader(self._tls.fileno(), self._read)
-            self._loop.call_soon(self._read)
+            self._loop.call_soon(self._read_all)
 
     def abort(self) -> None:
         """Close at once; what was not sent is dropped."""
@@ -111,7 +111,12 @@ class TlsTransport(asyncio.Transport):
             self._is_waiting_to_write = False
             self._loop.remove_writer(self._tls.fileno())
 
-    def _read(self) -> None:
+    def _read_all(self) -> None:
+        self._read(to_the_end=True)
+
+    def _read(self, *, to_the_end: bool = False) -> None:
+        """Pass on the next record, or all that have arrived: one more look at the socket, which
+        does not pay where a request has one response."""
         if self._unsent:
             self._send()
         while not self._is_closed and not self._is_paused:
@@ -131,7 +136,7 @@ class TlsTransport(asyncio.Transport):
                 return
             self._protocol.data_received(data)
             # None where the protocol has closed it.
-            if not self._tls.pending():
+            if not to_the_end and not self._tls.pending():
                 return
 
     def _lose(self, problem: Exception | None) -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger("stowplan.informers")
 WATCH_FAILED_MESSAGE = "List or watch failed; retrying"
 FALLBACK_MESSAGE = "Streaming list refused; falling back to paged lists"
 
+LAG_S = 0.01
+"""Seconds between two looks at a watch whose changes are not needed at once."""
 EventsHandler = Callable[[list[Event]], None]
 
 
@@ -46,9 +48,11 @@ class Informers:
         streams: bool = True,
         whole: RawObjectCache | None = None,
         whole_kinds: tuple[type[Object], ...] = (Pod, Node),
+        may_lag: Callable[[], bool] | None = None,
     ) -> None:
         """on_events: called with events, in order for each resource. streams: ask for streaming
-        lists first. whole: keeps objects of `whole_kinds` in the server's encoding."""
+        lists first. whole: keeps objects of `whole_kinds` in the server's encoding. may_lag:
+        whether changes are not needed at once; then they are read every `LAG_S`."""
         templates = PodTemplates(prepare=PodInfo.of)
         self.informers = [
             Informer(
@@ -64,6 +68,7 @@ class Informers:
         self.synced = asyncio.Event()
         self._api = api
         self._on_events = on_events
+        self._may_lag = may_lag
 
     @property
     def is_synced(self) -> bool:
@@ -143,6 +148,8 @@ class Informers:
                     idle_timeout.reschedule(clock() + informer.idle_timeout_s)
                     if informer.is_closed:
                         return
+                    if self._may_lag is not None and self._may_lag():
+                        await stream.leave_unread(LAG_S)
         except TimeoutError:
             broken = f"no data for {informer.idle_timeout_s:g}s"
         except OSError as problem:

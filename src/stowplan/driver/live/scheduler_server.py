@@ -72,8 +72,10 @@ HANDLE_MAX_NS = 600 * SECOND
 PENDING_WRITES_MAX = 256
 """With this many pending writes nothing more is decided: decisions would be outdated when their
 writes are sent, and nothing is sent while a decision is made."""
+HELD_BACK_S = 0.01
+"""Seconds between two `handle` calls while nothing is decided: each call has a cost, and the writes
+that wait are not done sooner."""
 DRAIN_S = 10.0
-_NOW = 0.002
 
 
 class SchedulerServerOptions(msgspec.Struct, frozen=True):
@@ -281,6 +283,7 @@ class SchedulerServer:
             self._rng,
             streams=options.streams,
             whole=whole,
+            may_lag=lambda: self._is_held_back,
         )
         if whole is not None:
             # Imported here: its HTTP library takes long.
@@ -366,10 +369,7 @@ class SchedulerServer:
     async def _decide_until_stopped(self) -> None:
         while not self._stopping.is_set():
             events = self._take_events()
-            held_back = (
-                self.api_dispatcher is not None
-                and self.api_dispatcher.n_waiting > PENDING_WRITES_MAX
-            )
+            held_back = self._is_held_back
             if events or self._is_due():
                 heads = 0 if held_back else self._queue_heads
                 if self._may_run_session():
@@ -382,10 +382,16 @@ class SchedulerServer:
                 self.options.kernels.poll()
             if held_back or self._inbox or self._is_due():
                 # Let requests proceed, longer if they lag behind.
-                await asyncio.sleep(_NOW if held_back else 0)
+                await asyncio.sleep(HELD_BACK_S if held_back else 0)
             else:
                 await self._sleep_until_woken(self._sleep_s())
                 await self._batch_events()
+
+    @property
+    def _is_held_back(self) -> bool:
+        """Whether so many writes wait that nothing more is decided."""
+        dispatcher = self.api_dispatcher
+        return dispatcher is not None and dispatcher.n_waiting > PENDING_WRITES_MAX
 
     async def _batch_events(self) -> None:
         """After a recent `handle` call wait for more events: each call has a cost."""
