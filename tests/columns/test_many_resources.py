@@ -1,5 +1,7 @@
 """Many resources that few nodes have: columns by pages, and the rows that offer a resource."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -106,3 +108,24 @@ def test_moving_a_row_writes_what_differs_and_empties_the_source() -> None:
     move_row(table, 2, 0)
     assert table[3].tolist() == [7, 0, 0, 0]
     assert not table[5].any()
+
+
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+"""2 on a machine that reserves memory for all pages, whatever is asked for."""
+
+
+@pytest.mark.skipif(
+    not OVERCOMMIT.exists() or OVERCOMMIT.read_text().strip() == "2" or not array_types.UNRESERVED,
+    reason="needs Linux that does not reserve memory for pages that are not written",
+)
+def test_columns_may_be_larger_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A million resources of which each is one node's: 8 TiB.
+    shape = (1 << 20, 1 << 20)
+    table = zero_columns(shape)
+    table[7, 9] = 3
+    assert (int(table[7, 9]), int(table[1 << 19, 1 << 19])) == (3, 0)
+    del table
+    monkeypatch.setattr(array_types, "UNRESERVED", 0)
+    if OVERCOMMIT.read_text().strip() == "0":
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            zero_columns(shape)

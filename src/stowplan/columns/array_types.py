@@ -6,6 +6,7 @@ Doubling makes the cost of adding a row or a resource constant on average.
 from __future__ import annotations
 
 import mmap
+import platform
 from collections.abc import Collection, Mapping
 from itertools import repeat
 from typing import Any
@@ -18,6 +19,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CAPACITY_MIN = 8
+UNRESERVED = getattr(
+    mmap,
+    "MAP_NORESERVE",
+    0x4000 if platform.machine() in ("x86_64", "aarch64", "riscv64", "s390x") else 0,
+)
+"""Linux's MAP_NORESERVE, which older versions of Python do not name; 0 where it is another number.
+Without it, Linux refuses more than the machine's memory, most of which would never be written."""
 
 COLUMNS_MANY = 64
 """With more resources than this most columns have few amounts, and are kept by pages."""
@@ -71,7 +79,8 @@ def zero_columns(shape: tuple[int, ...]) -> Ints:
         return np.zeros(shape, dtype=np.int64)
     # Shared pages would be taken when they are read, and NumPy asks for large ones, which a single
     # amount takes.
-    pages = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | UNRESERVED
+    pages = mmap.mmap(-1, n_bytes, flags=flags)
     pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, dtype=np.int64).reshape(shape)
 
