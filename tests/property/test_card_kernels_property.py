@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.columns.engine import card_kernels as compiled_card_kernels
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Bind
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import Scheduler
 from tests.plugins.gpu_share.gpu_cases import configuration, gpu_node, gpu_pod
@@ -61,13 +63,7 @@ class Course:
     def run(self, n_batches: int) -> Placements:
         """Bindings in their order."""
         draw = self.random
-        nodes = [
-            gpu_node(f"n{draw.randrange(10**6)}", draw.choice((0, 1, 2, 4, 8, 12)),
-                     draw.choice(("", "A", "B")), draw.choice(("0", "4", "16", "64")),
-                     zone=draw.choice("xyz"))
-            for _ in range(draw.randint(1, 8))
-        ]  # fmt: skip
-        self._handle([happened.NodeAdded(one) for one in nodes])
+        self._handle([happened.NodeAdded(one) for one in self.nodes()])
         for _ in range(n_batches):
             leaving = [self.bound.pop(draw.randrange(len(self.bound))) for _ in self.bound[::4]]
             self._handle([happened.PodDeleted(one) for one in leaving])
@@ -75,6 +71,16 @@ class Course:
             self._pending |= {one.uid: one for one in pods}
             self._handle([happened.PodAdded(one) for one in pods])
         return self.placements
+
+    def nodes(self) -> list[Node]:
+        """A few nodes, most of them different."""
+        draw = self.random
+        return [
+            gpu_node(f"n{draw.randrange(10**6)}", draw.choice((0, 1, 2, 4, 8, 12)),
+                     draw.choice(("", "A", "B")), draw.choice(("0", "4", "16", "64")),
+                     zone=draw.choice("xyz"))
+            for _ in range(draw.randint(1, 8))
+        ]  # fmt: skip
 
     def more_of_pod(self) -> dict[str, Any]:
         """What the next pod has beside its request of cards."""
@@ -110,13 +116,19 @@ class Course:
             events = answers
 
 
-def check(args: dict[str, Any], seed: int, kernels: ModuleType) -> int:
+def check(
+    args: dict[str, Any],
+    seed: int,
+    kernels: ModuleType,
+    course: type[Course] = Course,
+    configuration: Callable[..., str] = configuration,
+) -> int:
     """Compare both; returns how many pods the kernels placed."""
     if args.get("dimExt") == "merge" and args["gpuSel"] == "DotProductScore":
         args = {**args, "gpuSel": "best"}
     text = configuration(**args)
-    walked = Course(text, seed, "walk").run(4)
-    fast = Course(text, seed, "compiled")
+    walked = course(text, seed, "walk").run(4)
+    fast = course(text, seed, "compiled")
     engine = fast.scheduler.pod_lane.decider.engine()
     assert engine is not None
     counting: Any = CountingKernels(kernels)
@@ -158,8 +170,8 @@ WRONG = {
     ),
     "a card that no longer suffices is counted": ("n_suiting -= 1", "n_suiting -= 0"),
     "ties go to another name": (
-        "if name_rank[row] < smallest:",
-        "if name_rank[row] < smallest + 2:",
+        "name_rank[row] < name_rank[first]:\n                first = row",
+        "name_rank[row] < name_rank[first] + 2:\n                first = row",
     ),
     "any model is accepted": ("access[c, model[row]] == 0:", "access[c, model[row]] == 2:"),
     "the last of equal cards": (

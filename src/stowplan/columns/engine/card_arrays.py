@@ -17,8 +17,9 @@ Flags = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 # Columns of `requests`. KIND: column of `kind_counts`, -1 for none. TAKEN_CPU: counted by the node.
-CPU, NUM, MILLI, KIND, TAKEN_CPU, SLOT = 0, 1, 2, 3, 4, 5
-N_REQUEST_COLUMNS = 6
+# IS_LEVEL: 1 where other plugins give every row as much; written by kernels.
+CPU, NUM, MILLI, KIND, TAKEN_CPU, SLOT, IS_LEVEL = 0, 1, 2, 3, 4, 5, 6
+N_REQUEST_COLUMNS = 7
 
 # Columns of `typical`.
 TYPICAL_CPU, TYPICAL_NUM, TYPICAL_MILLI = 0, 1, 2
@@ -41,6 +42,16 @@ NAME, ANY = 0, 1
 # Categories of a typical pod on a node.
 Q1, Q2, Q3, Q4, XL, XR, NO_ACCESS = 0, 1, 2, 3, 4, 5, 6
 N_CATEGORIES = 7
+
+BLOCK_ROWS = 64
+"""Rows of which the best is kept for each class."""
+
+# The second axis of `blocks`.
+HIGHEST, LOWEST, FIRST, N_HIGHEST = 0, 1, 2, 3
+N_BLOCK_LINES = 4
+
+KNOWN_MAX = 8
+"""Rows in different states that others are compared with."""
 
 CARD_MILLI = 1000
 SCORE_MAX = 100
@@ -103,7 +114,9 @@ class CardScratch(NamedTuple):
     (n_nodes, n_typical), number of cards that suffice for a typical pod, and milli on the others.
     fragments: float64 (n_nodes,). totals: int64 (n_nodes,), milli left. last: int64 (n_nodes,),
     index of the row's last entry in the log. sums: float64 (N_CATEGORIES,). chosen, places: int64
-    (n_cards + 1,), what is left of the chosen cards, and their indices.
+    (n_cards + 1,), what is left of the chosen cards, and their indices. blocks: int32 (n_slots,
+    N_BLOCK_LINES, n_blocks), of each BLOCK_ROWS rows the highest and the lowest score, the first
+    row by name with the highest one, and how many have it. known: int64 (KNOWN_MAX,), rows.
     """
 
     scores: Codes
@@ -115,6 +128,8 @@ class CardScratch(NamedTuple):
     sums: Floats
     chosen: Ints
     places: Ints
+    blocks: Codes
+    known: Ints
 
 
 def card_scratch(n_slots: int, n_nodes: int, n_cards: int, n_typical: int) -> CardScratch:
@@ -129,4 +144,11 @@ def card_scratch(n_slots: int, n_nodes: int, n_cards: int, n_typical: int) -> Ca
         sums=np.zeros(N_CATEGORIES, dtype=np.float64),
         chosen=np.zeros(n_cards + 1, dtype=np.int64),
         places=np.zeros(n_cards + 1, dtype=np.int64),
+        blocks=np.zeros(blocks_shape(n_slots, n_nodes), dtype=np.int32),
+        known=np.zeros(KNOWN_MAX, dtype=np.int64),
     )
+
+
+def blocks_shape(n_slots: int, n_nodes: int) -> tuple[int, int, int]:
+    """The shape of `CardScratch.blocks`."""
+    return n_slots, N_BLOCK_LINES, -(-n_nodes // BLOCK_ROWS)

@@ -1,10 +1,11 @@
 """Card kernels: place a run of pods on nodes and on their GPU cards, one after the other.
 
-Per class the score of every row is kept. A placement changes one row, which is added to the log; a
-class that is used again has the rows evaluated that were logged since its last use. What the
-fragmentation measure needs of a row is kept for all classes: per typical pod how many cards
-suffice, and how much is left on the others, so that the effect of a pod on one card is a few
-additions per typical pod.
+Per class the score of every row is kept, and the best of each block of rows. A placement changes
+one row, which is added to the log; a class that is used again has the rows evaluated that were
+logged since its last use, and then their blocks. Where cards alone decide, a pod is placed by what
+is kept of blocks; where other plugins prefer rows, all scores are looked at. What the fragmentation
+measure needs of a row is kept for all classes: per typical pod how many cards suffice, and how much
+is left on the others, so that the effect of a pod on one card is a few additions per typical pod.
 
 The order of floating point operations is that of `plugins/gpu_share`, so the results equal those of
 its column walk to the bit.
@@ -33,12 +34,16 @@ def jit(function):
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
 ARRAYS = "8c08e7997f28074a473a6787109d0315035ff9bfd1dbc1703106d019aff3ead3"
-CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
+CARD_ARRAYS = "a2dfc4541c85441a9b3855d760485a14ffdd882656e6bc544900d8a1ff3461cd"
 
 NOWHERE = -1
 
 NOT_FITTING = -(2**31)
 """The score of a row on which a pod does not fit."""
+ABOVE_ALL = 2**31 - 1
+"""The lowest score of no row."""
+STALE = -1
+"""Instead of the number of a block's rows with the highest score: to be found again."""
 
 
 # Fragmentation.
@@ -425,7 +430,7 @@ def evaluate(
     allocatable, requested, _, pod_count, _ = columns
     left, n_cards, model, cpu_capacity, cpu_left, kind_counts, _, _ = cards
     options, requests, access, typical, shares, typical_access = card_rules
-    scores, suiting, below, fragments, totals, _, sums, chosen, places = scratch
+    scores, suiting, below, fragments, totals, _, sums, chosen, places, _, _ = scratch
     score = np.int64(NOT_FITTING)
     if fits(c, row, classes, allocatable, requested, pod_count, passes) and fits_cards(
         c, row, left, n_cards, model, requests, access
@@ -439,20 +444,99 @@ def evaluate(
 
 
 @jit
-def catch_up(c, n_log, columns, classes, passes, cards, card_rules, scratch, log):
-    """Evaluate the rows that were logged since the class was used last."""
-    last = scratch[5]
+def has_same_cards(row, other, left, n_cards, model, cpu_left):
+    """True for two rows with the same fragment, and the same score of FGD for each class."""
+    if (
+        model[row] != model[other]
+        or n_cards[row] != n_cards[other]
+        or cpu_left[row] != cpu_left[other]
+    ):
+        return False
+    is_same = True
+    for card in range(n_cards[row]):
+        is_same &= left[row, card] == left[other, card]
+    return is_same
+
+
+@jit
+def known_like(row, n_known, known, left, n_cards, model, cpu_left):
+    """int64: one of the last rows noted in `known` with the same cards, NOWHERE if there is none.
+    n_known: how many were noted so far."""
+    for i in range(min(n_known, ca.KNOWN_MAX)):
+        if has_same_cards(row, known[i], left, n_cards, model, cpu_left):
+            return known[i]
+    return np.int64(NOWHERE)
+
+
+@jit
+def evaluate_all(c, columns, classes, passes, cards, card_rules, scratch):
+    """Write the score of every row for a class. Most rows of a large cluster have the same cards
+    as others, of which a score that costs much is taken."""
+    allocatable, requested, _, pod_count, _ = columns
+    left, n_cards, model, _, cpu_left, _, _, _ = cards
+    options, requests = card_rules[0], card_rules[1]
+    scores, known = scratch[0][requests[c, ca.SLOT]], scratch[10]
+    n_known = np.int64(0)
+    for row in range(scores.shape[0]):
+        like = np.int64(NOWHERE)
+        if options[ca.POLICY] == ca.FGD:
+            if not fits(c, row, classes, allocatable, requested, pod_count, passes):
+                scores[row] = NOT_FITTING
+                continue
+            like = known_like(row, n_known, known, left, n_cards, model, cpu_left)
+        if like >= 0:
+            scores[row] = scores[like]
+            continue
+        evaluate(c, row, columns, classes, passes, cards, card_rules, scratch)
+        known[n_known % ca.KNOWN_MAX] = row
+        n_known += 1
+
+
+@jit
+def note_block(block, scores, blocks, name_rank):
+    """Write what is kept of a block for a class. scores: int32 (n_nodes,). blocks: int32
+    (N_BLOCK_LINES, n_blocks)."""
+    start, end = block * ca.BLOCK_ROWS, min((block + 1) * ca.BLOCK_ROWS, scores.shape[0])
+    highest, lowest = np.int32(NOT_FITTING), np.int32(ABOVE_ALL)
+    for row in range(np.uint64(start), np.uint64(end)):
+        # Unsigned, so that the loop is vectorized; see `kernels.unsigned_range`.
+        score = scores[row]
+        highest = max(highest, score)
+        lowest = min(lowest, np.int32(ABOVE_ALL) if score == NOT_FITTING else score)
+    blocks[ca.HIGHEST, block], blocks[ca.LOWEST, block] = highest, lowest
+    first, n_highest = np.int64(start), np.int32(0)
+    for row in range(start, end):
+        if scores[row] == highest:
+            if n_highest == 0 or name_rank[row] < name_rank[first]:
+                first = row
+            n_highest += 1
+    blocks[ca.FIRST, block], blocks[ca.N_HIGHEST, block] = first, n_highest
+
+
+@jit
+def catch_up(c, n_log, columns, classes, passes, points, cards, card_rules, scratch, log):
+    """Evaluate the rows that were logged since the class was used last, and their blocks."""
+    requests, name_rank = card_rules[1], cards[6]
+    slot, last = requests[c, ca.SLOT], scratch[5]
+    scores, blocks = scratch[0][slot], scratch[9][slot]
     seen = classes[c, at.SEEN]
     classes[c, at.SEEN] = n_log
     if seen < 0 or n_log - seen > 4 * last.shape[0]:
-        for row in range(last.shape[0]):
-            evaluate(c, row, columns, classes, passes, cards, card_rules, scratch)
+        evaluate_all(c, columns, classes, passes, cards, card_rules, scratch)
+        requests[c, ca.IS_LEVEL] = 1 if is_level(points[classes[c, at.STATIC]]) else 0
+        for block in range(blocks.shape[1]):
+            note_block(block, scores, blocks, name_rank)
         return
     for i in range(seen, n_log):
         row = log[i]
         # Only its last change counts.
         if last[row] == i:
             evaluate(c, row, columns, classes, passes, cards, card_rules, scratch)
+            blocks[ca.N_HIGHEST, row // ca.BLOCK_ROWS] = STALE
+    for i in range(seen, n_log):
+        block = np.int64(log[i]) // ca.BLOCK_ROWS
+        if blocks[ca.N_HIGHEST, block] == STALE:
+            note_block(block, scores, blocks, name_rank)
 
 
 @jit
@@ -490,15 +574,6 @@ def first_by_name(scores, policy, lowest, highest, best, name_rank):
 
 
 @jit
-def highest_of(scores):
-    """int64: the highest score, NOT_FITTING where the pod fits nowhere."""
-    highest = np.int32(NOT_FITTING)
-    for row in range(scores.shape[0]):
-        highest = max(highest, scores[row])
-    return np.int64(highest)
-
-
-@jit
 def is_level(points):
     """True where other plugins give every row as much."""
     differs = False
@@ -508,48 +583,80 @@ def is_level(points):
 
 
 @jit
-def first_name_of(scores, score, name_rank):
-    """int64, int64: the row with the smallest name among those with this score, and how many have
-    it."""
-    first, smallest, n_same = np.int64(NOWHERE), np.int64(2**62), np.int64(0)
-    for row in range(scores.shape[0]):
-        if scores[row] == score:
-            n_same += 1
-            if name_rank[row] < smallest:
-                first, smallest = np.int64(row), name_rank[row]
-    return first, n_same
+def range_of(blocks):
+    """int64, int64: the lowest and the highest score; the highest is NOT_FITTING where the pod fits
+    nowhere."""
+    lowest, highest = np.int32(ABOVE_ALL), np.int32(NOT_FITTING)
+    for block in range(blocks.shape[1]):
+        lowest = min(lowest, blocks[ca.LOWEST, block])
+        highest = max(highest, blocks[ca.HIGHEST, block])
+    return np.int64(lowest), np.int64(highest)
 
 
 @jit
-def choose_by_name(scores, points, options, name_rank):
-    """int64, int64: as `choose`, for scores from 0 to 100 that are not normalized, where they alone
-    decide; NOWHERE where they do not."""
-    highest = highest_of(scores)
-    if highest < 0 or highest > ca.SCORE_MAX or not is_level(points):
-        return np.int64(NOWHERE), np.int64(0)
-    first, n_same = first_name_of(scores, np.int32(highest), name_rank)
-    final = max(highest, np.int64(1)) if n_same > 1 else highest
-    return first, points[first] + options[ca.WEIGHT] * final
+def decides_alone(c, highest, options, requests):
+    """True where the row is one of those with the highest score: other plugins prefer none, and no
+    other score is normalized to the same."""
+    policy = options[ca.POLICY]
+    if requests[c, ca.IS_LEVEL] == 0 or options[ca.SCORED] == 0 or policy == ca.RANDOM_NODE:
+        return False
+    return policy == ca.BEST_FIT or 0 <= highest <= ca.SCORE_MAX
 
 
 @jit
-def choose(scores, points, options, pod_seed, has_draw, draw, rank, name_rank, name_key):
+def choose_by_block(
+    lowest, highest, options, has_draw, draw, rank, name_rank, scores, blocks
+):  # fmt: skip
+    """int64, int64: as `choose`, the row and its normalized score, where the class
+    `decides_alone`."""
+    best = normal_score(highest, options[ca.POLICY], lowest, highest)
+    chosen, smallest, n_highest = np.int64(NOWHERE), np.uint64(0), np.int64(0)
+    for block in range(blocks.shape[1]):
+        if blocks[ca.HIGHEST, block] != highest:
+            continue
+        if options[ca.TIES] == ca.NAME:
+            row = np.int64(blocks[ca.FIRST, block])
+            n_highest += blocks[ca.N_HIGHEST, block]
+            if chosen < 0 or name_rank[row] < name_rank[chosen]:
+                chosen = row
+            continue
+        start = block * ca.BLOCK_ROWS
+        for row in range(start, min(start + ca.BLOCK_ROWS, scores.shape[0])):
+            if scores[row] == highest:
+                its = mixed(draw, rank[row]) if has_draw else np.uint64(rank[row])
+                if chosen < 0 or its < smallest:
+                    chosen, smallest = np.int64(row), its
+    # The others of several have one point less.
+    return chosen, max(best, np.int64(1)) if n_highest > 1 else best
+
+
+@jit
+def choose(c, points, options, requests, pod_seed, has_draw, draw, rank, cards, scratch):
     """int64, int64: the row with the highest total, and the total; NOWHERE where the pod fits
     nowhere. Ties: the first in the snapshot's order, or with a draw the smallest tie-break rank.
     """
-    policy, weight = options[ca.POLICY], options[ca.WEIGHT]
-    is_named = options[ca.SCORED] == 1 and options[ca.TIES] == ca.NAME
-    if is_named and policy != ca.BEST_FIT and policy != ca.RANDOM_NODE:
-        chosen, total = choose_by_name(scores, points, options, name_rank)
-        if chosen >= 0:
-            return chosen, total
-    lowest, highest = np.int64(2**62), np.int64(-(2**62))
-    for row in range(scores.shape[0]):
-        if scores[row] != NOT_FITTING:
-            lowest = min(lowest, np.int64(scores[row]))
-            highest = max(highest, np.int64(scores[row]))
-    if highest < lowest:
+    name_rank, name_key = cards[6], cards[7]
+    scores, blocks = scratch[0][requests[c, ca.SLOT]], scratch[9][requests[c, ca.SLOT]]
+    lowest, highest = range_of(blocks)
+    if highest == NOT_FITTING:
         return np.int64(NOWHERE), np.int64(0)
+    if decides_alone(c, highest, options, requests):
+        chosen, score = choose_by_block(
+            lowest, highest, options, has_draw, draw, rank, name_rank, scores, blocks
+        )
+        return chosen, points[chosen] + options[ca.WEIGHT] * score
+    return choose_by_total(
+        lowest, highest, points, options, pod_seed, has_draw, draw, rank, name_rank, name_key,
+        scores,
+    )  # fmt: skip
+
+
+@jit
+def choose_by_total(
+    lowest, highest, points, options, pod_seed, has_draw, draw, rank, name_rank, name_key, scores
+):  # fmt: skip
+    """int64, int64: as `choose`, by the scores of all rows, of which there are some."""
+    policy, weight = options[ca.POLICY], options[ca.WEIGHT]
     best = normal_score(highest, policy, lowest, highest)
     first, n_best = np.int64(NOWHERE), np.int64(0)
     is_scored, is_random = options[ca.SCORED] == 1, policy == ca.RANDOM_NODE
@@ -560,7 +667,7 @@ def choose(scores, points, options, pod_seed, has_draw, draw, rank, name_rank, n
                 number = mixed(pod_seed, name_key[row]) >> np.uint64(1)
                 if first < 0 or number > luckiest:
                     first, luckiest = np.int64(row), number
-    elif is_named:
+    elif is_scored and options[ca.TIES] == ca.NAME:
         first, n_best = first_by_name(scores, policy, lowest, highest, best, name_rank)
     chosen, total, smallest = np.int64(NOWHERE), np.int64(0), np.uint64(0)
     for row in range(scores.shape[0]):
@@ -590,7 +697,7 @@ def choose_cards(c, row, pod_seed, cards, card_rules, scratch):
     """int64: how many cards a pod of class `c` is given; their indices are in `places`."""
     left, n_cards, model, cpu_capacity, cpu_left, _, _, _ = cards
     options, requests, _, typical, shares, typical_access = card_rules
-    _, suiting, below, fragments, totals, _, sums, chosen, places = scratch
+    _, suiting, below, fragments, totals, _, sums, chosen, places, _, _ = scratch
     milli, num = requests[c, ca.MILLI], requests[c, ca.NUM]
     if milli <= 0:
         return np.int64(0)
@@ -642,7 +749,7 @@ def place(c, row, n_chosen, columns, classes, cards, card_rules, scratch):
     _, requested, nonzero, pod_count, _ = columns
     left, n_cards, model, _, cpu_left, kind_counts, _, _ = cards
     _, requests, _, typical, shares, typical_access = card_rules
-    _, suiting, below, fragments, totals, _, sums, chosen, places = scratch
+    _, suiting, below, fragments, totals, _, sums, chosen, places, _, _ = scratch
     for i in range(classes[c, at.N_TAKEN]):
         requested[classes[c, at.TAKEN + 2 * i], row] += classes[c, at.TAKEN + 2 * i + 1]
     nonzero[0, row] += classes[c, at.CPU]
@@ -664,10 +771,19 @@ def note_rows(first, n_log, cards, card_rules, scratch, log):
     """Count the rows that were logged from `first` on; all rows where it is negative."""
     left, n_cards, model, _, cpu_left, _, _, _ = cards
     _, _, _, typical, shares, typical_access = card_rules
-    _, suiting, below, fragments, totals, last, sums, chosen, _ = scratch
+    _, suiting, below, fragments, totals, last, sums, chosen, _, _, known = scratch
+    n_known = np.int64(0)
     if first < 0:
         for row in range(last.shape[0]):
             last[row] = NOWHERE
+            like = known_like(row, n_known, known, left, n_cards, model, cpu_left)
+            if like >= 0:
+                fragments[row], totals[row] = fragments[like], totals[like]
+                for t in range(typical.shape[0]):
+                    suiting[row, t], below[row, t] = suiting[like, t], below[like, t]
+                continue
+            known[n_known % ca.KNOWN_MAX] = row
+            n_known += 1
             note_row(
                 row, left, n_cards, model, cpu_left, typical, shares, typical_access, suiting,
                 below, fragments, totals, sums, chosen,
@@ -700,18 +816,17 @@ def run(
     """
     classes, passes, points, behind = rules
     rank = columns[4]
-    name_rank, name_key = cards[6], cards[7]
     options, requests = card_rules[0], card_rules[1]
-    kept, last, places = scratch[0], scratch[5], scratch[8]
+    last, places = scratch[5], scratch[8]
     has_draw = draws.shape[0] > 0
     note_rows(classes[group, at.SEEN], n_log, cards, card_rules, scratch, log)
     for i in range(heads.shape[0]):
         c = heads[i]
-        catch_up(c, n_log, columns, classes, passes, cards, card_rules, scratch, log)
+        catch_up(c, n_log, columns, classes, passes, points, cards, card_rules, scratch, log)
         draw = draws[i] if has_draw else np.uint64(0)
         row, total = choose(
-            kept[requests[c, ca.SLOT]], points[classes[c, at.STATIC]], options, pod_seeds[i],
-            has_draw, draw, rank, name_rank, name_key,
+            c, points[classes[c, at.STATIC]], options, requests, pod_seeds[i], has_draw, draw, rank,
+            cards, scratch,
         )  # fmt: skip
         n_chosen = np.int64(0)
         if row >= 0:
@@ -746,7 +861,7 @@ def fragment_path(cards, expectation, scratch, rows, cpu, milli, given, changes)
     """
     left, n_cards, model, _, cpu_left, _, _, _ = cards
     _, typical, shares, typical_access = expectation
-    _, suiting, below, fragments, totals, _, sums, chosen, _ = scratch
+    _, suiting, below, fragments, totals, _, sums, chosen, _, _, _ = scratch
     for row in range(left.shape[0]):
         note_row(
             row, left, n_cards, model, cpu_left, typical, shares, typical_access, suiting, below,

@@ -152,9 +152,11 @@ class GpuCaseCluster:
         self.pods: list[list[GpuCasePod]] = [[] for _ in self.nodes]
         self.table = CardTable()
         self._memory_used = [0] * len(self.nodes)
+        self.table.add_rows(len(self.nodes))
+        self.table.set_nodes(
+            range(len(self.nodes)), [(node.cpu_milli, node.gpu, node.model) for node in self.nodes]
+        )
         for row, node in enumerate(self.nodes):
-            self.table.add_row()
-            self.table.set_node(row, node.cpu_milli, node.gpu, node.model)
             for pod in node.pods:
                 self.add(row, pod, pod.cards)
 

@@ -55,7 +55,7 @@ class CardGroup:
         self._requests = grow(self._requests, (number + 1, ca.N_REQUEST_COLUMNS))
         self._access = grow(self._access, (number + 1, self._access.shape[1]))
         self._requests[number] = (
-            terms.cpu_milli, terms.num, terms.milli, terms.kind, taken_cpu, self._n_slots,
+            terms.cpu_milli, terms.num, terms.milli, terms.kind, taken_cpu, self._n_slots, 0,
         )  # fmt: skip
         self._access[number] = terms.access
         self._n_slots += 1
@@ -124,6 +124,7 @@ class CardGroup:
         self._n_forgotten = class_arrays.n_forgotten
         self._scratch = found = found._replace(
             scores=grow(found.scores, (self._n_slots, n_nodes)),
+            blocks=grow(found.blocks, ca.blocks_shape(self._n_slots, n_nodes)),
             chosen=grow(found.chosen, (width + 1,)),
             places=grow(found.places, (width + 1,)),
         )

@@ -105,8 +105,7 @@ class GpuCardInventory:
 
     def terms(self, request: GpuShareRequest, state: object) -> CardTerms:
         """The kernel terms of a class of pods."""
-        columns = self._ledger.columns()
-        access = [is_accessible(request.models, model) for model in columns.models]
+        access = [is_accessible(request.models, model) for model in self._ledger.models()]
         return CardTerms(
             self,
             request.cpu_milli,
@@ -158,7 +157,7 @@ class GpuCardInventory:
             options,
             np.array(shapes, dtype=np.int64).reshape(len(pods), 3),
             np.array([pod.share for pod in pods], dtype=np.float64),
-            TypicalColumns(pods, self._ledger.columns().models).access.astype(np.uint8),
+            TypicalColumns(pods, self._ledger.models()).access.astype(np.uint8),
         )
 
     def draws(self, pods: Sequence[Pod]) -> NDArray[np.uint64]:

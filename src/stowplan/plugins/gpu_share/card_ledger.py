@@ -7,13 +7,14 @@ after all known ones and in the order of the pods' uids, so that they depend on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stowplan.columns.array_types import Bools
+from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
@@ -107,9 +108,12 @@ def _problem(milli: str, count: str | None, index: str | None) -> str:
 
 def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
     """Allocatable CPU (milli), number of cards (at most CARDS_MAX) and their model."""
-    offered = node.allocatable
+    return _cards_offered(node.allocatable, node.labels)
+
+
+def _cards_offered(offered: Mapping[str, int], labels: Mapping[str, str]) -> tuple[int, int, str]:
     n_cards = min(max(offered.get(COUNT_KEY, 0), 0), CARDS_MAX)
-    return offered.get("cpu", 0), n_cards, node.labels.get(MODEL_KEY, "")
+    return offered.get("cpu", 0), n_cards, labels.get(MODEL_KEY, "")
 
 
 def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]]) -> None:
@@ -148,6 +152,15 @@ class CardLedger(TableWatcher):
         self._marks = -1, -1
         self.inventories: dict[object, Any] = {}
 
+    def begin(self) -> None:
+        """See `TableWatcher.begin`."""
+        table = self._table
+        self._add_rows(table.n_nodes)
+        for row, pods in enumerate(table.pods):
+            for info in pods:
+                self.pod_added(row, info)
+        table.watch_changes(self)
+
     # Cards of pods.
 
     def cards_of(self, pod: Pod, request: GpuShareRequest) -> tuple[int, ...] | None:
@@ -182,6 +195,11 @@ class CardLedger(TableWatcher):
     def kind_index(self, kind: str) -> int:
         """See `CardTable.kind_index`."""
         return self._cards.kind_index(kind)
+
+    def models(self) -> list[str]:
+        """The models of cards, as in `columns`."""
+        self._follow()
+        return self._cards.models
 
     def columns(self) -> GpuCardColumns:
         """All rows; read-only."""
@@ -232,10 +250,15 @@ class CardLedger(TableWatcher):
         table = self._table
         rows = table.rows_since(self._marks)
         self._marks = table.marks
-        for row in range(table.n_nodes) if rows is None else rows:
-            if row < table.n_nodes and table.nodes[row] is not self._nodes[row]:
-                self._nodes[row] = table.nodes[row]
-                self._cards.set_node(row, *gpu_node_of(NodeInfo(table.nodes[row])))
+        nodes, known = table.nodes, self._nodes
+        those = range(len(nodes)) if rows is None else [row for row in rows if row < len(nodes)]
+        changed = [row for row in those if nodes[row] is not known[row]]
+        for row in changed:
+            known[row] = nodes[row]
+        self._cards.set_nodes(
+            changed,
+            [_cards_offered(allocatable_amounts(nodes[row]), nodes[row].labels) for row in changed],
+        )
 
     # Changes of the table.
 
@@ -289,9 +312,12 @@ class CardLedger(TableWatcher):
 
     def row_added(self, row: int) -> None:
         """Add a row; its node is read when columns are."""
-        self._cards.add_row()
-        self._pods.append({})
-        self._nodes.append(None)
+        self._add_rows(1)
+
+    def _add_rows(self, n: int) -> None:
+        self._cards.add_rows(n)
+        self._pods += [{} for _ in range(n)]
+        self._nodes += [None] * n
 
     def row_moved(self, source: int, target: int) -> None:
         """Move a row."""

@@ -31,27 +31,33 @@ class CardTable:
 
     # Rows.
 
-    def add_row(self) -> int:
-        """Add an empty row; returns its number."""
+    def add_rows(self, n: int) -> int:
+        """Add empty rows; returns the number of the first."""
         row = self.n_rows
-        self.n_rows += 1
-        self._cpu_capacity = grow(self._cpu_capacity, (self.n_rows,))
-        self._cpu_used = grow(self._cpu_used, (self.n_rows,))
-        self._n_cards = grow(self._n_cards, (self.n_rows,))
-        self._model = grow(self._model, (self.n_rows,))
-        self._used = grow(self._used, (self.n_rows, self._used.shape[1]))
-        self._kind_counts = grow(self._kind_counts, (self.n_rows, self._kind_counts.shape[1]))
+        self.n_rows += n
+        if self.n_rows > self._cpu_capacity.shape[0]:
+            self._cpu_capacity = grow(self._cpu_capacity, (self.n_rows,))
+            self._cpu_used = grow(self._cpu_used, (self.n_rows,))
+            self._n_cards = grow(self._n_cards, (self.n_rows,))
+            self._model = grow(self._model, (self.n_rows,))
+            self._used = grow(self._used, (self.n_rows, self._used.shape[1]))
+            self._kind_counts = grow(self._kind_counts, (self.n_rows, self._kind_counts.shape[1]))
         for column in self._columns():
-            column[row] = 0
-        self.set_node(row, 0, 0, "")
+            column[row : self.n_rows] = 0
+        self._model[row : self.n_rows] = self._models.setdefault("", len(self._models))
         return row
 
-    def set_node(self, row: int, cpu_capacity: int, n_cards: int, model: str) -> None:
-        """Set the node of a row; its pods keep what they have."""
-        self._cpu_capacity[row] = cpu_capacity
-        self._n_cards[row] = n_cards
-        self._model[row] = self._models.setdefault(model, len(self._models))
-        self._used = grow(self._used, (self._used.shape[0], n_cards))
+    def set_nodes(self, rows: Sequence[int], nodes: Sequence[tuple[int, int, str]]) -> None:
+        """Set the nodes of rows, CPU capacity in milli, number of cards and model of each; their
+        pods keep what they have."""
+        if not rows:
+            return
+        capacities, counts, names = zip(*nodes, strict=True)
+        models = self._models
+        self._cpu_capacity[rows] = capacities
+        self._n_cards[rows] = counts
+        self._model[rows] = [models.setdefault(name, len(models)) for name in names]
+        self._used = grow(self._used, (self._used.shape[0], max(counts)))
 
     def move_row(self, source: int, target: int) -> None:
         """Copy a row to another."""
@@ -109,6 +115,11 @@ class CardTable:
 
     # Reading.
 
+    @property
+    def models(self) -> list[str]:
+        """The models of cards, by number."""
+        return list(self._models)
+
     def columns(self) -> GpuCardColumns:
         """All rows, with copies of what is computed and views of what is kept; read-only."""
         n = self.n_rows
@@ -122,7 +133,7 @@ class CardTable:
             n_cards,
             left,
             self._model[:n],
-            list(self._models),
+            self.models,
             self._kind_counts[:n, : len(self._kinds)],
             list(self._kinds),
         )

@@ -40,9 +40,9 @@ def report(node: Node) -> DeviceReport | None:
 
     Differs: a node that offers whole GPUs as well is not usable.
     """
-    total, count = offered(node, MEMORY), offered(node, COUNT)
     if MEMORY not in node.status.allocatable:
         return None
+    total, count = offered(node, MEMORY), offered(node, COUNT)
     if not 0 < count <= CARDS_MAX or total < count:
         return DeviceReport(problem=f"allocatable {COUNT} is {count}, {MEMORY} is {total}")
     whole = offered(node, WHOLE)

@@ -88,11 +88,14 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         """bool (n_nodes,): nodes that report devices in any of the conventions; read-only."""
 
         def evaluate(rows: Rows) -> Bools:
+            # Most nodes report none; what they report is read for those that are looked at.
+            nodes = self.nodes.nodes
             numbers = np.arange(self.nodes.n_nodes)[rows].tolist()
-            reports = (
-                self.ledger.report(self.nodes.info(row), self.conventions) for row in numbers
-            )
-            return np.array([bool(one.conventions) for one in reports], dtype=np.bool_)
+            found = [
+                any(one.report(nodes[row]) is not None for one in self.conventions)
+                for row in numbers
+            ]
+            return np.array(found, dtype=np.bool_)
 
         names = tuple(one.name for one in self.conventions)
         found: Bools = ColumnCache.of(self.nodes).of_nodes(

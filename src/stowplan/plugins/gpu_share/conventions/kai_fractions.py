@@ -16,7 +16,7 @@ from decimal import Decimal
 from stowplan.objects.devices.gpu_cards import CARDS_MAX
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
+from stowplan.plugins.gpu_share.conventions import hami
 from stowplan.plugins.gpu_share.conventions.convention import (
     BindingNotes,
     Convention,
@@ -57,8 +57,7 @@ _FRACTION = re.compile(r"0?\.[0-9]{1,6}")
 def report(node: Node) -> DeviceReport | None:
     """A card for each `nvidia.com/gpu` that the node offers, unless they are shared already."""
     count = offered(node, GPU)
-    has_register = {hami.REGISTER, volcano_vgpu.REGISTER} & node.metadata.annotations.keys()
-    if count <= 0 or hami.REGISTER in has_register:
+    if count <= 0 or hami.REGISTER in node.metadata.annotations:
         return None
     if count > CARDS_MAX:
         return DeviceReport(problem=f"allocatable {GPU} is {count}: more than {CARDS_MAX} cards")
