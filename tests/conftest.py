@@ -72,6 +72,31 @@ SHARING_FILES = {
 }
 """What the tests of one of these share takes seconds to make: one worker has them all."""
 
+LEFT_OUT_FOLDERS = {
+    "benchmarks",
+    "cli",
+    "experiments",
+    "fault_runs",
+    "queue_models",
+    "recording",
+    "simulation",
+    "web",
+}
+LEFT_OUT_FILES = {
+    "test_card_ledger.py",
+    "test_check_plugin.py",
+    "test_eta.py",
+    "test_explain_gang.py",
+    "test_fuzz_kinds.py",
+    "test_gpu_share.py",
+    "test_gpu_topology.py",
+    "test_hostile.py",
+    "test_scenarios.py",
+    "test_strategies.py",
+    "test_volume_restrictions.py",
+}
+"""`make check` leaves these out, too: whole programs and whole clusters, most of its seconds."""
+
 LONGEST_GROUPS = ("waiting", "embedded", "browser", "dist")
 """What one worker needs longest for starts first, in this order."""
 LONG_FOLDERS = {"cli", "experiments", "fault_runs", "simulation"}
@@ -99,10 +124,17 @@ def is_slow(path: Path) -> bool:
     return not SLOW_FOLDERS.isdisjoint(here.parts) or path.name in SLOW_FILES
 
 
+def is_left_out(path: Path) -> bool:
+    """True for what `make check` leaves out."""
+    here = path.relative_to(Path(__file__).parent)
+    is_long = not LEFT_OUT_FOLDERS.isdisjoint(here.parts) or path.name in LEFT_OUT_FILES
+    return is_long or is_slow(path)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where slow tests are left out leave their files unread, which each worker would read."""
     leaves_out = str(config.option.markexpr).startswith("not slow")
-    return True if leaves_out and is_slow(collection_path) else None
+    return True if leaves_out and is_left_out(collection_path) else None
 
 
 def group_of(item: pytest.Item, place: int) -> str:
@@ -142,7 +174,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_random = item.get_closest_marker("hypothesis") or is_hypothesis_test(
             getattr(item, "obj", None)
         )
-        if is_random or is_slow(item.path):
+        if is_random or is_left_out(item.path):
             item.add_marker(pytest.mark.slow)
         group = group_of(item, places[item.path])
         places[item.path] += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,9 @@ class ClassArrays:
         self.counts = np.zeros(8, dtype=np.int64)
         self.present = np.zeros(8, dtype=np.uint8)
         self._n_counts = 0
+        # First counts of terms by what they count, and the terms that share those of another.
+        self._first_counts: dict[tuple[Hashable, int], int] = {}
+        self._sharing: set[int] = set()
         self._lines = np.zeros((1, at.N_LINE_COLUMNS), dtype=np.int64)
         self._line_numbers: dict[tuple[int, ...], int] = {}
         # Of the classes that have any, terms and counts in turn: a thousand classes with affinity
@@ -223,11 +226,17 @@ class ClassArrays:
 
     # Terms.
 
-    def add_term(self, n_values: int) -> int:
-        """Add a term with `n_values` values; returns its number."""
+    def add_term(self, n_values: int, same_counts: Hashable = None) -> int:
+        """Add a term with `n_values` values; returns its number. same_counts: equal for terms that
+        share their counts, None for one that has its own."""
         number, first = self.n_terms, self._n_counts
         self.n_terms += 1
-        self._n_counts += n_values
+        if same_counts is not None:
+            first = self._first_counts.setdefault((same_counts, n_values), first)
+        if first == self._n_counts:
+            self._n_counts += n_values
+        else:
+            self._sharing.add(number)
         self.terms = grow(self.terms, (self.n_terms, at.N_TERM_COLUMNS))
         self.counts = grow(self.counts, (self._n_counts,))
         self.present = grow(self.present, (self._n_counts,))
@@ -235,6 +244,10 @@ class ClassArrays:
         self.terms[number, at.N_VALUES] = n_values
         self._kernel_arrays = None
         return number
+
+    def counting(self, terms: Iterable[int]) -> list[int]:
+        """Those of these terms that do not share the counts of an earlier one."""
+        return [term for term in terms if term not in self._sharing]
 
     def counted(self, term: int) -> at.Ints:
         """int64 (n_values,): counts of a term, writable."""

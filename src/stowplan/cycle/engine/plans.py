@@ -478,7 +478,7 @@ class Planner:
         one.terms = tuple(range(first, first + len(placed)))
         if one.terms:
             self._label_planned()
-        for t in one.terms:
+        for t in class_arrays.counting(one.terms):
             anchors = self._terms[t].anchors
             self._by_anchor.add(t, anchors)
             for other in self._by_label.found_by(anchors) if anchors else tuple(self._planned):
@@ -511,7 +511,7 @@ class Planner:
         class_arrays, nodes = self._class_arrays, self._snapshot.nodes
         key = class_arrays.key(term.key)
         n_values = len(nodes.labels.column(term.key).vocabulary)
-        number = class_arrays.add_term(n_values)
+        number = class_arrays.add_term(n_values, term.same_counts)
         params = class_arrays.terms[number]
         params[at.KIND], params[at.KEY], params[at.SLOT] = TERM_KINDS[term.kind], key, slot
         params[at.SKEW_MAX], params[at.DOMAINS_MIN] = term.skew_max, term.domains_min

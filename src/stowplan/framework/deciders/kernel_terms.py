@@ -90,7 +90,9 @@ class TopologyTerm(msgspec.Struct, frozen=True):
     placed; anchors: labels of which every counted pod has one, empty where that is unknown.
     included: bool (n_nodes,), rows that count; None for all. skew_max, domains_min: of the spread
     roles. matches: 1 when the pod itself is counted, so that it adds to its own skew, or satisfies
-    its own affinity as the first pod.
+    its own affinity as the first pod. counted: equal for terms of one kind and key that count the
+    same on every row while no other affinity term comes and no namespace changes; None where that
+    is unknown. Not for kinds that are compared with a minimum or a total.
     """
 
     kind: TopologyTermKind
@@ -102,6 +104,12 @@ class TopologyTerm(msgspec.Struct, frozen=True):
     domains_min: int = 0
     matches: int = 0
     anchors: tuple[tuple[str, str], ...] = ()
+    counted: Hashable = None
+
+    @property
+    def same_counts(self) -> Hashable:
+        """Equal for terms that can share their counts; None for one that has its own."""
+        return None if self.counted is None else (self.kind, self.key, self.counted)
 
 
 class TopologyTerms(msgspec.Struct, frozen=True):

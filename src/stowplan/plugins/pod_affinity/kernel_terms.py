@@ -39,15 +39,17 @@ class IncomingPodAffinity(msgspec.Struct, frozen=True):
             if term.topology_key == key and term.matches(self.pod, self.namespace_labels):
                 yield weighted
 
-    def keys(self, role: TermRole) -> set[str]:
-        """The topology keys of all terms in a role that match the pod, of existing or possible
-        pods."""
+    def by_key(self, role: TermRole) -> dict[str, frozenset[WeightedTerm]]:
+        """By topology key all terms in a role that match the pod, of existing or possible pods."""
         held = ExistingPodTerms.of(self.nodes).matching(role, self.pod, self.namespace_labels)
-        keys = {one.weighted.term.topology_key for one in held}
+        found = {one.weighted for one in held}
         for weighted in self.peers.terms(role, self.pod):
             if weighted.term.matches(self.pod, self.namespace_labels):
-                keys.add(weighted.term.topology_key)
-        return keys
+                found.add(weighted)
+        keys = {weighted.term.topology_key for weighted in found}
+        return {
+            key: frozenset(one for one in found if one.term.topology_key == key) for key in keys
+        }
 
     def held(self, role: TermRole, key: str, weight: int | None) -> Ints:
         """int64 (n_nodes,): the weights of the terms on each row that match the pod; None without
@@ -70,15 +72,17 @@ def incoming_pod_terms(
     for key, selection in wanted:
         counting = _counting_term(sides.nodes, selection)
         anchors = anchor(selection.requirements)
+        counted = selection if kind is TopologyTermKind.APART else None
         yield TopologyTerm(
-            kind, key, counting, _selecting_term(selection), matches=matches, anchors=anchors
-        )
+            kind, key, counting, _selecting_term(selection), matches=matches, anchors=anchors,
+            counted=counted,
+        )  # fmt: skip
 
 
 def existing_anti_affinity_terms(sides: IncomingPodAffinity) -> Iterator[TopologyTerm]:
     """Per topology key the required anti-affinity of existing pods that matches the pod."""
     role = TermRole.REQUIRED_ANTI_AFFINITY
-    for key in sorted(sides.keys(role)):
+    for key, matching in sorted(sides.by_key(role).items()):
 
         def counts(key: str = key) -> Ints:
             return sides.held(role, key, 1)
@@ -86,7 +90,7 @@ def existing_anti_affinity_terms(sides: IncomingPodAffinity) -> Iterator[Topolog
         def adds(other: Pod, key: str = key) -> int:
             return sum(1 for _ in sides.about(terms_of(other).required_anti_affinity, key))
 
-        yield TopologyTerm(TopologyTermKind.APART, key, counts, adds)
+        yield TopologyTerm(TopologyTermKind.APART, key, counts, adds, counted=matching)
 
 
 def preferred_affinity_terms(
@@ -100,7 +104,8 @@ def preferred_affinity_terms(
     roles = {TermRole.PREFERRED: None, TermRole.REQUIRED_AFFINITY: hard_weight}
     if hard_weight <= 0:
         del roles[TermRole.REQUIRED_AFFINITY]
-    for key in sorted({*own, *(key for role in roles for key in sides.keys(role))}):
+    matching = {role: sides.by_key(role) for role in roles}
+    for key in sorted({*own, *(key for found in matching.values() for key in found)}):
 
         def counts(key: str = key) -> Ints:
             total = np.zeros(sides.nodes.n_nodes, dtype=np.int64)
@@ -117,7 +122,12 @@ def preferred_affinity_terms(
                     total += weighted.weight if fixed is None else fixed
             return total
 
-        yield TopologyTerm(TopologyTermKind.WEIGHTED_AFFINITY, key, counts, adds)
+        counted = (
+            hard_weight,
+            tuple(own.get(key, ())),
+            *(found.get(key, frozenset()) for found in matching.values()),
+        )
+        yield TopologyTerm(TopologyTermKind.WEIGHTED_AFFINITY, key, counts, adds, counted=counted)
 
 
 def _counting_term(nodes: NodeTable, selection: PodSelection) -> Callable[[], Ints]:
