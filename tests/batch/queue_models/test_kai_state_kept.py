@@ -18,6 +18,7 @@ from stowplan.batch.queue_models.kai.model.pod_grouper import PodGrouper
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.queue_model import ModelCluster
+from stowplan.benchmarks.sessions import session_benchmarks
 from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
 from stowplan.benchmarks.sessions.session_benchmarks import START
 from stowplan.messages import events as happened
@@ -29,7 +30,15 @@ from stowplan.objects.kai.bind_request import (
 )
 from stowplan.objects.kai.grouping.sub_groups import MIN_MEMBER, REPLICA_TYPE
 from stowplan.objects.kai.grouping.workload_owners import PyTorchJobOwner
-from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
+from stowplan.objects.kai.kai_kinds import (
+    KaiQueueObject,
+    KaiQueueResource,
+    KaiQueueResources,
+    KaiTopologyConstraint,
+    KaiTopologyLevel,
+    KaiTopologyObject,
+    KaiTopologySpec,
+)
 from stowplan.objects.kai.node_topology import (
     NodeResourceTopology,
     NodeZone,
@@ -76,6 +85,7 @@ def facts(session: KaiSession) -> dict[str, Any]:
         },
         "total": session.queues.total,
         "waiting": sorted(job.uid for job in session.waiting),
+        "off nodes": session.off_nodes,
         "sets": {
             job.uid: [(one.name, one.minimum, sorted(one.tasks)) for one in job.root.pod_sets()]
             for job in session.jobs.values()
@@ -103,7 +113,12 @@ class Cluster(KaiBenchmark):
     def __init__(self, seed: int) -> None:
         super().__init__(N_NODES, 2)
         self.random = random.Random(seed)
+        # What makes everything be read anew hides what is not followed.
+        self.is_unsteady = seed % 2 == 1
         self.owners: dict[str, type[Object]] = {}
+        made = [session_benchmarks._node(number, 2) for number in range(N_NODES)]
+        self.nodes = {node.name: node for node in made}
+        self.there = {*self.nodes}
         self.requests: set[str] = set()
         quota = KaiQueueResources(
             *(KaiQueueResource(2000, -1, 1.0),) * 2, KaiQueueResource(3, -1, 1)
@@ -119,7 +134,9 @@ class Cluster(KaiBenchmark):
             asks = ("1", "1Gi", str(rng.randrange(3)))
             on = [rng.randrange(N_NODES) for _ in range(2)] if rng.random() < 0.3 else ()
             name = f"g{round_}-{number}"
-            kind = {"priority_class_name": rng.choice(("train", "build"))}
+            kind: dict[str, Any] = {"priority_class_name": rng.choice(("train", "build"))}
+            if self.is_unsteady and rng.random() < 0.3:
+                kind["topology_constraint"] = KaiTopologyConstraint("net", "", "rack")
             events += self.gang(name, rng.choice(("red", "blue", "none")), 2, asks, on, **kind)
         known = sorted(self.pods)
         for name in rng.sample(known, min(len(known), rng.randrange(3))):
@@ -133,7 +150,45 @@ class Cluster(KaiBenchmark):
                 }
                 meta = replace(self.pods[name].metadata, annotations=notes)
                 events.append(self._changed(name, metadata=meta))
-        return [*events, *self.owned(round_), *self.requested(), *self.zoned()]
+        events += [*self.owned(round_), *self.requested(), *self.zoned()]
+        return [*events, *self.noded(), *self.queued()] if self.is_unsteady else events
+
+    def noded(self) -> Iterator[Event]:
+        """Nodes change, go with pods on them, and come again; at times there is none."""
+        rng = self.random
+        for name in rng.sample(sorted(self.nodes), rng.randrange(3)):
+            node, is_there = self.nodes[name], name in self.there
+            if is_there and rng.random() < 0.4:
+                self.there.discard(name)
+                yield happened.NodeDeleted(node)
+                continue
+            amounts = {**node.status.allocatable, "nvidia.com/gpu": str(rng.randrange(4))}
+            labels = {**node.labels, "rack": rng.choice(("r0", "r1"))}
+            self.nodes[name] = replace(
+                node,
+                metadata=replace(node.metadata, labels=labels),
+                spec=replace(node.spec, unschedulable=rng.random() < 0.2),
+                status=replace(node.status, allocatable=amounts),
+            )
+            self.there.add(name)
+            changed = happened.NodeUpdated if is_there else happened.NodeAdded
+            yield changed(self.nodes[name])
+
+    def queued(self) -> Iterator[Event]:
+        """Queues and topologies change, go and come again; queues get into loops."""
+        rng = self.random
+        if rng.random() < 0.6:
+            return
+        kind = rng.randrange(3)
+        name = rng.choice(("red", "blue", "top"))
+        if kind == 0:
+            yield happened.ObjectDeleted(KaiQueueObject(metadata=ObjectMeta(name, uid=name)))
+        elif kind == 1:
+            yield self.queue(name, parent_queue=rng.choice(("", "top", "red", "none")))
+        else:
+            levels = tuple(KaiTopologyLevel(one) for one in ("rack", "kubernetes.io/hostname"))
+            made = KaiTopologyObject(ObjectMeta("net", uid="net"), KaiTopologySpec(levels))
+            yield rng.choice((happened.ObjectUpdated, happened.ObjectDeleted))(made)
 
     def zoned(self) -> Iterator[Event]:
         """Reports of NUMA zones come, change and go; zones get and lose their names."""
@@ -295,5 +350,21 @@ def test_a_state_that_overlooks_changed_zones_differs(monkeypatch: pytest.Monkey
 
 def test_a_state_that_overlooks_changed_owners_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PodGrouper, "outdated", _forgets_owners)
+    with pytest.raises(AssertionError):
+        run_all(monkeypatch)
+
+
+def test_a_state_that_overlooks_nodes_that_are_gone_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow = KaiState._follow_nodes
+
+    def forgets(self: KaiState, nodes: Any, cluster: ModelCluster) -> None:
+        there = {node.name for node in nodes}
+        on = {name: self._on.pop(name) for name in [*self._on] if name not in there}
+        follow(self, nodes, cluster)
+        self._on.update(on)
+
+    monkeypatch.setattr(KaiState, "_follow_nodes", forgets)
     with pytest.raises(AssertionError):
         run_all(monkeypatch)

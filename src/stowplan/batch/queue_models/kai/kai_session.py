@@ -19,7 +19,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import (
     ResourceIndex,
     is_within,
 )
-from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_job import KaiJob, off_nodes
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import QueueTree, Shares
 from stowplan.batch.queue_models.kai.state.kai_task import (
@@ -98,11 +98,12 @@ class KaiRules(msgspec.Struct, frozen=True):
 
 
 class KeptCluster(msgspec.Struct, frozen=True):
-    """What sessions of one cluster keep: the columns of its nodes, and its jobs. The amounts of the
-    queues are counted already."""
+    """What sessions of one cluster keep: the columns of its nodes, and its jobs; and which jobs
+    have pods on nodes that are gone. The amounts of the queues are counted already."""
 
     rows: NodeRows
     jobs: dict[str, KaiJob]
+    off_nodes: frozenset[str]
 
 
 class EvictionNote(msgspec.Struct, frozen=True):
@@ -142,6 +143,7 @@ class KaiSession:
         self.nodes = {node.name: node for node in nodes}
         self.rows = NodeRows([*self.nodes.values()]) if kept is None else kept.rows
         self.jobs = {job.uid: job for job in jobs} if kept is None else kept.jobs
+        self.off_nodes = off_nodes(self.jobs, self.nodes) if kept is None else kept.off_nodes
         self.queues = queues
         self.topology = topology
         self.now = now

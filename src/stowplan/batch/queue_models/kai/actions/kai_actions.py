@@ -317,8 +317,10 @@ def evict_stale_gangs(session: KaiSession) -> None:
             session.eviction_notes[task.key] = note
             session.evicts.append(task.key)
             job.update(task, KaiStatus.RELEASING)
-            session.nodes[task.node].update(task)
-            session.on_placed(task, -1)
+            # Where the node is gone, KAI goes on with the next pod, too.
+            if task.node in session.nodes:
+                session.nodes[task.node].update(task)
+                session.on_placed(task, -1)
 
 
 ACTIONS: Mapping[str, Callable[[KaiSession], None]] = {

@@ -43,9 +43,13 @@ class KaiVictimSearch:
         keeps_all: bool = False,
     ) -> None:
         """keeps_all: victims must all find other places; scenarios end with the first that does
-        not."""
+        not.
+
+        Differs: a job with pods on a node that is gone is no victim. KAI leaves out those of which
+        no other pod is left; with any other of them, each set of victims fails."""
         self._session = session
-        self._candidates = in_order(session, candidates, PRIVATE)
+        there = (job for job in candidates if job.uid not in session.off_nodes)
+        self._candidates = in_order(session, there, PRIVATE)
         self._waiting: Mapping[str, Sequence[KaiJob]] | None = None
         self._is_valid = is_valid
         self._keeps_all = keeps_all

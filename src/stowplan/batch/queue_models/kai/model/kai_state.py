@@ -141,12 +141,12 @@ class KaiState:
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
             return self._open_anew(cluster, options, usage or {})
         self._follow(cluster, nodes, requested)
-        self._follow_nodes(nodes)
+        self._follow_nodes(nodes, cluster)
         self._make_nodes()
         self._make_jobs(cluster)
         queues = self._sums.tree(_all(cluster, KaiQueueObject), self._total())
         topology = topologies_of(_all(cluster, KaiTopologyObject), self._rows.nodes)
-        kept = KeptCluster(self._rows, self._jobs)
+        kept = KeptCluster(self._rows, self._jobs, self._jobs_off_nodes())
         return KaiSession(
             options, self._rows.nodes, (), queues, topology, cluster.now / 1e9, self._rules,
             NO_CLAIMS, kept, usage,
@@ -337,15 +337,23 @@ class KaiState:
             self._old_jobs[known.job] = None
             if key != known.job:
                 self._members.get(known.job, {}).pop(uid, None)
-        if self._on.get(known.node, {}).pop(uid, None) is not None:
+        on = self._on.get(known.node, {})
+        if on.pop(uid, None) is not None:
             self._old_nodes[known.node] = None
+            if not on:
+                # Names of nodes that are gone do not pile up.
+                del self._on[known.node]
         for held in (self._pods, self._foreign):
             held.pop(uid, None)
         self._terminating.discard(uid)
 
-    def _follow_nodes(self, nodes: Sequence[Node]) -> None:
+    def _follow_nodes(self, nodes: Sequence[Node], cluster: ModelCluster) -> None:
         by_name = {node.name: node for node in nodes}
         if by_name.keys() != self._nodes.keys():
+            for name in [one for one in self._nodes if one not in by_name]:
+                # Pods have nothing on a node that is gone.
+                for uid in [*self._on.get(name, ())]:
+                    self._read(uid, cluster)
             kept = {
                 name: known
                 for name in sorted(by_name)
@@ -423,6 +431,10 @@ class KaiState:
         if pods:
             self.orphans[key] = pods
         return None
+
+    def _jobs_off_nodes(self) -> frozenset[str]:
+        gone = self._on.keys() - self._nodes.keys()
+        return frozenset(task.job for name in gone for task in self._on[name].values() if task.job)
 
     def _total(self) -> list[float]:
         """What queues divide: what ready nodes offer, without what pods of others have there."""

@@ -4,7 +4,7 @@ next."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cached_property, cmp_to_key
 
 import msgspec
@@ -359,3 +359,12 @@ def _has_surplus(member: Member) -> bool:
     if member.active > member.needed:
         return True
     return any(_has_surplus(one) for one in member.members)
+
+
+def off_nodes(jobs: Mapping[str, KaiJob], nodes: Container[str]) -> frozenset[str]:
+    """Uids of the jobs with pods on nodes that are gone. jobs: by uid. nodes: names."""
+    return frozenset(
+        uid
+        for uid, job in jobs.items()
+        if any(task.node not in nodes for task in job.tasks() if task.status & ACTIVE_STATUSES)
+    )

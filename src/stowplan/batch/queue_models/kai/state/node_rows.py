@@ -11,7 +11,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, Amount
+from stowplan.batch.queue_models.kai.state.kai_amount import (
+    CARDS,
+    CPU,
+    Amount,
+    ResourceIndex,
+)
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import MIG, WHOLE, KaiTask
 
@@ -43,7 +48,7 @@ class NodeRows:
         """nodes: in the order of their names."""
         self.nodes = list(nodes)
         count = len(nodes)
-        size = len(nodes[0].idle) if nodes else 0
+        size = len(nodes[0].idle) if nodes else len(ResourceIndex(()).names)
         self._idle = np.zeros((size, count))
         self._later = np.zeros((size, count))
         self.offered = np.zeros((size, count))
