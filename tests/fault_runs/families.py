@@ -14,6 +14,7 @@ from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS
 from tests.fault_runs.device_fault_run import DeviceFault, DeviceFaultRun
 from tests.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from tests.fault_runs.gang_config import GANG_CONFIG
+from tests.fault_runs.kai_gang_config import KAI_GANG_CONFIG
 from tests.fault_runs.native_gang_config import NATIVE_GANG_CONFIG
 from tests.fault_runs.workload_fault_run import WorkloadFault, WorkloadFaultRun
 
@@ -60,6 +61,7 @@ FAMILIES: Mapping[str, tuple[str, RunSeed]] = {
     "plugins": ("plugins that pause and refuse", partial(_run_scheduler, TEST_PLUGINS_CONFIG)),
     "extenders": ("extenders that fail", partial(_run_scheduler, EXTENDERS_CONFIG)),
     "gangs": ("gangs and queues, decided in sessions", partial(_run_scheduler, GANG_CONFIG)),
+    "kai-gangs": ("KAI's queues and gangs", partial(_run_scheduler, KAI_GANG_CONFIG)),
     "native-gangs": (
         "PodGroups of scheduling.k8s.io beside pods",
         partial(_run_scheduler, NATIVE_GANG_CONFIG),

@@ -161,17 +161,21 @@ def check_rest(made: Scheduler) -> None:
     (lane,) = made.lanes.batch
     if not lane.is_idle:
         raise Violation("sessions are not idle at rest")
+    result = decider.run_session("at rest", nominated_by_others(made, BATCH))
+    if result.binds or result.victims:
+        raise Violation(f"a session was due: {result.binds} {result.victims}")
+
+
+def nominated_by_others(made: Scheduler, name: str) -> list[NodeAssignment]:
+    """Nominated pods of all schedulers but one."""
     nominator = made.queue.nominator
-    others = [
+    return [
         NodeAssignment(info.pod, node)
         for node in nominator.nodes()
         if node
         for info in nominator.on(node)
-        if info.pod.spec.scheduler_name != BATCH
+        if info.pod.spec.scheduler_name != name
     ]
-    result = decider.run_session("at rest", others)
-    if result.binds or result.victims:
-        raise Violation(f"a session was due: {result.binds} {result.victims}")
 
 
 GANG_CONFIG = FaultRunConfig(
