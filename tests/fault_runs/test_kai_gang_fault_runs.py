@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.batch.queue_models.kai.model import kai_model
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.scheduler.lanes.session_lane import SessionLane
@@ -44,6 +45,13 @@ def test_victims_on_nodes_that_are_gone_are_found(monkeypatch: pytest.MonkeyPatc
     """Wrong: jobs with pods on nodes that are gone may be victims."""
     monkeypatch.setattr(KaiState, "_jobs_off_nodes", lambda self: frozenset())
     assert "KeyError" in found().error
+
+
+@pytest.mark.slow
+def test_sessions_that_decide_the_same_for_ever_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: who takes the place of a pod that is not bound yet waits for it to terminate."""
+    monkeypatch.setattr(kai_model, "place_instead", lambda *_: None)
+    assert "not idle at rest" in found(13181).error
 
 
 @pytest.mark.slow

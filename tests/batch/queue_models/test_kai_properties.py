@@ -138,7 +138,7 @@ def test_a_reclaim_that_takes_from_any_queue_is_found(monkeypatch: Patch) -> Non
     monkeypatch.setattr(ReclaimCheck, "is_valid", lambda *_: True)
     watch(monkeypatch, "reclaim", only_takes_beyond_quotas)
     with pytest.raises(AssertionError, match="was within its quota"):
-        run_all()
+        run_all(seeds(40, 7))
 
 
 # Consolidation moves pods, and leaves none without a place.

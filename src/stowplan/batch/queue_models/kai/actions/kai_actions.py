@@ -32,6 +32,7 @@ from stowplan.batch.queue_models.kai.kai_session import EvictionNote, KaiSession
 from stowplan.batch.queue_models.kai.kai_statement import KaiStatement
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, is_within, mig_profile
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
+from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import (
     ACTIVE_STATUSES,
     ALLOCATED_STATUSES,
@@ -57,20 +58,26 @@ def allocate(session: KaiSession) -> None:
     nodes = [*session.nodes.values()]
     while queue:
         job = queue.pop(is_left_out)
-        was_started = any(task.status & ALLOCATED_STATUSES for task in job.tasks())
-        statement = KaiStatement(session)
-        job.wanted(True, session.least_memory)
-        if not JobPlacement(session, statement, is_simulated=False).place(job, nodes):
-            statement.discard()
-            continue
-        waits = job.is_waiting_gang
-        if waits:
-            statement.wait_together(job)
-        statement.commit()
-        if not waits and not was_started:
-            job.last_start = session.now
-        if any(task.may_be_placed(True) for task in job.tasks()):
+        if start(session, job, nodes) and any(task.may_be_placed(True) for task in job.tasks()):
             queue.push(job)
+
+
+def start(session: KaiSession, job: KaiJob, nodes: Sequence[KaiNode]) -> bool:
+    """Place the next pods of a job, or let them wait for what is being released; whether that
+    worked."""
+    was_started = any(task.status & ALLOCATED_STATUSES for task in job.tasks())
+    statement = KaiStatement(session)
+    job.wanted(True, session.least_memory)
+    if not JobPlacement(session, statement, is_simulated=False).place(job, nodes):
+        statement.discard()
+        return False
+    waits = job.is_waiting_gang
+    if waits:
+        statement.wait_together(job)
+    statement.commit()
+    if not waits and not was_started:
+        job.last_start = session.now
+    return True
 
 
 class _FailedJobs:

@@ -60,6 +60,11 @@ class KaiMemory:
         return self._stale
 
     @property
+    def last_evictions(self) -> Mapping[str, float]:
+        """Key of a group -> when a pod of it was last evicted, in seconds."""
+        return self._evicted
+
+    @property
     def times(self) -> Mapping[str, dict[str, float]]:
         """Annotation -> key of a group -> time in seconds."""
         return {

@@ -14,6 +14,7 @@ import msgspec
 
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
+from stowplan.batch.queue_models.kai.actions.unbound_victims import place_instead
 from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.group_statuses import (
     GroupStatuses,
@@ -143,6 +144,7 @@ class KaiModel:
             causes.update(dict.fromkeys(session.evicts[n_before:], name))
             took = (metrics.stopwatch() - began) * 1e6
             metrics.observe(ACTION_LATENCY, took, (("action", name),))
+        place_instead(session, self._pending_as, self._memory.last_evictions)
         if self._options.usage is not None:
             allocated = {name: queue.allocated for name, queue in session.queues.queues.items()}
             self._usage.hold(allocated, session.queues.total)
@@ -255,6 +257,10 @@ class KaiModel:
     def _had_node(self, task: KaiTask) -> bool:
         before = self._state.task(task.uid)
         return before is not None and bool(before.node)
+
+    def _pending_as(self, task: KaiTask) -> KaiTask | None:
+        before = self._state.task(task.uid)
+        return before if before is not None and not before.node else None
 
     def _is_evicted(self, task: KaiTask) -> bool:
         """Whether a pod was on a node and is not to stay there."""

@@ -322,7 +322,8 @@ class KaiState:
         if key:
             self._members.setdefault(key, {})[uid] = None
             self._old_jobs[key] = None
-        if task.node and task.status & USED_STATUSES:
+        if task.status & USED_STATUSES:
+            # Also those that run and name no node: they are on none that is there.
             self._on.setdefault(task.node, {})[uid] = task
             self._old_nodes[task.node] = None
             if not key and not reserves_card(pod.labels):
