@@ -32,6 +32,7 @@ NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
 NOT_ALIGNED = "node(s) cannot NUMA-align the pod's resources under their Topology Manager policy"
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
@@ -189,6 +190,8 @@ class KaiReasons:
         job = session.jobs[task.job]
         if session.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
             return (OVER_BOUNDS,)
+        if (refusal := self._refusal(task, node)) != "":
+            return (refusal,)
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
         short = tuple(
             _insufficient(i, name)
@@ -198,6 +201,12 @@ class KaiReasons:
         if not short and not session.is_admitted(task, node):
             return (NOT_ALIGNED,)
         return short or (NOT_OTHERWISE,)
+
+    def _refusal(self, task: KaiTask, node: KaiNode) -> str:
+        """Why its volumes or host ports keep a pod from a node."""
+        if task.has_volumes and (why := self._session.volumes.refusal(task, node)):
+            return why
+        return "" if node.has_ports_for(task) else NO_PORTS
 
 
 def _insufficient(i: int, name: str) -> str:
