@@ -35,7 +35,10 @@ spec:
   plugins: {{ssh: []}}
   tasks:
   - {{name: master, replicas: 1, template: {TEMPLATE}}}
-  - {{name: worker, replicas: 2, policies: [{{event: PodEvicted}}], template: {TEMPLATE}}}
+  - name: worker
+    replicas: 2
+    policies: [{{event: PodEvicted, action: RestartJob}}]
+    template: {TEMPLATE}
 """
 JOBSET = f"""\
 apiVersion: jobset.x-k8s.io/v1alpha2

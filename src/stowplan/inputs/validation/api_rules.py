@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from stowplan.apis.custom.custom_kinds import custom_struct, custom_type
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import AlwaysAllow
-from stowplan.apis.machinery.errors import ApiError, Cause
+from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.validation.imported_kinds import structs
-from stowplan.inputs.validation.kai_object_rules import kai_mistakes
 
 Tree = dict[str, Any]
 
 
 class FieldMistake(NamedTuple):
-    """A mistake in an object. path: "" where the text names the field."""
+    """A mistake in an object. path: "" where the text names the field. is_warning: an API server
+    takes the object and warns."""
 
     path: str
     text: str
+    is_warning: bool = False
 
 
 UNREADABLE_MAX = 100
@@ -42,7 +43,6 @@ class ApiServerRules:
 
     def __init__(self) -> None:
         self._resources = built_in_registry(workloads=True, device_taint_rules=True)
-        self._imported = structs()
         # For addresses and ports that are given out.
         self._rng = np.random.default_rng(0)
 
@@ -51,14 +51,11 @@ class ApiServerRules:
         version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
         group, _, name = version.rpartition("/")
         resource = self._resources.by_kind(group, name, kind)
-        imported = self._imported.get((version, kind))
+        struct = custom_struct(version, kind)
         if resource is not None:
             yield from self._of_resource(resource, tree)
-        elif imported is not None:
-            found = _decoded(imported, tree)
-            yield from found.mistakes
-            for path, text in kai_mistakes(version, kind, found.tree or {}):
-                yield FieldMistake(path, text)
+        elif struct is not None:
+            yield from _of_custom(struct, tree)
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape
@@ -67,9 +64,7 @@ class ApiServerRules:
         found = _decoded(struct, tree)
         yield from found.mistakes
         if found.tree is not None:
-            for cause in self._causes(resource, found.tree):
-                if not f"{cause.field}.".startswith(found.unreadable):
-                    yield FieldMistake(cause.field, cause.message)
+            yield from _beside(found, self._causes(resource, found.tree))
 
     def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
         meta = obj.setdefault("metadata", {})
@@ -98,6 +93,25 @@ class ApiServerRules:
         return found
 
 
+def _of_custom(struct: StructType, tree: Tree) -> Iterator[FieldMistake]:
+    found = _decoded(struct, tree)
+    yield from found.mistakes
+    kind = custom_type(str(tree.get("apiVersion")), str(tree.get("kind")))
+    if found.tree is not None and kind is not None:
+        yield from _beside(found, kind.check(found.tree))
+        for text in kind.warn(found.tree):
+            yield FieldMistake("", text, is_warning=True)
+
+
+def _beside(found: _DecodedObject, causes: Iterable[Cause]) -> Iterator[FieldMistake]:
+    """Causes of an object beside what its decoding has found: what cannot be read, or is there
+    under another name, is not missing."""
+    for cause in causes:
+        is_misspelt = cause.reason == REQUIRED and cause.field in found.meant
+        if not is_misspelt and not f"{cause.field}.".startswith(found.unreadable):
+            yield FieldMistake(cause.field, cause.message)
+
+
 _NO_USER = User("")
 
 
@@ -120,11 +134,13 @@ class _EmptyClient:
 
 class _DecodedObject(NamedTuple):
     """An object as decoded by the server, None if it cannot be read. unreadable: how paths begin
-    that lie in values that it is decoded without."""
+    that lie in values that it is decoded without. meant: paths of fields that unknown ones
+    resemble."""
 
     tree: Tree | None
     mistakes: list[FieldMistake]
     unreadable: tuple[str, ...]
+    meant: frozenset[str]
 
 
 def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
@@ -145,7 +161,7 @@ def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
             pass
         mistakes = [*(FieldMistake("", text) for text in sink.texts), *unreadable]
         starts = (one.path + mark for one in unreadable for mark in ".[")
-        return _DecodedObject(made, mistakes, tuple(starts))
+        return _DecodedObject(made, mistakes, tuple(starts), frozenset(sink.meant))
 
 
 def _place(steps: list[Any]) -> str:
@@ -175,13 +191,14 @@ def _without(tree: Any, steps: list[Any]) -> Any:
 
 
 class _Fields(UnknownFields):
-    """Collects unknown fields with suggestions."""
+    """Collects unknown fields with suggestions. meant: paths of those."""
 
-    __slots__ = ("struct",)
+    __slots__ = ("meant", "struct")
 
     def __init__(self, struct: StructType) -> None:
         super().__init__()
         self.struct = struct
+        self.meant: set[str] = set()
 
     def unknown(self, at: FieldLocation) -> None:
         """Record an unknown field."""
@@ -199,6 +216,7 @@ class _Fields(UnknownFields):
             return ""
         near = _near(name, here)
         if near:
+            self.meant.add(format_path(_chain([*steps[:-1], near])))
             return near
         for depth in range(len(types) - 2, -1, -1):
             above = types[depth]

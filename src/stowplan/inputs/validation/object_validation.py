@@ -92,9 +92,9 @@ class ObjectValidator:
     def report(self, place: str, found: ValidationResult | None) -> None:
         """Record the mistakes of an object; place: file and document."""
         if found is not None:
-            for path, text in found.mistakes:
+            for path, text, is_warning in found.mistakes:
                 line = f"{path}: {text}" if path else text
-                self._add(f"{place}: {found.title}: {line}", found.is_fatal)
+                self._add(f"{place}: {found.title}: {line}", found.is_fatal and not is_warning)
 
     def report_unreadable(
         self, place: str, problem: DecodeError, found: ValidationResult | None
