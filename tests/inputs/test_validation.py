@@ -82,7 +82,7 @@ MISTAKES = {
     ),
     "a quantity of a field that is not read": (
         pod("volumes: [{name: v, emptyDir: {sizeLimit: 1x}}]"),
-        "spec.volumes[0].emptyDir.sizeLimit: quantities must match the regular expression",
+        "spec.volumes[0].emptyDir.sizeLimit: Invalid value: '1x': expected a quantity",
     ),
     "a request above its limit": (
         pod(container="name: main, resources: {requests: {cpu: 2}, limits: {cpu: 1}}"),
@@ -132,9 +132,9 @@ def test_values_that_cannot_be_read_hide_no_other_mistake(tmp_path: Path) -> Non
     starts = [
         'unknown field "spec.zzz"',
         "metadata.name: Invalid value",
-        "spec.containers[0].resources.limits.memory: quantities must match",
+        "spec.containers[0].resources.limits.memory: Invalid value: '3z': expected",
         "spec.containers[0].resources.requests.cpu: Invalid value: '1x'",
-        "spec.containers[0].resources.requests['nvidia.com/gpu']: quantities must match",
+        "spec.containers[0].resources.requests['nvidia.com/gpu']: Invalid value: '2y': expected",
         "spec.containers[0].terminationMessagePolicy: Unsupported value",
         "spec.hostIPC: json: cannot unmarshal number",
         "spec.restartPolicy: Unsupported value",

@@ -143,6 +143,12 @@ KINDS: Mapping[str, ManifestKind] = {
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 
+_CLUSTER_WIDE = frozenset(
+    {"ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck", "WorkloadPriorityClass",
+     "ClusterTrainingRuntime"}
+)  # fmt: skip
+"""Kinds without a namespace that are read elsewhere."""
+
 _OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
     (SCHEDULING_API_VERSION, "PodGroup"): ManifestKind(("scheduling.k8s.io",), SchedulingGroup),
     (SCHEDULING_API_VERSION, "Workload"): ManifestKind(("scheduling.k8s.io",), SchedulingWorkload),
@@ -333,7 +339,8 @@ def untyped_title(tree: Mapping[str, Any], path: str) -> str:
     if not isinstance(name, str) or not name:
         return _join(path, kind)
     known = KINDS.get(kind)
-    if known is not None and not issubclass(known.value, NamespacedObject):
+    is_global = known is not None and not issubclass(known.value, NamespacedObject)
+    if is_global or kind in _CLUSTER_WIDE:
         return f"{kind} {name}"
     return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
 

@@ -36,42 +36,55 @@ PLUGINS = frozenset(
 
 
 def job_causes(job: Tree) -> Iterator[Cause]:
-    """Causes of a Job, whose texts name the field."""
-    for text in creation_problems(job):
-        yield Cause("", INVALID, text)
+    """Causes of a Job."""
+    for path, text in creation_problems(job):
+        yield Cause(path, INVALID, text)
 
 
-def creation_problems(job: Tree) -> Iterator[str]:
-    """What is wrong with a new Job, whatever else is in the cluster."""
+def creation_problems(job: Tree) -> Iterator[tuple[str, str]]:
+    """(path, text): what is wrong with a new Job, whatever else is in the cluster."""
     spec = job.get("spec") or {}
-    tasks = spec.get("tasks") or ()
+    tasks = [one or {} for one in spec.get("tasks") or ()]
     if not tasks:
-        yield NO_TASK
+        yield "spec.tasks", NO_TASK
     if states_two_tiers(spec.get("networkTopology")):
-        yield TWO_TIERS
+        yield "spec.networkTopology", TWO_TIERS
+    yield from _tasks_problems(tasks, job_name(job))
+    n_pods = [task.get("replicas") or 0 for task in tasks]
+    if min(n_pods, default=0) >= 0 and (spec.get("minAvailable") or 0) > sum(n_pods):
+        text = "job 'minAvailable' should not be greater than total replicas in tasks"
+        yield "spec.minAvailable", text
+    for text in _policy_problems(spec.get("policies") or (), "spec.policies"):
+        yield "", text
+    for plugin in spec.get("plugins") or ():
+        if plugin not in PLUGINS:
+            yield "spec.plugins", f"unable to find job plugin: {plugin}"
+    for text in _volume_problems(spec.get("volumes") or ()):
+        yield "spec.volumes", text
+    if not _is_acyclic(tasks):
+        text = "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)"
+        yield "spec.tasks", text
+
+
+def _tasks_problems(tasks: list[Tree], job: str) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
-    for task, name in zip(tasks, task_names(tasks), strict=True):
+    for i, (task, name) in enumerate(zip(tasks, task_names(tasks), strict=True)):
+        path = f"spec.tasks[{i}]"
         replicas, least = task.get("replicas") or 0, task.get("minAvailable")
         if replicas < 0 or (least or 0) < 0:
             field = "replicas" if replicas < 0 else "minAvailable"
-            yield f"'{field}' must be >= 0 in task: {name}"
-        if least is not None and least > replicas:
-            yield f"'minAvailable' is greater than 'replicas' in task: {name}, job: {job_name(job)}"
+            yield f"{path}.{field}", f"'{field}' must be >= 0 in task: {name}"
+        if least is not None and least > replicas >= 0:
+            text = f"'minAvailable' is greater than 'replicas' in task: {name}, job: {job}"
+            yield f"{path}.minAvailable", text
         if name in seen:
-            yield f"duplicated task name {name}"
+            yield f"{path}.name", f"duplicated task name {name}"
             break
         seen.add(name)
-        yield from _policy_problems(task.get("policies") or (), "spec.tasks.policies")
-        yield from partition_problems(task, name, job_name(job))
-    if (spec.get("minAvailable") or 0) > sum(task.get("replicas") or 0 for task in tasks):
-        yield "job 'minAvailable' should not be greater than total replicas in tasks"
-    yield from _policy_problems(spec.get("policies") or (), "spec.policies")
-    for plugin in spec.get("plugins") or ():
-        if plugin not in PLUGINS:
-            yield f"unable to find job plugin: {plugin}"
-    yield from _volume_problems(spec.get("volumes") or ())
-    if not _is_acyclic(tasks):
-        yield ("job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)")
+        for text in _policy_problems(task.get("policies") or (), "spec.tasks.policies"):
+            yield "", text
+        for text in partition_problems(task, name, job):
+            yield f"{path}.partitionPolicy", text
 
 
 def job_name(job: Tree) -> str:

@@ -14,21 +14,24 @@ from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
+from stowplan.apis.schema.canonical_quantity import ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.manifests import quantity_error
 
 Tree = dict[str, Any]
 
 
 class FieldMistake(NamedTuple):
     """A mistake in an object. path: "" where the text names the field. is_warning: an API server
-    takes the object and warns."""
+    takes the object and warns. is_unreadable: the value has a wrong type."""
 
     path: str
     text: str
     is_warning: bool = False
+    is_unreadable: bool = False
 
 
 UNREADABLE_MAX = 100
@@ -56,6 +59,12 @@ class ApiServerRules:
             yield from self._of_resource(resource, tree)
         elif struct is not None:
             yield from _of_custom(struct, tree)
+
+    def unreadable(self, tree: Tree) -> list[FieldMistake]:
+        """Values of wrong types of an object of another project."""
+        struct = custom_struct(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
+        found = [] if struct is None else _decoded(struct, tree).mistakes
+        return [one for one in found if one.is_unreadable]
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape
@@ -153,7 +162,8 @@ def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
             made = struct.decode(tree, None, sink)
         except TypeMismatch as problem:
             steps = _steps(problem.at)
-            unreadable.append(FieldMistake(_place(steps), str(problem)))
+            text = _unreadable_text(problem, tree, steps)
+            unreadable.append(FieldMistake(_place(steps), text, is_unreadable=True))
             if steps and len(unreadable) < UNREADABLE_MAX:
                 tree = _without(tree, steps)
                 continue
@@ -162,6 +172,16 @@ def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
         mistakes = [*(FieldMistake("", text) for text in sink.texts), *unreadable]
         starts = (one.path + mark for one in unreadable for mark in ".[")
         return _DecodedObject(made, mistakes, tuple(starts), frozenset(sink.meant))
+
+
+def _unreadable_text(problem: TypeMismatch, tree: Tree, steps: list[Any]) -> str:
+    """The server's text; for a quantity, of which that has no value, the one of typed objects."""
+    value: Any = tree
+    for step in steps:
+        value = value[step if isinstance(step, (int, str)) else step[0]]
+    is_text = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    is_quantity = str(problem) in (ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX)
+    return (quantity_error(value) if is_quantity and is_text else "") or str(problem)
 
 
 def _place(steps: list[Any]) -> str:

@@ -39,7 +39,8 @@ def job_problem(call: ApiCall, job: Tree, old: Tree | None) -> str:
         return NO_TASK
     if old is None:
         queue = (job.get("spec") or {}).get("queue") or DEFAULT_QUEUE
-        return "; ".join((*creation_problems(job), *_queue_problems(call, queue)))
+        own = (text for _, text in creation_problems(job))
+        return "; ".join((*own, *_queue_problems(call, queue)))
     return next(_change_problems(job, old), "")
 
 
