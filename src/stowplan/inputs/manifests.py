@@ -149,7 +149,7 @@ _CLUSTER_WIDE = frozenset(
 )  # fmt: skip
 """Kinds without a namespace that are read elsewhere."""
 
-_OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
+OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
     (SCHEDULING_API_VERSION, "PodGroup"): ManifestKind(("scheduling.k8s.io",), SchedulingGroup),
     (SCHEDULING_API_VERSION, "Workload"): ManifestKind(("scheduling.k8s.io",), SchedulingWorkload),
     (kai_kinds.KAI_GROUP_API_VERSION, "PodGroup"): ManifestKind(
@@ -165,7 +165,7 @@ others have, too."""
 
 _KIND_OF: Mapping[type[Object], str] = {
     **{how.value: kind for kind, how in KINDS.items()},
-    **{how.value: kind for (_, kind), how in _OF_SCHEDULING.items()},
+    **{how.value: kind for (_, kind), how in OF_SCHEDULING.items()},
 }
 
 
@@ -193,7 +193,7 @@ class ManifestInventory:
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Add one object of a document, as from `items`; raises DecodeError."""
-        kind = _OF_SCHEDULING.get((str(item.get("apiVersion")), item["kind"]))
+        kind = OF_SCHEDULING.get((str(item.get("apiVersion")), item["kind"]))
         kind = kind or KINDS.get(item["kind"])
         if kind is None or group_of(item, path) not in kind.groups:
             self.ignored[full_kind(item, path)] += 1
