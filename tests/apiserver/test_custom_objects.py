@@ -15,6 +15,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, Use
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.custom_object_checks import CustomObjectChecks
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
+from stowplan.inputs.validation.api_rules import ApiServerRules
 from tests.apiserver.small_cluster import SmallCluster
 
 Tree = dict[str, Any]
@@ -41,9 +42,7 @@ def quota(**amounts: Any) -> Tree:
 AMOUNT = "spec.resourceGroups[0].flavors[0].resources[0]"
 
 
-@pytest.mark.parametrize(
-    ("path", "spec", "text"),
-    [
+INVALID: list[tuple[str, Tree, str]] = [
         (KAI_QUEUES, {"resources": {"gpu": {"quota": -5}}},
          "spec.resources.gpu.quota: Invalid value: -5: expected a number of at least 0, or -1"),
         (KAI_QUEUES, {"resources": {"gpu": {"quota": "two"}}},
@@ -88,13 +87,41 @@ AMOUNT = "spec.resourceGroups[0].flavors[0].resources[0]"
          "spec.podSets[0].count: Invalid value: -1: must be greater than or equal to 0"),
         ("kueue.x-k8s.io/workloads",
          {"podSets": [{"name": "a", "count": 1, "template": {"spec": {"containers": 3}}}]},
-         "cannot unmarshal number into Go struct field"),
-    ],
-)  # fmt: skip
+         "spec.podSets[0].template.spec.containers: json: cannot unmarshal number into Go"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "spec", "text"), INVALID)
 def test_what_is_invalid_is_refused(path: str, spec: Tree, text: str) -> None:
     with pytest.raises(ApiError) as caught:
         shared().create(path, {"metadata": {"name": "x"}, "spec": spec})
     assert (caught.value.code, text in caught.value.message) == (422, True), caught.value.message
+
+
+@pytest.mark.parametrize(("path", "spec", "text"), INVALID)
+def test_it_is_in_files_too_in_the_same_words(path: str, spec: Tree, text: str) -> None:
+    """But for values of wrong types, which the definition names in words of its own."""
+    resource = shared().server.registry.by_path(path)
+    assert resource is not None
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}}
+    found = [*ApiServerRules().mistakes({**head, "spec": spec})]
+    said = [one.path if one.is_unreadable else f"{one.path}: {one.text}" for one in found]
+    is_type = any(one.is_unreadable for one in found)
+    assert any(one in text if is_type else text in one for one in said), said
+
+
+def test_pods_of_kai_have_annotations_that_say_something() -> None:
+    notes = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}
+    container = {"name": "c", "image": "x"}
+    pod: Tree = {
+        "metadata": {"name": "x", "annotations": notes},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+    }
+    with pytest.raises(ApiError, match=r"\[gpu-fraction-num-devices\]: Invalid value") as caught:
+        shared().create("pods", pod)
+    assert caught.value.code == 403
+    pod["spec"]["schedulerName"] = "default-scheduler"
+    assert shared().create("pods", pod)["metadata"]["annotations"] == notes
 
 
 @pytest.mark.parametrize(

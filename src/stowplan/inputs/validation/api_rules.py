@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from stowplan.apis.custom.custom_kinds import custom_struct, custom_type
+from stowplan.apis.custom.kai_pod_checks import card_causes
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
@@ -73,7 +74,8 @@ class ApiServerRules:
         found = _decoded(struct, tree)
         yield from found.mistakes
         if found.tree is not None:
-            yield from _beside(found, self._causes(resource, found.tree))
+            causes = (*self._causes(resource, found.tree), *card_causes(found.tree))
+            yield from _beside(found, causes)
 
     def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
         meta = obj.setdefault("metadata", {})
