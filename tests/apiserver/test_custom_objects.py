@@ -105,9 +105,9 @@ def test_it_is_in_files_too_in_the_same_words(path: str, spec: Tree, text: str) 
     assert resource is not None
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}}
     found = [*ApiServerRules().mistakes({**head, "spec": spec})]
-    said = [one.path if one.is_unreadable else f"{one.path}: {one.text}" for one in found]
+    texts = [one.path if one.is_unreadable else f"{one.path}: {one.text}" for one in found]
     is_type = any(one.is_unreadable for one in found)
-    assert any(one in text if is_type else text in one for one in said), said
+    assert any(one in text if is_type else text in one for one in texts), texts
 
 
 def test_pods_of_kai_have_annotations_that_say_something() -> None:

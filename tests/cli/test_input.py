@@ -38,7 +38,7 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "said"),
+    ("version", "kind", "hint"),
     [
         ("scheduling.run.ai/v2", "Quue", " (did you mean 'Queue.scheduling.run.ai'?)"),
         ("scheduling.run/v2", "Queue", " (did you mean 'Queue.scheduling.run.ai'?)"),
@@ -51,14 +51,14 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     ],
 )
 def test_a_kind_that_is_misspelt_gets_a_suggestion(
-    version: str, kind: str, said: str, tmp_path: Path
+    version: str, kind: str, hint: str, tmp_path: Path
 ) -> None:
     text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: r}}\n---\n"
     cluster = path_of(tmp_path, text, POD % "")
     ran = run("simulate", "--cluster", cluster, "--strict")
     group = version.rpartition("/")[0]
     full = f"{kind}.{group}" if group else kind
-    assert (ran.code, ran.err) == (2, f"Warning: ignored, not supported: 1 {full}{said}\n")
+    assert (ran.code, ran.err) == (2, f"Warning: ignored, not supported: 1 {full}{hint}\n")
 
 
 def test_strict_fails_for_unknown_kinds(tmp_path: Path) -> None:

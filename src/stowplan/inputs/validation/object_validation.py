@@ -112,10 +112,10 @@ class ObjectValidator:
         if found is not None:
             named = _steps_of(problem.path.removeprefix(f"{found.title}: "))
             same = [one for one in found.mistakes if _steps_of(one.path) == named]
-            is_said = found.is_fatal and any(not one.is_unreadable for one in same)
-            others = (one for one in found.mistakes if is_said or one not in same)
+            is_answered = found.is_fatal and any(not one.is_unreadable for one in same)
+            others = (one for one in found.mistakes if is_answered or one not in same)
             self.report(place, found._replace(mistakes=tuple(others)))
-            if is_said:
+            if is_answered:
                 return
         self._add(str(InputError.at(place, problem.path, problem.what)), is_fatal=True)
 
