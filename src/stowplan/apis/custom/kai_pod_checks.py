@@ -26,7 +26,10 @@ _TEMPLATES = ("spec.template", "spec.jobTemplate.spec.template")
 
 def card_causes(obj: Tree) -> Iterator[Cause]:
     """Causes of a pod, or of the template of a workload."""
-    yield from pod_card_causes(obj)
+    return pod_card_causes(obj) if obj.get("kind") == "Pod" else _template_causes(obj)
+
+
+def _template_causes(obj: Tree) -> Iterator[Cause]:
     for path in _TEMPLATES:
         template = field_checks.get(obj, *path.split("."))
         if isinstance(template, dict):
