@@ -84,6 +84,10 @@ MISTAKES = {
         pod("volumes: [{name: v, emptyDir: {sizeLimit: 1x}}]"),
         "spec.volumes[0].emptyDir.sizeLimit: Invalid value: '1x': expected a quantity",
     ),
+    "a request below 0": (
+        pod(container='name: main, resources: {requests: {cpu: "-1"}}'),
+        'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or',
+    ),
     "a request above its limit": (
         pod(container="name: main, resources: {requests: {cpu: 2}, limits: {cpu: 1}}"),
         'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to',
@@ -226,6 +230,28 @@ def test_custom_kinds_that_are_read_are_validated_too(
     tmp_path: Path, text: str, wanted: str
 ) -> None:
     assert errors(tmp_path, text) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "wanted"),
+    [
+        (
+            "PersistentVolumeClaim",
+            'accessModes: [ReadWriteOnce], resources: {requests: {storage: "-1"}}',
+            'spec.resources[storage]: Invalid value: "-1": must be greater than zero',
+        ),
+        (
+            "ResourceQuota",
+            'hard: {requests.cpu: "-1"}',
+            'spec.hard[requests.cpu]: Invalid value: "-1": must be greater than or equal to 0',
+        ),
+    ],
+)
+def test_an_amount_below_0_is_one_mistake(
+    tmp_path: Path, kind: str, spec: str, wanted: str
+) -> None:
+    text = f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: c}}\nspec: {{{spec}}}\n"
+    assert errors(tmp_path, text) == [f"{kind} default/c: {wanted}"]
 
 
 def test_services_and_claims_need_no_server(tmp_path: Path) -> None:

@@ -142,8 +142,11 @@ class ObjectValidator:
 
 
 def _steps_of(path: str) -> list[str]:
-    """The steps of a path, however its keys are written: `a.b`, `a[b]` or `a['b']`."""
-    return re.findall(r"[^.\[\]']+", path)
+    """The steps of a path, however its keys are written: `a.b`, `a[b]` or `a['b']`.
+
+    Without `requests`, which the server leaves out for claims.
+    """
+    return [step for step in re.findall(r"[^.\[\]']+", path) if step != "requests"]
 
 
 def is_stored(tree: Tree) -> bool:
