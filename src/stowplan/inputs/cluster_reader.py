@@ -335,6 +335,8 @@ class _ClusterReader:
         try:
             if group_of(item, path) == KUEUE_GROUP:
                 self.kueue_objects.append(item)
+                if found is None or not found.is_fatal:
+                    found = self.validation.unreadable(item, path) or found
             elif queue_name_of(item):
                 self.queued.append(item)
             if self.imports.takes(item, path):
@@ -342,8 +344,9 @@ class _ClusterReader:
                     self.volcano_jobs.append(item)
                 if group_of(item, path) in JOB_SET_GROUPS and item["kind"] != "Notebook":
                     self.job_sets.append(item)
-                self.imports.add(item, path, place, len(self.inventory.entries))
-            elif not self.next_run.takes(item, path, place):
+                self.imports.add(item, path, place, len(self.inventory.entries), found)
+                return
+            if not self.next_run.takes(item, path, place):
                 self.inventory.add_item(item, path, place)
                 if self.manifests is not None:
                     self.manifests.append(item)

@@ -16,6 +16,8 @@ from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
 from stowplan.batch.queue_models.kai.state.kai_task import (
     ALLOCATED_STATUSES,
+    MEMORY_SHARE,
+    SHARE,
     KaiStatus,
     KaiTask,
 )
@@ -33,6 +35,9 @@ NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
 NOT_ALIGNED = "node(s) cannot NUMA-align the pod's resources under their Topology Manager policy"
 NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
+NO_CARDS = (
+    "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
+)
 NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
@@ -131,6 +136,8 @@ class KaiReasons:
     def _counts(self, task: KaiTask) -> tuple[Counter[str], int]:
         """Reason -> nodes that do not fit a pod for it; and how many fit it."""
         session = self._session
+        if _asks_for_no_card(task):
+            return Counter({NO_CARDS: len(session.nodes)}), 0
         # Where the columns tell all, pods of one queue that ask for the same have the same answer.
         if not session.is_known_by_row(task):
             of_nodes = [self.of_node(task, node) for node in session.nodes.values()]
@@ -181,6 +188,8 @@ class KaiReasons:
     def of_node(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
         """Why a node does not fit a pod; nothing where it fits, now or once released."""
         session = self._session
+        if _asks_for_no_card(task):
+            return (NO_CARDS,)
         if session.fits(task, node):
             return ()
         if not node.is_ready:
@@ -207,6 +216,11 @@ class KaiReasons:
         if task.has_volumes and (why := self._session.volumes.refusal(task, node)):
             return why
         return "" if node.has_ports_for(task) else NO_PORTS
+
+
+def _asks_for_no_card(task: KaiTask) -> bool:
+    """Whether a pod asks for parts of 0 cards, which no node gives, though nothing is lacking."""
+    return task.kind in (SHARE, MEMORY_SHARE) and task.cards.count == 0
 
 
 def _insufficient(i: int, name: str) -> str:
