@@ -112,6 +112,6 @@ def command(**given: Any) -> None:
     config_files, output = given.pop("config_files"), given.pop("output")
     gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
-    files = source.record_file, config_files, request.plugin_files
-    deciders = read_asked_deciders(*files, request.compat, gates, admits=True)
+    asked = source, config_files, request.plugin_files, request.compat
+    deciders = read_asked_deciders(*asked, gates, admits=True)
     sys.exit(run_explain(request, deciders, output))

@@ -62,18 +62,11 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.queues import run_audit, run_queues
-    from stowplan.cli.runs.scheduler_config import (
-        chooses_queue_model,
-        default_session_deciders,
-        read_command_deciders,
-    )
+    from stowplan.cli.runs.scheduler_config import read_queue_deciders
 
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given["config_files"], given["plugin_files"]
-    if config_files or chooses_queue_model(given["compat"]):
-        deciders = read_command_deciders(config_files, plugin_files, given["compat"], admits=True)
-    else:
-        deciders = default_session_deciders(plugin_files, given["compat"] or "")
+    deciders = read_queue_deciders(source, config_files, plugin_files, given["compat"])
     if given["audit"]:
         sys.exit(run_audit(source, deciders, given["output"]))
     run_queues(source, deciders, given["output"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -161,7 +162,13 @@ def _run(
             maybe_serving_page(web, *tls_files) as page,
         ):
             print_address(page)
-            chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)
+            chosen = replace(
+                chosen,
+                seed=seed,
+                recorder=recorder,
+                kernels=BACKGROUND_COMPILATION,
+                plugin_files=tuple(str(Path(file).resolve()) for file in plugin_files),
+            )
             on_server = None if page is None else page.attach
             code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.

@@ -37,6 +37,16 @@ def find_pod_argument(
     return _by_name(name, resource, cluster)
 
 
+def names_pods(text: str, namespace: str | None, cluster: Cluster) -> bool:
+    """Whether an argument, as for `find_pod_argument`, names pods of the cluster."""
+    resource, slash, name = text.partition("/")
+    if slash and resource in OWNER_KINDS:
+        return bool(pods_of_owner(cluster.pods, OWNER_KINDS[resource], name, namespace))
+    place = namespace if not slash or resource in POD_NAMES else resource
+    plain = name if slash else text
+    return any(pod.name == plain and place in (None, pod.namespace) for pod in cluster.pods)
+
+
 def _by_name(name: str, namespace: str | None, cluster: Cluster) -> Pod:
     found = [pod for pod in cluster.pods if pod.name == name and namespace in (None, pod.namespace)]
     if not found:

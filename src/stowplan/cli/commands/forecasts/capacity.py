@@ -110,12 +110,15 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.capacity import CapacityRequest, run_capacity
-    from stowplan.cli.runs.scheduler_config import read_command_deciders
+    from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     given["files"] = ()
     source = ClusterSource.take(given, local=True)
-    deciders = read_command_deciders(
-        given.pop("config_files"), given.pop("plugin_files"), given.pop("compat"), admits=True
-    )
+    files, plugins = given.pop("config_files"), given.pop("plugin_files")
+    compat = given.pop("compat")
+    # Kueue counts quota, and no room: options about nodes are for the scheduler behind it.
+    names_nodes = any(given[name] for name in ("fit", "compact", "defragment", "autoscale"))
+    admits = bool(files) or not (names_nodes or given["profile"])
+    deciders = read_asked_deciders(source, files, plugins, compat, admits=admits)
     output = given.pop("output")
     sys.exit(run_capacity(CapacityRequest(source=source, **given), deciders, output))

@@ -129,7 +129,5 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    deciders = read_asked_deciders(
-        source.record_file, config_files, plugin_files, compat, admits=True
-    )
+    deciders = read_asked_deciders(source, config_files, plugin_files, compat, admits=True)
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

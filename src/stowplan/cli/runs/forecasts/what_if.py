@@ -59,11 +59,11 @@ def run_what_if(request: WhatIfRequest) -> int:
     if request.source.record_file is not None and "plugin" in kinds and not names_config:
         raise click.UsageError("--plugin with --record needs --base-config or --config")
     deciders = read_asked_deciders(
-        request.source.record_file,
+        request.source,
         request.config_files,
         request.plugin_files,
         gates=request.feature_gates,
-        admits=True,
+        admits=bool(request.config_files) or _asks_kueue(request, kinds),
     )
     if deciders.kueue is not None:
         if condition is not None or request.for_s is not None or request.autoscale is not None:
@@ -112,6 +112,12 @@ def run_what_if(request: WhatIfRequest) -> int:
     )
     click.echo(f"Failed: {request.fail_if} ({held})", err=True)
     return 1
+
+
+def _asks_kueue(request: WhatIfRequest, kinds: set[str]) -> bool:
+    """Whether the Kueue of `stowplan up` answers; other changes are for the scheduler behind it."""
+    options = request.fail_if, request.for_s, request.autoscale
+    return kinds <= {"queue", "delete"} and all(one is None for one in options)
 
 
 def _requested(request: WhatIfRequest) -> tuple[RequestedChange, ...]:
