@@ -53,11 +53,13 @@ def cluster(tmp_path: Path) -> str:
 def test_explain_compares_with_simulate(cluster: str) -> None:
     ran = run("explain", "team/last", "-f", cluster)
     assert ran.code == 0
-    assert "pending; would be scheduled on n1, 1 of 1 nodes fit" in ran.out
+    alone = "pending; 1 of 1 nodes fit it alone, none does once the pods before it are scheduled"
+    assert alone in ran.out
+    # Scores of nodes that it does not get.
+    assert "Scores" not in ran.out
+    assert "Scores" in run("explain", "team/last", "-f", cluster, "-o", "wide").out
     (line,) = (line for line in ran.out.splitlines() if "stowplan simulate" in line)
-    assert line.startswith(
-        "However, `stowplan simulate` does not schedule it, after 2 of 4 earlier pods"
-    )
+    assert line.startswith("`stowplan simulate` does not schedule it, after 2 of 4 earlier pods")
     assert line.endswith(REFUSED)
     found = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
     assert found["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
@@ -222,7 +224,7 @@ def test_sessions_print_placements_too(cluster: str, tmp_path: Path) -> None:
         ("simulate",),
         ("simulate", "-o", "wide"),
         ("explain", "deploy/web", "--after-simulation"),
-        ("explain", "last", "-n", "team"),
+        ("explain", "last", "-n", "team", "-o", "wide"),
         ("queues",),
     ],
 )

@@ -14,7 +14,6 @@ import logging
 import platform
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -40,7 +39,11 @@ from stowplan.driver.live.configuration_files import (
     scheduler_names,
 )
 from stowplan.driver.live.leadership import LeaderElectionThread
-from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from stowplan.driver.live.scheduler_server import (
+    SchedulerServer,
+    SchedulerServerOptions,
+    absolute_paths,
+)
 from stowplan.driver.local_cluster import ClusterService, LocalCluster
 from stowplan.driver.logs import log_keys
 from stowplan.driver.status_address import publish_status_address
@@ -122,7 +125,7 @@ async def local_scheduler(
         client_config,
         engine="walk",
         recorder=recorder,
-        plugin_files=tuple(str(Path(file).resolve()) for file in plugin_files),
+        plugin_files=absolute_paths(plugin_files),
     )
     hooks = ServerHooks(on_synced or _ignore, on_server or _ignore)
     work = _restarting_scheduler(options, chosen, hooks, cluster.failed)

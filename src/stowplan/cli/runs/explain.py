@@ -156,24 +156,7 @@ def _run_pod(
     if output == "name":
         print_names("pod", [pod.name])
     if _is_session_scheduler(deciders, profile or pod.spec.scheduler_name):
-        if request.after_simulation:
-            raise click.UsageError(
-                f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
-            )
-        job_explanation = explain_job(
-            pod.key, cluster, config=deciders, changes=request.changes is not False, now=now
-        )
-        if request.changes:
-            found = PodChanges(pod.key, job_explanation.changes, job_explanation.not_searched)
-            return _print_changes(found, output)
-        if output in TREES:
-            print_tree(job_explanation, output)
-        elif output != "name":
-            print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
-            native_group = group_key_of(pod)
-            if native_group and job_explanation.state != "unseen":
-                click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
-        return 0 if job_explanation.is_placed else 1
+        return _run_session_pod(request, pod, cluster, deciders, output)
     if request.changes:
         return _print_changes(_run_changes(pod, cluster, deciders, profile), output)
     with paused_collector():
@@ -190,6 +173,31 @@ def _run_pod(
     elif output != "name":
         print_explanation(explanation, stdout_console(), wide=output == "wide")
     return 0 if explanation.node else 1
+
+
+def _run_session_pod(
+    request: ExplainRequest, pod: Pod, cluster: Cluster, deciders: Deciders, output: str
+) -> int:
+    """Explain a pod by a session; the exit code."""
+    if request.after_simulation:
+        raise click.UsageError(
+            f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
+        )
+    now = datetime.now(UTC) if request.source.is_live else None
+    explanation = explain_job(
+        pod.key, cluster, config=deciders, changes=request.changes is not False, now=now
+    )
+    if request.changes:
+        found = PodChanges(pod.key, explanation.changes, explanation.not_searched)
+        return _print_changes(found, output)
+    if output in TREES:
+        print_tree(explanation, output)
+    elif output != "name":
+        print_job_explanation(explanation, stdout_console(), wide=output == "wide")
+        native_group = group_key_of(pod)
+        if native_group and explanation.state != "unseen":
+            click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
+    return 0 if explanation.is_placed else 1
 
 
 def _profile_of(pod: Pod, deciders: Deciders, profile: str | None) -> str | None:

@@ -15,6 +15,7 @@ import platform
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -97,6 +98,11 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     recorder: RecordingWriter | None = None
     kernels: CompiledKernels | None = None
     plugin_files: tuple[str, ...] = ()
+
+
+def absolute_paths(files: Iterable[str]) -> tuple[str, ...]:
+    """Files as another process finds them."""
+    return tuple(str(Path(file).resolve()) for file in files)
 
 
 T = TypeVar("T")
