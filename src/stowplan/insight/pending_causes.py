@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.framework import Framework, Snapshot
@@ -123,7 +124,7 @@ class EvaluatedCauses:
     def _evaluated(self, pod: Pod) -> str:
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return f"no profile has schedulerName {pod.spec.scheduler_name!r}"
+            return no_profile(pod.spec.scheduler_name)
         gate = framework.run_pre_enqueue(pod)
         if not gate.is_success:
             return gate.message

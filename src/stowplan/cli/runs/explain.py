@@ -11,6 +11,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.explain_pod_group import (
+    has_pod_group,
     is_pod_group_argument,
     pod_group_key,
     run_explain_pod_group,
@@ -139,6 +140,11 @@ def _run_pod(
     now = datetime.now(UTC) if request.source.is_live else None
     group = pod_group_key(argument, namespace, cluster)
     if group:
+        if reads is not deciders and request.source.is_live and not has_pod_group(group, cluster):
+            # Imported here: few clusters have such queues.
+            from stowplan.cli.runs.queue_models.unread_queues import report_unread_queues
+
+            report_unread_queues(request.source, cluster, reads, is_empty=True)
         return run_explain_pod_group(
             group,
             cluster,
