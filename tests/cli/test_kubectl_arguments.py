@@ -266,3 +266,30 @@ def test_tables_are_not_padded_where_they_are_piped(cluster: str) -> None:
         lines = run(*arguments, "-f", cluster).out.splitlines()
         assert lines
         assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("command", ["explain", "eta", "preempt-preview", "simulate --explain"])
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ("podgrp/x", 'a resource type "podgrp" (did you mean "podgroup"?)'),
+        ("Deplo/web", 'a resource type "Deplo" (did you mean "deploy"?)'),
+        # Closer to a namespace of the cluster.
+        ("tean/last", 'pods "last" not found in namespace "tean" (did you mean "team/last"?)'),
+        ("other/last", 'pods "last" not found in namespace "other" (did you mean "team/last"?)'),
+    ],
+)  # fmt: skip
+def test_an_unknown_resource_type_is_named(
+    cluster: str, command: str, argument: str, error: str
+) -> None:
+    if "resource type" in error:
+        error = f"the server doesn't have {error}"
+    check_one_line(run(*command.split(), argument, "-f", cluster), error)
+
+
+@pytest.mark.parametrize("command", ["explain", "eta"])
+def test_a_resource_type_may_be_in_upper_case(cluster: str, command: str) -> None:
+    lower = run(command, "deploy/web", "-f", cluster)
+    upper = run(command, "Deployment/web", "-f", cluster)
+    assert (upper.code, upper.out) == (lower.code, lower.out)
+    assert run(command, "Pod/last", "-n", "team", "-f", cluster).code != 2

@@ -24,17 +24,15 @@ from stowplan.forecast.explain_scheduling_group import (
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import POD_GROUP_NAMES
 from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SchedulingGroup
 
-KINDS = ("podgroup", "podgroups", "pg")
-"""Resource names that may precede the slash."""
-
 
 def is_pod_group_argument(argument: str) -> bool:
     """True for `podgroup/NAME` and `pg/NAME`."""
-    return argument.partition("/")[0] in KINDS
+    return argument.partition("/")[0].lower() in POD_GROUP_NAMES
 
 
 def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch.queue_models.kueue.reports.quota_reports import CLUSTER_QUEUE, COHORT
 from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
-from stowplan.cli.errors import CommandError
+from stowplan.cli.errors import CommandError, guess
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import (
     DEFAULT_NAMESPACE,
@@ -138,8 +138,9 @@ def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport 
 
 def _not_found(name: str, namespace: str, report: KueueReport) -> str:
     here = [one.job for one in report.workloads if one.namespace == namespace]
-    known = ", ".join(here[:10]) or "none"
-    return f'"{_titled(name)[0]}" not found among the workloads of namespace {namespace}: {known}'
+    known, wanted = ", ".join(here[:10]) or "none", _titled(name)[0]
+    text = f'"{wanted}" not found among the workloads of namespace {namespace}: {known}'
+    return text + guess(wanted, here)
 
 
 def _print_queues(report: KueueReport, console: Console) -> None:
