@@ -320,7 +320,8 @@ def _filled(
         placements = fill.place_all(cluster.pending(), on_progress)
     tried, placements = placements, [*placements, *how.held]
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
-    summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
+    pending = cluster.pending()
+    summary["notes"] += [*([ORDER_NOTE] if pending else []), *group_notes(pending, scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
