@@ -26,7 +26,7 @@ PREFIX = "kube-batch's default configuration"
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    volcano_objects = [volcano.queue("vq"), volcano.pod("vp")]
+    volcano_objects = [volcano.queue("vq", deserved={"cpu": "2"}), volcano.pod("vp")]
     texts = {"kai": KAI, "kueue": KUEUE, "volcano": yaml.safe_dump_all(volcano_objects)}
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(f"{NODE}\n---\n{text}")
@@ -47,8 +47,11 @@ def test_queues_of_others_are_a_note(files: dict[str, str]) -> None:
     assert f"Note: {PREFIX} does not read Kueue's ClusterQueues: use {KUEUE_OPTIONS}\n" in ran.err
     ran = run("queues", "-f", files["volcano"])
     assert ran.code == 0
-    text = f"shares among Volcano's Queues by weight: for Volcano's rules use {VOLCANO_OPTIONS}"
+    text = f"reads only weight and capability of Volcano's Queues: use {VOLCANO_OPTIONS}"
     assert f"Note: {PREFIX} {text}\n" in ran.err
+    plain = yaml.safe_dump(volcano.queue("vq", capability={"cpu": "2"}))
+    Path(files["volcano"]).write_text(f"{NODE}\n---\n{plain}")
+    assert run("queues", "-f", files["volcano"]).err == ""
     # With its options, and with a configuration of one's own, there is nothing to say.
     assert "Note" not in run("queues", "-f", files["volcano"], "--compat", "volcano-1.15").err
 

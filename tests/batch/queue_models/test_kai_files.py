@@ -19,7 +19,7 @@ from tests.batch.queue_models.test_kai_model import deciders, group, node, pod, 
 from tests.cli.run import run
 
 MEMBER = {"labels": {"kai.scheduler/subgroup-name": "a"}}
-STRAY = {"labels": {"kai.scheduler/subgroup-name": "b"}}
+OUTSIDE = {"labels": {"kai.scheduler/subgroup-name": "b"}}
 
 
 def written(tmp_path: Path, *objects: Tree) -> Path:
@@ -45,20 +45,20 @@ def test_pods_of_no_sub_group_are_counted(tmp_path: Path) -> None:
         with_sub_group("x"),
         pod("member", "x", **MEMBER),
         pod("plain", "x"),
-        pod("stray", "x", **STRAY),
+        pod("outside", "x", **OUTSIDE),
     )
     run = simulate_jobs(cluster, config=deciders())
     (job,) = run.jobs
     assert (job.pods, job.ready, job.min_member) == (3, 1, 1)
-    assert set(job.waiting) == {"default/plain", "default/stray"}
+    assert set(job.waiting) == {"default/plain", "default/outside"}
     text = "2 pods belong to none of its sub-groups (a): label kai.scheduler/subgroup-name"
     assert (job.reason, job.message) == ("SubGroupNotFound", text)
     assert {one.pod: one.node for one in run.placements} == {
         "default/member": "n",
         "default/plain": "",
-        "default/stray": "",
+        "default/outside": "",
     }
-    found = explain_job("default/stray", cluster, config=deciders())
+    found = explain_job("default/outside", cluster, config=deciders())
     assert (found.state, found.node) == ("pending", "")
     assert found.job is not None
     assert found.job.message == text
@@ -67,17 +67,17 @@ def test_pods_of_no_sub_group_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_job_without_a_pod_in_its_sub_groups_is_listed(tmp_path: Path) -> None:
-    objects = node("n", 4), queue("red", 4), with_sub_group("x"), pod("stray", "x", **STRAY)
+    objects = node("n", 4), queue("red", 4), with_sub_group("x"), pod("outside", "x", **OUTSIDE)
     (job,) = simulate_jobs(cluster_of(tmp_path, *objects), config=deciders()).jobs
     assert (job.pods, job.ready, job.reason) == (1, 0, "SubGroupNotFound")
     assert not job.is_ready
 
 
 def test_pods_that_ended_do_not_wait(tmp_path: Path) -> None:
-    ended = pod("stray", "x", node="n", **STRAY) | {"status": {"phase": "Succeeded"}}
+    ended = pod("outside", "x", node="n", **OUTSIDE) | {"status": {"phase": "Succeeded"}}
     objects = node("n", 4), queue("red", 4), with_sub_group("x"), pod("m", "x", **MEMBER), ended
     (job,) = simulate_jobs(cluster_of(tmp_path, *objects), config=deciders()).jobs
-    assert "default/stray" not in job.waiting
+    assert "default/outside" not in job.waiting
 
 
 @pytest.mark.parametrize("options", [("--compat", "kai"), ("--config", "kai.yaml")])

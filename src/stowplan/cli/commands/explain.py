@@ -87,7 +87,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     With a configuration of `scheduler: kueue`, job/NAME says whether Kueue admits the job, and
     which quota in which cohort is short.

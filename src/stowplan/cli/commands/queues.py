@@ -50,7 +50,8 @@ def command(**given: Any) -> None:
     """Display what each queue deserves, has allocated and has pending, and who borrows from whom.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context);
-    without either it is that of `stowplan up` in this directory.
+    without either it is that of `stowplan up` in this directory. The configuration is that of its
+    running scheduler, if that has queues, unless --config, --compat or --plugin is given.
 
     With a configuration of `scheduler: kueue` the figures are nominal, borrowed and used quota by
     flavor, once Kueue has admitted what it can. Otherwise no pod is scheduled: the figures are

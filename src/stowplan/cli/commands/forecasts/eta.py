@@ -108,7 +108,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     JOB is job/NAME, deploy/NAME, rs, sts, ds, cj or rc, podgroup/NAME (or pg/NAME) or a plain name;
     POD is NAME, NAMESPACE/NAME or pod/NAME.

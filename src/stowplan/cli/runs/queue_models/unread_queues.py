@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
+from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, reported
@@ -18,14 +19,13 @@ from stowplan.driver.client.kueue_listing import GROUP, VERSIONS
 from stowplan.driver.client.object_listing import lists_with_objects
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.kai.kai_kinds import KAI_QUEUE_API_VERSION, KaiQueueObject
-from stowplan.objects.podgroup import Queue
+from stowplan.objects.podgroup import Queue, QueueSpec
 
 _TEXTS = {
     KAI: "does not read KAI-Scheduler's Queues: use",
     KUEUE: "does not read Kueue's ClusterQueues: use",
-    VOLCANO: "shares among Volcano's Queues by weight: for Volcano's rules use",
+    VOLCANO: "reads only weight and capability of Volcano's Queues: use",
 }
-_VOLCANO_GROUP = "scheduling.volcano.sh/"
 _LISTS = {
     f"/apis/{KAI_QUEUE_API_VERSION}/queues": KAI,
     **{f"/apis/{GROUP}/{version}/clusterqueues": KUEUE for version in VERSIONS},
@@ -64,10 +64,15 @@ def _models(source: ClusterSource, cluster: Cluster) -> Iterator[str]:
         yield KUEUE
     # A ClusterQueue in files becomes a Queue where Kueue does not decide.
     queues = [one for one in cluster.objects if isinstance(one, Queue) and one.name not in names]
-    if any(one.api_version.startswith(_VOLCANO_GROUP) for one in queues):
+    if any(_has_fields_of_volcano(one.spec) for one in queues):
         yield VOLCANO
     if source.is_live:
         with reported(CredentialError):
             client_config = load_client_config(source.kubeconfig, source.context)
             found = lists_with_objects(client_config, _LISTS)
         yield from (model for path, model in _LISTS.items() if path in found)
+
+
+def _has_fields_of_volcano(spec: QueueSpec) -> bool:
+    """Whether a Queue states more than kube-batch's sessions read."""
+    return replace(spec, weight=0, capability={}) != QueueSpec()

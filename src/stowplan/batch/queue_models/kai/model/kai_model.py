@@ -197,7 +197,7 @@ class KaiModel:
             dict(state.own),
             dict(state.orphans),
             dict(state.refusals),
-            state.strays(session),
+            state.without_sub_group(session),
         )
 
     def _decisions(

@@ -31,14 +31,14 @@ from stowplan.objects.pod import Pod
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
     for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
-    pod that names no group has none. strays: job -> its pods that belong to none of its sub-groups.
+    pod that names no group has none. without_sub_group: job -> its pods that belong to none of its sub-groups.
     """
 
     session: KaiSession
     own: Mapping[str, Pod]
     orphans: Mapping[str, Sequence[Pod]]
     refusals: Mapping[str, str] = {}
-    strays: Mapping[str, Sequence[Pod]] = {}
+    without_sub_group: Mapping[str, Sequence[Pod]] = {}
 
 
 def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> ModelReport:
@@ -47,7 +47,7 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     jobs = [
         _job(opened, reasons, job)
         for job in session.jobs.values()
-        if job.tasks() or job.uid in opened.strays
+        if job.tasks() or job.uid in opened.without_sub_group
     ]
     jobs += _orphans(opened, reasons)
     idle = [0.0, 0.0, 0.0]
@@ -75,9 +75,9 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     session, (reason, message) = opened.session, reasons.of(job)
     own = opened.own.get(job.uid)
-    tasks, strays = job.tasks(), opened.strays.get(job.uid, ())
-    if strays:
-        text = _of_strays(job, strays)
+    tasks, without_sub_group = job.tasks(), opened.without_sub_group.get(job.uid, ())
+    if without_sub_group:
+        text = _outside_text(job, without_sub_group)
         reason, message = (reason, f"{message}; {text}") if reason else (SUB_GROUP_NOT_FOUND, text)
     return JobReport(
         uid=job.uid,
@@ -86,13 +86,13 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         queue=job.queue,
         priority=job.priority,
         min_member=reasons.minimum(job),
-        pods=len(tasks) + len(strays),
+        pods=len(tasks) + len(without_sub_group),
         ready=len(placed(job)),
         placed={t.key: t.node for t in tasks if t.status == KaiStatus.BINDING},
         promised={t.key: t.node for t in tasks if t.status == KaiStatus.PIPELINED},
         waiting=(
             *(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
-            *(pod.key for pod in strays if _waits(pod)),
+            *(pod.key for pod in without_sub_group if _waits(pod)),
         ),
         reason=reason,
         message=message,
@@ -106,8 +106,8 @@ def _waits(pod: Pod) -> bool:
     return not pod.node_name and not pod.is_finished
 
 
-def _of_strays(job: KaiJob, strays: Sequence[Pod]) -> str:
-    count = f"{len(strays)} {'pod belongs' if len(strays) == 1 else 'pods belong'}"
+def _outside_text(job: KaiJob, without_sub_group: Sequence[Pod]) -> str:
+    count = f"{len(without_sub_group)} {'pod belongs' if len(without_sub_group) == 1 else 'pods belong'}"
     return f"{count} to none of its sub-groups ({', '.join(job.sets)}): label {SUB_GROUP_LABEL}"
 
 
@@ -147,7 +147,7 @@ def _counts(opened: OpenKaiSession) -> dict[str, tuple[int, int]]:
         tasks = job.tasks()
         n_placed = sum(bool(task.status & ALLOCATED_STATUSES) for task in tasks)
         n_pending = sum(task.status == KaiStatus.PENDING for task in tasks)
-        n_pending += sum(_waits(pod) for pod in opened.strays.get(job.uid, ()))
+        n_pending += sum(_waits(pod) for pod in opened.without_sub_group.get(job.uid, ()))
         for queue in session.queues.up(job.queue):
             before = counts[queue.name]
             counts[queue.name] = (before[0] + n_placed, before[1] + n_pending)

@@ -124,7 +124,7 @@ class KaiState:
             if since is not None:
                 yield since.timestamp()
 
-    def strays(self, session: KaiSession) -> dict[str, list[Pod]]:
+    def without_sub_group(self, session: KaiSession) -> dict[str, list[Pod]]:
         """Job -> its pods that belong to none of its sub-groups, which no session counts."""
         found = {}
         for key, job in session.jobs.items():
