@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.cli.runs.queue_models import unread_queues
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.responses import ApiResponse
+from stowplan.driver import status_address
+from stowplan.driver.client import one_shot_requests
+from stowplan.driver.client.one_shot_requests import ClusterListing
+from stowplan.driver.status_address import published_configuration
 from tests.cli.run import Ran, run
 from tests.contract.up_process import up
 
@@ -86,6 +94,49 @@ def cluster_of(folder: Path, objects: str, config: str) -> Iterator[str]:
             assert time.monotonic() < deadline, "its scheduler serves no status"
             time.sleep(0.1)
         yield kubeconfig
+
+
+def address_of(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Have the cluster publish this address of its scheduler's status."""
+
+    async def published(_: ClientConfig) -> ApiResponse:
+        return ApiResponse(200, json.dumps({"data": {"address": address}}).encode())
+
+    monkeypatch.setattr(status_address, "_address_map", published)
+
+
+def test_only_a_scheduler_of_this_computer_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it answers names Python files, which are run."""
+    asked: list[str] = []
+    monkeypatch.setattr(status_address, "fetch_configuration", asked.append)
+    for address in ("far.example.com:10259", "10.0.0.1:10259", "127.0.0.1.example.com:1", ""):
+        address_of(monkeypatch, address)
+        assert published_configuration(ClientConfig("http://far", "test")) is None
+    assert asked == []
+    address_of(monkeypatch, "127.0.0.1:10259")
+    published_configuration(ClientConfig("http://far", "test"))
+    assert asked == ["127.0.0.1:10259"]
+
+
+@pytest.mark.parametrize("words", ["queues", "explain --all-pending", "eta --all"])
+def test_a_scheduler_that_does_not_answer(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://far'}}]\nusers: [{name: u, user: {}}]\n"
+    )
+    monkeypatch.setattr(one_shot_requests, "list_once", lambda *_, **__: ClusterListing())
+    monkeypatch.setattr(unread_queues, "lists_with_objects", lambda *_: set())
+    address_of(monkeypatch, "127.0.0.1:1")
+    ran = run(*words.split(), "--kubeconfig", str(tmp_path / "config"))
+    warning = (
+        "Warning: the configuration of the running scheduler cannot be read (name it with --con"
+    )
+    assert ran.err.startswith(warning)
+    assert len(ran.err.splitlines()) == 1
+    assert ran.code != 2
 
 
 def test_kai(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from stowplan.driver.client.one_shot_requests import (
 )
 from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
 from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
 
 log = logging.getLogger("stowplan.http")
 
@@ -53,13 +54,13 @@ def published_status_address(client_config: ClientConfig) -> str:
 
 def published_configuration(client_config: ClientConfig) -> dict[str, Any] | None:
     """What the scheduler of a `stowplan up` cluster decides by, see `running_configuration`; None
-    where the cluster names no such scheduler. Raises ServerUnreachable where it does not answer,
-    and CredentialError."""
+    where the cluster names no such scheduler on this computer: what it says names files that are
+    run. Raises ServerUnreachable where it does not answer, and CredentialError."""
     answer = asyncio.run(_address_map(client_config))
     if not answer.is_done:
         return None
     address = msgspec.json.decode(answer.body, type=_ConfigMap).data.get(KEY, "")
-    return fetch_configuration(address) if address else None
+    return fetch_configuration(address) if is_loopback(address.rpartition(":")[0]) else None
 
 
 async def _address_map(client_config: ClientConfig) -> ApiResponse:

@@ -31,8 +31,8 @@ from stowplan.objects.pod import Pod
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
     for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
-    pod that names no group has none. without_sub_group: job -> its pods that belong to none of its sub-groups.
-    """
+    pod that names no group has none. without_sub_group: job -> its pods that belong to none of its
+    sub-groups."""
 
     session: KaiSession
     own: Mapping[str, Pod]
@@ -77,7 +77,7 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     own = opened.own.get(job.uid)
     tasks, without_sub_group = job.tasks(), opened.without_sub_group.get(job.uid, ())
     if without_sub_group:
-        text = _outside_text(job, without_sub_group)
+        text = _outside_text(job, len(without_sub_group))
         reason, message = (reason, f"{message}; {text}") if reason else (SUB_GROUP_NOT_FOUND, text)
     return JobReport(
         uid=job.uid,
@@ -106,8 +106,8 @@ def _waits(pod: Pod) -> bool:
     return not pod.node_name and not pod.is_finished
 
 
-def _outside_text(job: KaiJob, without_sub_group: Sequence[Pod]) -> str:
-    count = f"{len(without_sub_group)} {'pod belongs' if len(without_sub_group) == 1 else 'pods belong'}"
+def _outside_text(job: KaiJob, n_pods: int) -> str:
+    count = f"{n_pods} {'pod belongs' if n_pods == 1 else 'pods belong'}"
     return f"{count} to none of its sub-groups ({', '.join(job.sets)}): label {SUB_GROUP_LABEL}"
 
 
