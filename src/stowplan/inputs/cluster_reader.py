@@ -53,6 +53,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import Queue
+from stowplan.objects.timing.pod_times import latest_time
 from stowplan.objects.workload import DaemonSet, Job
 
 Tree = dict[str, Any]
@@ -138,6 +139,11 @@ class Cluster(msgspec.Struct):
     def bound(self) -> list[Pod]:
         """Pods that have a node and are not finished."""
         return [pod for pod in self.pods if pod.node_name and not pod.is_finished]
+
+    def latest_time(self) -> datetime | None:
+        """The time that stands for now: the latest that its objects show, None if they show
+        none."""
+        return latest_time(self.pods, (*self.nodes, *self.objects))
 
     def pending(self) -> list[Pod]:
         """Pending pods in arrival order.

@@ -82,9 +82,12 @@ class ImportLookup:
         name = mapping(meta, "labels").get(QUEUE_LABEL, "")
         if not name:
             return "", []
+        # Imported here: most inputs have nothing of Kueue.
+        from stowplan.config.queue_models.scheduler_hints import OPTIONS
+
         self.remark(
-            f"{KUEUE_NOTE} (suspend is ignored);"
-            " flavors, borrowing, preemption and topologies of ClusterQueues are not modelled"
+            f"{KUEUE_NOTE} (suspend is ignored); quota, flavors, borrowing, preemption and"
+            f" topologies of ClusterQueues count with {OPTIONS['kueue']}"
         )
         local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
         queue = str(mapping(local, "spec").get("clusterQueue") or "")

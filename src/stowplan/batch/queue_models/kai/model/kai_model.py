@@ -203,7 +203,13 @@ class KaiModel:
 
     def _opened(self, session: KaiSession) -> OpenKaiSession:
         state = self._state
-        return OpenKaiSession(session, dict(state.own), dict(state.orphans), dict(state.refusals))
+        return OpenKaiSession(
+            session,
+            dict(state.own),
+            dict(state.orphans),
+            dict(state.refusals),
+            state.without_sub_group(session),
+        )
 
     def _decisions(
         self,

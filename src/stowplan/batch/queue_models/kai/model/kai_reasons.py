@@ -26,7 +26,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, Member
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
 """Resources of queues, as people know them."""
 QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
-QUEUE_NOT_LEAF = "QueueNotLeaf"
+QUEUE_NOT_LEAF, SUB_GROUP_NOT_FOUND = "QueueNotLeaf", "SubGroupNotFound"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
 DOES_NOT_FIT = "Unschedulable"

@@ -120,6 +120,16 @@ class KaiState:
             if since is not None:
                 yield since.timestamp()
 
+    def without_sub_group(self, session: KaiSession) -> dict[str, list[Pod]]:
+        """Job -> its pods that belong to none of its sub-groups, which no session counts."""
+        found = {}
+        for key, job in session.jobs.items():
+            members = self._members.get(key, {})
+            if len(members) > sum(len(pods.tasks) for pods in job.sets.values()):
+                known = {task.uid for task in job.tasks()}
+                found[key] = [self._pods[uid] for uid in members if uid not in known]
+        return found
+
     # Sessions.
 
     def open(
