@@ -7,6 +7,7 @@ configuration of profiles and sessions.
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import yaml
@@ -22,16 +23,16 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     PodsReadyOptions,
     kueue_options_of,
 )
-from stowplan.config.queue_models.queue_model_choice import KUEUE, SCHEDULER
+from stowplan.config.queue_models.queue_model_choice import KUEUE, KUEUE_KIND, SCHEDULER
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
-from stowplan.objects.encoding.duration import parse
-from stowplan.objects.timing.duration_text import parse_duration
+from stowplan.objects.encoding.duration import parse, render
 
 _FAIR_SHARING, _PODS_READY = "fairSharing", "waitForPodsReady"
 _RESOURCES = "resources"
 _FIELDS = (SCHEDULER, _FAIR_SHARING, USAGE, "featureGates", _PODS_READY, _RESOURCES)
 _API_GROUP = "config.kueue.x-k8s.io/"
+_API_VERSIONS = tuple(_API_GROUP + version for version in ("v1beta1", "v1beta2"))
 _ENABLE = "enable"
 _NOT_READ = (
     "apiVersion", "kind", "namespace", "health", "metrics", "webhook", "leaderElection",
@@ -62,14 +63,21 @@ def is_for_kueue(text: str | bytes) -> bool:
 
 def _is_own(tree: dict[str, Any]) -> bool:
     """Whether a tree is the Configuration that Kueue's manager reads."""
-    is_kind = tree.get("kind") == "Configuration"
-    return is_kind and str(tree.get("apiVersion", "")).startswith(_API_GROUP)
+    return tree.get("kind") == KUEUE_KIND
 
 
 def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> KueueOptions:
     """The options of a text; raises ConfigError with every mistake."""
     tree, problems = _tree(text), Problems()
     is_own = _is_own(tree)
+    n = len(list(yaml.safe_load_all(text)))
+    if n > 1:
+        problems.add("document", f"{n} documents", "one document")
+    version = tree.get("apiVersion")
+    if is_own and version not in _API_VERSIONS:
+        hint = did_you_mean(str(version), _API_VERSIONS)
+        got = "" if version is None else format_value(version)
+        problems.add("apiVersion", got, format_alternatives(_API_VERSIONS), hint)
     for key in tree:
         if key not in _FIELDS and not (is_own and key in _NOT_READ):
             hint = did_you_mean(str(key), _FIELDS)
@@ -163,7 +171,7 @@ def _seconds(tree: dict[str, Any], field: str, default: float, problems: Problem
     if text is None:
         return default
     try:
-        return parse_duration(str(text))
+        return parse(str(text)).total_seconds()
     except ValueError:
         problems.add(f"{_PODS_READY}.{field}", format_value(text), "a duration such as 5m")
         return default
@@ -252,3 +260,52 @@ def _check_fair_sharing(tree: Any, problems: Problems) -> None:
         if name not in STRATEGIES:
             wanted = format_alternatives(STRATEGIES)
             problems.add(f"{path}.{_STRATEGIES}", format_value(name), wanted)
+
+
+def kueue_tree(options: KueueOptions) -> dict[str, Any]:
+    """The tree of a file with all that is in force; reading it gives the same options."""
+    tree: dict[str, Any] = {SCHEDULER: KUEUE}
+    if options.is_fair:
+        tree[_FAIR_SHARING] = {_STRATEGIES: list(options.strategies)}
+    if options.usage is not None:
+        tree[USAGE] = {
+            HALF_LIFE: _duration(options.usage.half_life_s),
+            INTERVAL: _duration(options.usage.interval_s),
+            USAGE_WEIGHTS: dict(options.usage.weights),
+        }
+    tree["featureGates"] = {name: name in options.gates for name in GATES}
+    if options.pods_ready is not None:
+        tree[_PODS_READY] = _pods_ready_tree(options.pods_ready)
+    if options.excluded or options.transformations:
+        tree[_RESOURCES] = {
+            _EXCLUDED: list(options.excluded),
+            "transformations": [
+                {
+                    "input": one.resource,
+                    "strategy": "Replace" if one.is_replaced else "Retain",
+                    "outputs": dict(one.outputs),
+                }
+                for one in options.transformations
+            ],
+        }
+    return tree
+
+
+def _pods_ready_tree(options: PodsReadyOptions) -> dict[str, Any]:
+    limit = options.requeues_max
+    return {
+        _ENABLE: True,
+        "timeout": _duration(options.timeout_s),
+        "recoveryTimeout": _duration(options.recovery_s or 0.0),
+        "blockAdmission": options.blocks,
+        "requeuingStrategy": {
+            "timestamp": "Eviction" if options.by_eviction else "Creation",
+            **({} if limit is None else {"backoffLimitCount": limit}),
+            "backoffBaseSeconds": int(options.backoff_s),
+            "backoffMaxSeconds": int(options.backoff_max_s),
+        },
+    }
+
+
+def _duration(seconds: float) -> str:
+    return render(timedelta(seconds=seconds))

@@ -139,6 +139,16 @@ def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
     return _KaiReader(problems).configuration(tree)
 
 
+def complete_kai(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid file with the actions and tiers that are in force, where it has none."""
+    plugins = [
+        {"name": name, **({"arguments": dict(arguments)} if arguments else {})}
+        for name, arguments in _DEFAULT_PLUGINS.items()
+    ]
+    given = {key: value for key, value in tree.items() if value or key not in ("actions", "tiers")}
+    return {"actions": ", ".join(ACTIONS), "tiers": [{"plugins": plugins}], **given}
+
+
 class _KaiReader:
     """Reads trees; collects mistakes and warnings."""
 
