@@ -69,8 +69,7 @@ def parse(
     found = documents(text, problems)
     if not found:
         if not problems.found:
-            wanted = f"a document of kind {format_alternatives(FORMATS)}"
-            wanted += f", or {_SESSIONS}" if batch is not None else ""
+            wanted = f"a document of kind {_kinds_wanted(batch)}"
             problems.add("document", "nothing", wanted)
         raise problems.error(source)
     if len(found) > 1:
@@ -99,6 +98,13 @@ def merged(found: Sequence[Configuration]) -> Configuration:
         first = msgspec.structs.replace(base, source=source, batch=batch)
         _check_names(first, other.source)
     return first
+
+
+def _kinds_wanted(batch: batches.SupportedSettings | None) -> str:
+    if batch is None:
+        return format_alternatives(FORMATS)
+    kinds = format_alternatives((*FORMATS, *_OF_QUEUES))
+    return f"{kinds}, or one with scheduler, or actions and tiers"
 
 
 def _check_names(configuration: Configuration, source: str) -> None:
@@ -140,7 +146,7 @@ def _read(
     batch: batches.SupportedSettings | None = None,
 ) -> Configuration:
     if not isinstance(tree, dict):
-        wanted = f"a mapping with apiVersion and kind: {format_alternatives(FORMATS)}"
+        wanted = f"a mapping with apiVersion and kind: {_kinds_wanted(batch)}"
         problems.add("document", format_value(tree), wanted)
         raise problems.error(source)
     kind = tree.get("kind") or (kube_scheduler.KIND if body else None)

@@ -43,6 +43,8 @@ from stowplan.config.queue_models.queue_model_choice import (
     SCHEDULER,
     VOLCANO,
     QueueModelSettings,
+    check_keys,
+    check_one_document,
     chosen_queue_model,
     plain_tree,
 )
@@ -182,6 +184,8 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
+    if not known.lenient:
+        check_one_document(text, problems)
     tree = plain_tree(root)
     given = tree if is_kai_object(tree) else None
     tree = tree if given is None else kai_file_of(given, problems)
@@ -190,6 +194,7 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
         # Which names are known depends on it.
         raise problems.error(source)
     if model:
+        check_keys(root, problems)
         n_before = len(problems.found)
         found = walk.model_configuration(source, model, tree)
         if given is not None:

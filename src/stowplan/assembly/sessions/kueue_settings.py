@@ -23,7 +23,13 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     PodsReadyOptions,
     kueue_options_of,
 )
-from stowplan.config.queue_models.queue_model_choice import KUEUE, KUEUE_KIND, SCHEDULER
+from stowplan.config.queue_models.queue_model_choice import (
+    KUEUE,
+    KUEUE_KIND,
+    SCHEDULER,
+    check_keys,
+    check_one_document,
+)
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.encoding.duration import parse, render
@@ -51,6 +57,7 @@ _RESOURCE_FIELDS = (_EXCLUDED, "transformations")
 _PODS_READY_FIELDS = ("enable", "timeout", "blockAdmission", "recoveryTimeout", "requeuingStrategy")
 _REQUEUING_FIELDS = ("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds")
 _STRATEGIES = "preemptionStrategies"
+_TRANSFORMATIONS = ("Retain", "Replace")
 _OLD_TIMEOUT_S = 300.0
 """Default of `waitForPodsReady.timeout` in v1beta1."""
 
@@ -70,9 +77,8 @@ def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> Kue
     """The options of a text; raises ConfigError with every mistake."""
     tree, problems = _tree(text), Problems()
     is_own = _is_own(tree)
-    n = len(list(yaml.safe_load_all(text)))
-    if n > 1:
-        problems.add("document", f"{n} documents", "one document")
+    check_one_document(text, problems)
+    check_keys(next(yaml.compose_all(text, Loader=yaml.SafeLoader), None), problems)
     version = tree.get("apiVersion")
     if is_own and version not in _API_VERSIONS:
         hint = did_you_mean(str(version), _API_VERSIONS)
@@ -124,7 +130,25 @@ def _transformations(tree: Any, problems: Problems) -> list[Any]:
         wanted = "a mapping with transformations, each with an input"
         problems.add(_RESOURCES, format_value(tree), wanted)
         return []
+    for i, one in enumerate(found or ()):
+        _check_transformation(one, f"{_RESOURCES}.transformations[{i}]", problems)
     return list(found or ())
+
+
+def _check_transformation(tree: dict[str, Any], path: str, problems: Problems) -> None:
+    _check_mapping(tree, path, ("input", "strategy", "outputs", "multiplyBy"), problems)
+    strategy, outputs = tree.get("strategy"), tree.get("outputs") or {}
+    if strategy not in (None, *_TRANSFORMATIONS):
+        wanted = format_alternatives(_TRANSFORMATIONS)
+        problems.add(f"{path}.strategy", format_value(strategy), wanted)
+    if not isinstance(outputs, dict):
+        problems.add(f"{path}.outputs", format_value(outputs), "a mapping of resources to factors")
+        return
+    for name, factor in outputs.items():
+        try:
+            float(factor)
+        except (TypeError, ValueError):
+            problems.add(f"{path}.outputs[{name}]", format_value(factor), "a number")
 
 
 def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOptions | None:
@@ -134,6 +158,9 @@ def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOpt
     _check_mapping(tree, _PODS_READY, _PODS_READY_FIELDS, problems)
     if not isinstance(tree, dict) or tree.get(_ENABLE) is False:
         return None
+    for name in (_ENABLE, "blockAdmission"):
+        if not isinstance(tree.get(name), bool | None):
+            problems.add(f"{_PODS_READY}.{name}", format_value(tree[name]), "true or false")
     strategy = tree.get("requeuingStrategy") or {}
     path = f"{_PODS_READY}.requeuingStrategy"
     _check_mapping(strategy, path, _REQUEUING_FIELDS, problems)
@@ -147,11 +174,12 @@ def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOpt
     numbers = {}
     for name, default in (("backoffBaseSeconds", 60), ("backoffMaxSeconds", 3600)):
         numbers[name] = strategy.get(name) or default
-        if not isinstance(numbers[name], int):
-            problems.add(f"{path}.{name}", format_value(numbers[name]), "a number of seconds")
+        if not _is_count(numbers[name]):
+            wanted = "a number of seconds, 0 or more"
+            problems.add(f"{path}.{name}", format_value(numbers[name]), wanted)
     limit = strategy.get("backoffLimitCount")
-    if limit is not None and not isinstance(limit, int):
-        problems.add(f"{path}.backoffLimitCount", format_value(limit), "a number")
+    if limit is not None and not _is_count(limit):
+        problems.add(f"{path}.backoffLimitCount", format_value(limit), "a number, 0 or more")
     if problems.found:
         return None
     return PodsReadyOptions(
@@ -171,10 +199,18 @@ def _seconds(tree: dict[str, Any], field: str, default: float, problems: Problem
     if text is None:
         return default
     try:
-        return parse(str(text)).total_seconds()
+        found = parse(str(text)).total_seconds()
     except ValueError:
-        problems.add(f"{_PODS_READY}.{field}", format_value(text), "a duration such as 5m")
+        found = -1.0
+    if found < 0:
+        wanted = "a duration such as 5m, not below 0"
+        problems.add(f"{_PODS_READY}.{field}", format_value(text), wanted)
         return default
+    return found
+
+
+def _is_count(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
 def _check_mapping(tree: Any, path: str, fields: tuple[str, ...], problems: Problems) -> None:

@@ -255,6 +255,8 @@ class _KaiReader:
 
     def _plugin(self, tree: Any, path: str, found: dict[str, Mapping[str, Any]]) -> None:
         fields = self._fields(tree, path, ("name", "arguments", *_SWITCHES))
+        if not isinstance(tree, dict):
+            return
         for switch in _SWITCHES:
             if fields.get(switch):
                 self._warn(f"{path}.{switch}", "it", "leave a part of the plugin out")

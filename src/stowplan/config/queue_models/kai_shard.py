@@ -26,6 +26,7 @@ from stowplan.framework.problems import did_you_mean
 SHARD, CONFIG_MAP = "SchedulingShard", "ConfigMap"
 FILE = "config.yaml"
 """Key of the ConfigMap with the file."""
+_API_VERSION = "kai.scheduler/v1"
 _OBJECT = ("apiVersion", "kind", "metadata", "status")
 _PLUGINS = {
     "predicates": 1900, "proportion": 1800, "priority": 1700, "nodeavailability": 1600,
@@ -80,6 +81,9 @@ def kai_file_of(tree: dict[str, Any], problems: Problems) -> dict[str, Any]:
             inner = {}
         return {SCHEDULER: KAI, **(inner or {})}
     fields = mapping_of(tree, "", (*_OBJECT, "spec"), problems)
+    version = tree.get("apiVersion")
+    if version != _API_VERSION:
+        problems.add("apiVersion", "" if version is None else format_value(version), _API_VERSION)
     spec = mapping_of(fields.get("spec") or {}, "spec", _SPEC, problems)
     return _file_of_shard(spec, problems)
 

@@ -107,3 +107,33 @@ def plain_tree(root: yaml.Node | None) -> Any:
         return None if root is None else yaml.SafeLoader("").construct_document(root)
     except (yaml.YAMLError, ValueError):
         return None
+
+
+def check_one_document(text: str | bytes, problems: Problems) -> None:
+    """Add a problem for a text of several documents: only the first would be read. The text is
+    valid YAML in its first document."""
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        problems.add("document", str(error).splitlines()[0], "YAML")
+        return
+    n = sum(not (isinstance(node, yaml.ScalarNode) and node.value == "") for node in nodes)
+    if n > 1:
+        problems.add("document", f"{n} documents", "one document")
+
+
+def check_keys(node: yaml.Node | None, problems: Problems, path: str = "") -> None:
+    """Add a problem for each key that a mapping has again: only the last would be read."""
+    if isinstance(node, yaml.SequenceNode):
+        for i, item in enumerate(node.value):
+            check_keys(item, problems, f"{path}[{i}]")
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen = set()
+    for key, value in node.value:
+        name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+        place = child_path(path, name)
+        if name in seen:
+            problems.add(place, "the key again", "each key once")
+        seen.add(name)
+        check_keys(value, problems, place)

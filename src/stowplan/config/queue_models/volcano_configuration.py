@@ -294,6 +294,8 @@ class _VolcanoReader:
     def _plugin(self, tree: Any, path: str) -> VolcanoPluginEntry:
         fields = self._fields(tree, path, ("name", "arguments", *SWITCHES))
         name = str(fields.get("name") or "")
+        if not isinstance(tree, dict):
+            return VolcanoPluginEntry(name, frozenset())
         enabled = frozenset(switch for switch in SWITCHES if self._is_on(fields, switch, path))
         arguments = fields.get("arguments")
         place = f"{path}.arguments"
