@@ -76,6 +76,18 @@ OWN = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
         ("scheduler: kueu\nactions: admit", ["'kueu'", "did you mean 'kueue'?"]),
         ("kind: Deployment", ["kind", "SchedulingShard", "ConfigMap", "Kueue", "Volcano"]),
         ("kind: Configuration\napiVersion: v1", ["apiVersion", "config.kueue.x-k8s.io/v1beta2"]),
+        ("scheduler: kai\n---\nscheduler: kai", ["2 documents", "one document"]),
+        ("scheduler: kai\nactions: a\nactions: allocate", ["actions", "the key again"]),
+        ("scheduler: kueue\nfeatureGates: {}\nfeatureGates: {}", ["featureGates", "again"]),
+        (SHARD.replace("v1", "v9") + "{}", ["apiVersion", "'kai.scheduler/v9'"]),
+        ("scheduler: kai\ntiers: [{plugins: [3]}]", ["tiers[0].plugins[0]", "a mapping"]),
+        (
+            "scheduler: kueue\nresources: {transformations: [{input: a, outputs: {b: x}}]}",
+            ["resources.transformations[0].outputs[b]", "'x'", "a number"],
+        ),
+        ("scheduler: kueue\nwaitForPodsReady: {timeout: -5m}", ["waitForPodsReady.timeout"]),
+        ("scheduler: kueue\nwaitForPodsReady: {enable: 3}", ["waitForPodsReady.enable", "true"]),
+        ("", ["document", "nothing", "SchedulingShard", "scheduler"]),
         (f"{OWN}---\n{OWN}", ["2 documents", "one document"]),
         (f"{SHARD}{{kValue: x}}", ["spec.kValue", "'x'", "a number"]),
         (f"{SHARD}{{minRuntime: {{preemptMinRuntime: x}}}}", ["spec.minRuntime.preemptMinRuntime"]),
@@ -98,7 +110,7 @@ def test_a_mistake_is_one_error(tmp_path: Path, text: str, parts: list[str]) -> 
     check_one_line(run("config", "check", written(tmp_path, text)), "given.yaml: ", *parts)
 
 
-def test_a_shard_is_warned_about_only_for_what_it_says(tmp_path: Path) -> None:
+def test_warnings_are_about_what_a_shard_has(tmp_path: Path) -> None:
     assert run("config", "check", written(tmp_path, f"{SHARD}{{}}")).err == ""
     text = f"{SHARD}{{plugins: {{ray: {{enabled: false}}, snapshot: {{}}}}}}"
     found = run("config", "check", written(tmp_path, text)).err

@@ -53,8 +53,8 @@ def files_not_given(page: Path, text: str) -> Iterator[str]:
         for name in FILE.findall(command):
             if name in READERS_OWN or name in written or (tree.ROOT / name).is_file():
                 continue
-            shown = re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w-])", rest)
-            if not shown and not any((folder / name).is_file() for folder in folders):
+            is_in_text = re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w-])", rest)
+            if not is_in_text and not any((folder / name).is_file() for folder in folders):
                 yield f"{page.name}: {name} is not given"
 
 
