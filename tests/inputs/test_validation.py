@@ -267,3 +267,14 @@ metadata: {name: c}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 """
     assert len(read(tmp_path, text, "strict").objects) == 2
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+def test_a_missing_name_is_one_mistake(tmp_path: Path, kind: str) -> None:
+    text = (
+        f"apiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: {kind}, metadata: {{}}}}\n"
+    )
+    found = [one for one in errors(tmp_path, text) if "metadata.name" in one]
+    assert found == [
+        f"items[0].{kind}: metadata.name: Required value: name or generateName is required"
+    ]

@@ -8,6 +8,7 @@ from stowplan.batch.queue_models.kai.kai_objects import task_of
 from stowplan.batch.queue_models.kai.model.kai_memory import _alone
 from stowplan.batch.queue_models.kai.session_claims import SessionClaims
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, ResourceIndex
+from stowplan.batch.queue_models.kai.state.kai_node import card_memory
 from stowplan.batch.queue_models.kai.state.kai_task import MEMORY_SHARE, SHARE, WHOLE
 from stowplan.objects.kai.annotation_numbers import DEVICES_MAX
 from stowplan.objects.meta import ObjectMeta
@@ -51,3 +52,12 @@ def test_cards_by_annotations(
 def test_a_pod_has_no_more_cards_of_its_own_than_a_node_may_have() -> None:
     assert len([*_alone(pod(gpu_fraction_num_devices="999999999"))]) == DEVICES_MAX
     assert len([*_alone(pod(gpu_fraction_num_devices="²"))]) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "memory"),
+    [("40960", (40900, True)), ("100", (100, True)), ("99", (100, False)), ("0", (100, False))],
+)
+def test_memory_of_a_card_is_never_none_at_all(label: str, memory: tuple[int, bool]) -> None:
+    # What cards have is divided by it.
+    assert card_memory({"nvidia.com/gpu.memory": label}) == memory

@@ -110,7 +110,8 @@ class ObjectValidator:
         What the server says of the same field counts where it says more than its type.
         """
         if found is not None:
-            named = _steps_of(problem.path.removeprefix(f"{found.title}: "))
+            # An object without a name has another title here.
+            named = _steps_of(problem.path.rpartition(": ")[2])
             same = [one for one in found.mistakes if _steps_of(one.path) == named]
             is_answered = found.is_fatal and any(not one.is_unreadable for one in same)
             others = (one for one in found.mistakes if is_answered or one not in same)

@@ -42,13 +42,17 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 
 def card_memory(labels: dict[str, str]) -> tuple[int, bool]:
-    """MiB of a card, down to a multiple of 100, and whether the node says it."""
+    """MiB of a card, down to a multiple of 100, and whether the node says it.
+
+    Differs: a label below 100 counts as none; KAI divides by 0 then.
+    """
     memory = unsigned_number(labels.get("nvidia.com/gpu.memory"))
     if memory is None:
         return DEFAULT_CARD_MEMORY, False
     if memory >= MIB_BELOW:
         memory //= 1 << 20
-    return memory - memory % 100, True
+    memory -= memory % 100
+    return (memory, True) if memory else (DEFAULT_CARD_MEMORY, False)
 
 
 def is_ready(node: Node) -> bool:
