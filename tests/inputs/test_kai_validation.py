@@ -261,3 +261,19 @@ def test_annotations_about_cards(pod: Any, expected: str, tmp_path: Path) -> Non
         except InputError as error:
             text = str(error).partition("default/x: ")[2]
         assert text == (f"{path}.annotations{expected}" if expected else "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("two", "spec: Invalid value: 'two': expected a mapping"),
+        (
+            {"levels": [{"nodeLabel": "rack"}, "two"]},
+            "spec.levels[1]: Invalid value: 'two': expected a mapping",
+        ),
+    ],
+)
+def test_what_is_missing_below_a_wrong_type_is_no_mistake_of_its_own(
+    tmp_path: Path, spec: Any, expected: str
+) -> None:
+    assert problem(tmp_path, "kai.scheduler/v1alpha1", "Topology", spec) == expected

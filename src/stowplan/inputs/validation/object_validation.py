@@ -114,8 +114,11 @@ class ObjectValidator:
             named = _steps_of(problem.path.rpartition(": ")[2])
             same = [one for one in found.mistakes if _steps_of(one.path) == named]
             is_answered = found.is_fatal and any(not one.is_unreadable for one in same)
-            others = (one for one in found.mistakes if is_answered or one not in same)
-            self.report(place, found._replace(mistakes=tuple(others)))
+            others = found.mistakes
+            if not is_answered:
+                # What is missing below a field that is not of its type is no mistake of its own.
+                others = tuple(one for one in others if _steps_of(one.path)[: len(named)] != named)
+            self.report(place, found._replace(mistakes=others))
             if is_answered:
                 return
         self._add(str(InputError.at(place, problem.path, problem.what)), is_fatal=True)
