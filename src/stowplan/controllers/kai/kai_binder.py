@@ -129,6 +129,8 @@ class KaiBinder(Controller):
             return
         if _is_answered(request):
             return
+        # The definition lets it be absent.
+        request = {**request, "spec": request.get("spec") or {}}
         pod = self.api.get(PODS, key[0], request["spec"].get("podName") or key[1])
         try:
             if not self._bind(request, pod):
