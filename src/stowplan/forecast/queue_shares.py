@@ -55,9 +55,10 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
-    """All queues and loans. strays: missing queue -> number of pods that name it.
+    """All queues and loans. strays: queue that is none of these -> number of pods that name it.
 
-    ungrouped: missing PodGroup -> number of pods that name it.
+    ungrouped: missing PodGroup -> number of pods that name it. left_out: those of `strays` that
+    exist -> why they start no jobs.
     """
 
     api_version: str
@@ -67,6 +68,7 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
     loans: list[Loan]
     strays: dict[str, int]
     ungrouped: dict[str, int] = {}
+    left_out: dict[str, str] = {}
 
     def __repr__(self) -> str:
         pending = sum(one.pods_pending for one in self.queues)
@@ -158,7 +160,8 @@ def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
             strays[job.queue] = strays.get(job.queue, 0) + job.pods
     name, total = runner.batch.scheduler_name, {n: report.total[n] for n in names}
     loans = list(queue_model_loans(report, total))
-    return Shares(SCHEMA, name, total, queues, loans, strays, ungrouped)
+    left_out = {n: text for n, text in report.left_out.items() if n in strays}
+    return Shares(SCHEMA, name, total, queues, loans, strays, ungrouped, left_out)
 
 
 def _shares(runner: SessionRunner, session: AnySession) -> Shares:

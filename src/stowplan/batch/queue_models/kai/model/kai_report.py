@@ -58,7 +58,13 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     queues = [
         _queue(session, queue, *counts[name]) for name, queue in session.queues.queues.items()
     ]
-    report = ModelReport(jobs, queues, _plain(session.queues.total), _plain(idle))
+    report = ModelReport(
+        jobs,
+        queues,
+        _plain(session.queues.total),
+        _plain(idle),
+        left_out=session.queues.left_out,
+    )
     found = next(
         ((job, t) for job in session.jobs.values() for t in job.tasks() if t.uid == asked), None
     )
