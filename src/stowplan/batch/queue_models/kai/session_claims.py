@@ -19,11 +19,13 @@ from stowplan.objects.devices.device_claim import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.objects.selectors import node_selector_matches
 
 QUEUE_LABEL = "kai.scheduler/queue"
 CONSUMERS_MAX = 256
+NOT_AVAILABLE = "resourceclaim not available on the node"
+NO_DEVICES = "cannot allocate all claims"
 INT64_MAX = 2**63 - 1
 
 Allocate = Callable[
@@ -32,6 +34,15 @@ Allocate = Callable[
 ]
 """Devices of a node for claims, one result each, beside all claims of the cluster; None if there
 are not enough."""
+
+
+def _missing(named: PodResourceClaim, key: str | None) -> str:
+    """Of a claim that is not there. key: None for one of a template that is not made."""
+    if key is None:
+        template = named.resource_claim_template_name
+        return f'resource claim "{named.name}" of template "{template}" has not been created'
+    namespace, _, name = key.partition("/")
+    return f'resourceclaims "{name}" not found in namespace "{namespace}"'
 
 
 def claim_keys(pod: Pod) -> dict[str, str | None]:
@@ -87,30 +98,41 @@ class SessionClaims:
             if claim is not None:
                 task.devices = {**task.devices, name: claim.status.allocation}
 
-    def may_start(self, task: KaiTask, queue: str) -> bool:
-        """Whether a pod's claims are there and may be used by pods of its queue.
+    def problem(self, task: KaiTask, queue: str) -> str:
+        """Why a pod's claims keep it from all nodes: one is not there, or may not be used by pods
+        of its queue; "" if nothing does."""
+        keys = claim_keys(task.pod)
+        for one in task.pod.spec.resource_claims:
+            claim = self.claims.get(keys[one.name] or "")
+            if claim is None:
+                return _missing(one, keys[one.name])
+            if text := self._problem_of(claim, queue, is_shared=bool(one.resource_claim_name)):
+                return text
+        return ""
 
-        A GPU claim that is not from a template belongs to the queue that its label names."""
-        from_template = {
-            one.name for one in task.pod.spec.resource_claims if not one.resource_claim_name
-        }
-        for name, key in claim_keys(task.pod).items():
-            claim = self.claims.get(key or "")
-            if claim is None or len(claim.status.reserved_for) >= CONSUMERS_MAX:
-                return False
-            exact = [one.exactly for one in claim.spec.devices.requests if one.exactly is not None]
-            is_gpu = any(is_gpu_class(one.device_class_name) for one in exact)
-            is_shared_gpu = is_gpu and name not in from_template
-            if is_shared_gpu and claim.metadata.labels.get(QUEUE_LABEL, "") != queue:
-                return False
-            if claim.status.allocation is None and any(
-                one.device_class_name not in self._classes for one in exact
-            ):
-                return False
-        return True
+    def _problem_of(self, claim: ResourceClaim, queue: str, *, is_shared: bool) -> str:
+        """is_shared: not from a template. A GPU claim that is shared belongs to the queue that its
+        label names."""
+        if len(claim.status.reserved_for) >= CONSUMERS_MAX:
+            return f"resource claim {claim.key} has {CONSUMERS_MAX} consumers, the most it may have"
+        exact = [one.exactly for one in claim.spec.devices.requests if one.exactly is not None]
+        if is_shared and any(is_gpu_class(one.device_class_name) for one in exact):
+            label = claim.metadata.labels.get(QUEUE_LABEL, "")
+            whose = f"DRA claim {claim.name} is a shared GPU claim"
+            if not label:
+                return f"{whose} but does not have a queue label ({QUEUE_LABEL})"
+            if label != queue:
+                return f"{whose} of queue {label} by its label {QUEUE_LABEL}, not of queue {queue}"
+        if claim.status.allocation is None:
+            for one in claim.spec.devices.requests:
+                if one.exactly and one.exactly.device_class_name not in self._classes:
+                    name = one.exactly.device_class_name
+                    return f'deviceclasses "{name}" not found, which claim {claim.key} asks for'
+        return ""
 
-    def fit(self, task: KaiTask, node: KaiNode) -> bool:
-        """Whether a node has devices for a pod's claims, or can use those that they have."""
+    def refusal(self, task: KaiTask, node: KaiNode) -> str:
+        """Why a node has no devices for a pod's claims, or cannot use those that they have; "" if
+        it has, or can."""
         missing: list[ResourceClaim] = []
         for claim in self.of(task.pod):
             allocation = claim.status.allocation
@@ -121,8 +143,10 @@ class SessionClaims:
             if selector is not None and not node_selector_matches(
                 selector, node.node.labels, node.name
             ):
-                return False
-        return not missing or self._allocate(missing, node, self.claims.values()) is not None
+                return NOT_AVAILABLE
+        if not missing or self._allocate(missing, node, self.claims.values()) is not None:
+            return ""
+        return NO_DEVICES
 
     def allocate(self, task: KaiTask, node: KaiNode) -> None:
         """A pod got a place: its claims are reserved for it and allocated, with the devices that it

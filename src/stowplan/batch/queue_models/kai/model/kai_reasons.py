@@ -10,7 +10,8 @@ import numpy as np
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import may_reclaim
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
-from stowplan.batch.queue_models.kai.state.kai_amount import CPU, MEMORY
+from stowplan.batch.queue_models.kai.model import node_refusals
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, MEMORY
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
@@ -38,7 +39,6 @@ NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 NO_CARDS = (
     "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
 )
-NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
 
@@ -113,6 +113,8 @@ class KaiReasons:
         # What comes next may be kept from a simulation, with pods that are evicted since.
         following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
         task = next(following, pending[0])
+        if problem := session.claim_problem(task):
+            return DOES_NOT_FIT, f"pod {task.key} fits no node: {problem}"
         counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
@@ -169,7 +171,8 @@ class KaiReasons:
             lacks = left & (rows.later[i] < task.request[i])
             counts[_insufficient(i, name)] += int(lacks.sum())
             is_short |= lacks
-        counts[NOT_OTHERWISE] += int((left & ~is_short).sum())
+        for row in np.flatnonzero(left & ~is_short):
+            counts[node_refusals.refusal(session, task, rows.nodes[row])] += 1
         return +counts, fitting
 
     def evictions(self, job: KaiJob) -> tuple[str, ...]:
@@ -190,6 +193,8 @@ class KaiReasons:
         session = self._session
         if _asks_for_no_card(task):
             return (NO_CARDS,)
+        if problem := session.claim_problem(task):
+            return (problem,)
         if session.fits(task, node):
             return ()
         if not node.is_ready:
@@ -201,15 +206,27 @@ class KaiReasons:
             return (OVER_BOUNDS,)
         if (refusal := self._refusal(task, node)) != "":
             return (refusal,)
+        short = self._short_of(task, node)
+        if not short and not session.is_admitted(task, node):
+            return (NOT_ALIGNED,)
+        return short or (node_refusals.refusal(session, task, node),)
+
+    def _short_of(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
+        """What a node has too little of for a pod."""
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
-        short = tuple(
+        short = [
             _insufficient(i, name)
             for i, name in enumerate(node.index.names)
             if task.request[i] > free[i]
-        )
-        if not short and not session.is_admitted(task, node):
-            return (NOT_ALIGNED,)
-        return short or (NOT_OTHERWISE,)
+        ]
+        if task.is_shared:
+            of_cards = _insufficient(CARDS, "")
+            short = [one for one in short if one != of_cards]
+            if why := node_refusals.card_refusal(task, node):
+                short.append(why)
+            elif node_refusals.lacks_cards(task, node):
+                short.append(of_cards)
+        return tuple(short)
 
     def _refusal(self, task: KaiTask, node: KaiNode) -> str:
         """Why its volumes or host ports keep a pod from a node."""

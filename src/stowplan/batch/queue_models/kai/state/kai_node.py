@@ -121,20 +121,27 @@ class KaiNode:
             return is_within(task.request, free)
         if any(asked > free[place] for place, asked in enumerate(task.request) if place != CARDS):
             return False
-        whole = math.floor(free[CARDS])
+        return self.has_cards_to_share(task, free[CARDS])
+
+    def has_cards_to_share(self, task: KaiTask, free: float) -> bool:
+        """Whether a pod that shares cards has enough of them. free: cards that are free."""
+        whole = math.floor(free)
         shared = sum(1 for group in self.used_memory if self.fits_group(task.cards, group))
         return whole + min(shared, task.cards.count) >= task.cards.count
 
     def _is_valid_portion(self, cards: KaiCards) -> bool:
         portion = self.portion_of(cards)
-        return portion <= 1 or portion == int(portion)
+        return portion <= 1 or portion.is_integer()
 
     def portion_of(self, cards: KaiCards) -> float:
         """The part of a card that a request asks for here."""
         return self.as_portion(cards.memory) if cards.memory > 0 else cards.portion
 
     def as_portion(self, memory: int) -> float:
-        """Memory as a part of a card, up to a hundredth."""
+        """Memory as a part of a card, up to a hundredth; of cards without memory any is too much,
+        and none is a whole card."""
+        if self.memory == 0:
+            return math.inf if memory else 1.0
         return math.ceil(memory / self.memory * 100) / 100
 
     def share_memory(self, cards: KaiCards) -> int:
