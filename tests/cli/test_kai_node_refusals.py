@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from stowplan.assembly.sessions import kai_rules
 from stowplan.batch.queue_models.kai import session_claims
 from stowplan.plugins.devices import claim_search
+from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
 from tests.batch.queue_models.test_kai_model import node, queue
 from tests.cli.run import run
 
@@ -201,5 +203,9 @@ def test_a_claim_that_keeps_a_pod_from_all_nodes_is_named(case: str, tmp_path: P
     assert found == f"pod default/x fits no node: {why}"
 
 
-def test_the_words_are_those_of_the_plugin() -> None:
+def test_the_words_are_those_of_the_plugins() -> None:
+    plugin = InterPodAffinity
+    assert plugin.NO_AFFINITY.reasons == (kai_rules.NO_AFFINITY,)
+    assert plugin.REJECTED_BY_POD.reasons == (kai_rules.REJECTED_BY_POD,)
+    assert plugin.REJECTED_BY_EXISTING.reasons == (kai_rules.REJECTED_BY_EXISTING,)
     assert claim_search.NOT_AVAILABLE.reasons == (session_claims.NOT_AVAILABLE,)

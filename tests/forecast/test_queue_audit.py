@@ -246,7 +246,7 @@ CASES: dict[str, tuple[list[Tree], dict[tuple[str, str], str]]] = {
 }
 
 
-def test_queues_that_lead_to_no_top_are_not_said_to_be_missing(tmp_path: Path) -> None:
+def test_queues_that_lead_to_no_top_are_not_reported_missing(tmp_path: Path) -> None:
     queues = [
         leaf("selfish") | {"spec": leaf("selfish")["spec"] | {"parentQueue": "selfish"}},
         kai.queue("a", 1, parent="b"),

@@ -17,12 +17,12 @@ from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import label_selector_matches
 from stowplan.objects.taints import is_untolerated
 from stowplan.plugins.node_affinity.node_selector import matches_node_selector_and_affinity
-from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
 
 FORBIDDING = frozenset({"NoSchedule", "NoExecute"})
-_NO_AFFINITY = InterPodAffinity.NO_AFFINITY.reasons[0]
-_REJECTED_BY_POD = InterPodAffinity.REJECTED_BY_POD.reasons[0]
-_REJECTED_BY_EXISTING = InterPodAffinity.REJECTED_BY_EXISTING.reasons[0]
+# Those of the plugin of kube-scheduler, which KAI asks.
+NO_AFFINITY = "node(s) didn't match pod affinity rules"
+REJECTED_BY_POD = "node(s) didn't match pod anti-affinity rules"
+REJECTED_BY_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def fits_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
@@ -50,13 +50,13 @@ def pods_refusal(session: KaiSession, task: KaiTask, node: KaiNode) -> str:
     wanted = _terms(affinity.pod_affinity if affinity else None)
     unwanted = _terms(affinity.pod_anti_affinity if affinity else None)
     if not all(_has_match(session, task, node, term) for term in wanted):
-        return _NO_AFFINITY
+        return NO_AFFINITY
     if any(
         _matches(term, task.pod, other)
         for term in unwanted
         for other in _pods_near(session, node, term)
     ):
-        return _REJECTED_BY_POD
+        return REJECTED_BY_POD
     is_kept_away = any(
         _matches(term, other.pod, task.pod) and _is_near(term, place, node)
         for place in _places_with_affinity(session)
@@ -64,7 +64,7 @@ def pods_refusal(session: KaiSession, task: KaiTask, node: KaiNode) -> str:
         if other.pod.spec.affinity is not None
         for term in _terms(other.pod.spec.affinity.pod_anti_affinity)
     )
-    return _REJECTED_BY_EXISTING if is_kept_away else ""
+    return REJECTED_BY_EXISTING if is_kept_away else ""
 
 
 def _places_with_affinity(session: KaiSession) -> Iterable[KaiNode]:

@@ -49,6 +49,7 @@ class KaiReasons:
     def __init__(self, session: KaiSession) -> None:
         self._session = session
         self._known: dict[str, tuple[str, str]] = {}
+        self._named: dict[str, str] = {}
         self._by_class: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
 
     def of(self, job: KaiJob) -> tuple[str, str]:
@@ -60,6 +61,11 @@ class KaiReasons:
     def message(self, job: KaiJob) -> str:
         """The sentence."""
         return self.of(job)[1]
+
+    def named(self, job: KaiJob) -> str:
+        """The key of the pod that the sentence names, "" for none."""
+        self.of(job)
+        return self._named.get(job.uid, "")
 
     def no_group(self, key: str) -> str:
         """For pods whose group does not exist. key: NAMESPACE/NAME."""
@@ -113,6 +119,7 @@ class KaiReasons:
         # What comes next may be kept from a simulation, with pods that are evicted since.
         following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
         task = next(following, pending[0])
+        self._named[job.uid] = task.key
         if problem := session.claim_problem(task):
             return DOES_NOT_FIT, f"pod {task.key} fits no node: {problem}"
         counts, fitting = self._counts(task)
@@ -120,7 +127,10 @@ class KaiReasons:
         if counts:
             found = sorted(counts.items())
             text += ": " + ", ".join(f"{number} {reason}" for reason, number in found)
-        notes = (*self._domains(job), *self.evictions(job))
+        at_once = self.missing(job)
+        # Each of them may fit alone.
+        together = (f"its group needs {at_once} pods at once",) if fitting and at_once > 1 else ()
+        notes = (*together, *self._domains(job), *self.evictions(job))
         return DOES_NOT_FIT, "; ".join((text, *notes))
 
     def _domains(self, job: KaiJob) -> Iterator[str]:
@@ -248,6 +258,23 @@ def _least(member: Member) -> int:
     if isinstance(member, KaiPodSet):
         return member.minimum
     return sum(sorted(_least(one) for one in member.members)[: member.needed])
+
+
+def text_for(task: KaiTask, text: str, named: KaiTask | None) -> str:
+    """The sentence about a job for one of its pods. named: the pod that it names, None for none.
+
+    Of a pod that asks for the same it holds, too; any other waits for the one that is named."""
+    if named is None or named.key == task.key:
+        return text
+    if _asks_for(task) == _asks_for(named):
+        return text.replace(f"pod {named.key}", f"pod {task.key}", 1)
+    return f"waits for another pod of its group: {text}"
+
+
+def _asks_for(task: KaiTask) -> tuple[object, ...]:
+    cards = task.cards
+    of_cards = task.kind, cards.count, cards.portion, cards.memory
+    return task.request, task.constraints, task.pod.spec.resource_claims, *of_cards
 
 
 def placed(job: KaiJob) -> list[KaiTask]:
