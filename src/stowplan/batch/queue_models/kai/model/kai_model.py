@@ -207,7 +207,7 @@ class KaiModel:
         state = self._state
         return OpenKaiSession(
             session,
-            dict(state.own),
+            state.owned(),
             dict(state.orphans),
             dict(state.refusals),
             state.without_sub_group(session),

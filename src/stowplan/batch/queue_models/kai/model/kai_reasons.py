@@ -263,11 +263,12 @@ def _least(member: Member) -> int:
 def text_for(task: KaiTask, text: str, named: KaiTask | None) -> str:
     """The sentence about a job for one of its pods. named: the pod that it names, None for none.
 
-    Of a pod that asks for the same it holds, too; any other waits for the one that is named."""
-    if named is None or named.key == task.key:
+    It holds of pods that ask for the same, and has no name there, so that tables count them as
+    one; any other pod waits for the one that is named."""
+    if named is None:
         return text
-    if _asks_for(task) == _asks_for(named):
-        return text.replace(f"pod {named.key}", f"pod {task.key}", 1)
+    if named.key == task.key or _asks_for(task) == _asks_for(named):
+        return text.replace(f"pod {named.key}", "this pod", 1)
     return f"waits for another pod of its group: {text}"
 
 
