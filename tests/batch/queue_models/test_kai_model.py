@@ -359,6 +359,12 @@ def test_explain_and_queues_name_quota_fair_share_and_limit(tmp_path: Path) -> N
     assert (red.capability[cards], red.allocated[cards], red.pending[cards]) == (3, 2, 2)
     assert (shares["top"].pods_placed, shares["top"].pods_pending) == (2, 2)
     assert cards not in shares["blue"].capability
+    # By weight, those below another one of its part.
+    assert {name: one.part[cards] for name, one in shares.items()} == {
+        "top": 8,
+        "red": 4,
+        "blue": 4,
+    }
 
 
 def test_the_name_of_another_scheduler_chooses_the_model_without_a_file(tmp_path: Path) -> None:
