@@ -79,7 +79,7 @@ def device_class(name: str) -> Tree:
     }
 
 
-def reason_of(tmp_path: Path, name: str, *objects: Tree) -> str:
+def reason_of(tmp_path: Path, name: str, *objects: Tree, reason: str = "Unschedulable") -> str:
     """The reason in the table of jobs."""
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump_all(copy.deepcopy([queue("red", 0), *objects])))
@@ -87,7 +87,7 @@ def reason_of(tmp_path: Path, name: str, *objects: Tree) -> str:
     config.write_text("scheduler: kai")
     out = run("simulate", "-f", str(path), "--config", str(config)).out
     (line,) = (one for one in out.splitlines() if one.split()[1:2] == [name])
-    return line.partition("Unschedulable: ")[2]
+    return line.partition(f"{reason}: ")[2]
 
 
 CARDS = labelled("a", 2, **{"nvidia.com_gpu.memory": "16384", "nvidia.com_gpu.count": "2"})
@@ -172,26 +172,18 @@ CLAIMS: dict[str, tuple[Tree, list[Tree], str]] = {
     "no template": (
         with_claim("x", resourceClaimTemplateName="gone"),
         [],
-        'resource claim "a" of template "gone" has not been created',
+        'no ResourceClaim is made yet from ResourceClaimTemplate "gone"',
     ),
     "shared GPU claim without a queue": (
         with_claim("x", resourceClaimName="c"),
         [device_class("gpu.example"), claim("c", "gpu.example")],
-        "DRA claim c is a shared GPU claim but does not have a queue label (kai.scheduler/queue)",
-    ),
-    "shared GPU claim of another queue": (
-        with_claim("x", resourceClaimName="c"),
-        [
-            device_class("gpu.example"),
-            claim("c", "gpu.example", **{"kai.scheduler/queue": "blue"}),
-        ],
-        "DRA claim c is a shared GPU claim of queue blue by its label kai.scheduler/queue, not of "
-        "queue red",
+        'resourceclaims "c" in namespace "default": label kai.scheduler/queue is "", not "red", '
+        "the queue of the pod",
     ),
     "no device class": (
         with_claim("x", resourceClaimName="c"),
         [claim("c", "d.example")],
-        'deviceclasses "d.example" not found, which claim default/c asks for',
+        'resourceclaims "c" in namespace "default": deviceclasses "d.example" not found',
     ),
 }
 
@@ -199,8 +191,14 @@ CLAIMS: dict[str, tuple[Tree, list[Tree], str]] = {
 @pytest.mark.parametrize("case", CLAIMS)
 def test_a_claim_that_keeps_a_pod_from_all_nodes_is_named(case: str, tmp_path: Path) -> None:
     asked, others, why = CLAIMS[case]
-    found = reason_of(tmp_path, "x", asked, CARDS, *others)
-    assert found == f"pod default/x fits no node: {why}"
+    found = reason_of(tmp_path, "x", asked, CARDS, *others, reason="ResourceClaimNotReady")
+    assert found == f"pod default/x: {why}"
+    config, path = str(tmp_path / "kai.yaml"), str(tmp_path / "cluster.yaml")
+    explained = run("explain", "pod/x", "-f", path, "--config", config).out
+    assert "0 of 1 nodes fit this pod alone" in explained
+    assert explained.splitlines()[-1].split(maxsplit=1) == ["a", why]
+    replayed = run("simulate", "-f", path, "--config", config, "--replay").out
+    assert f"this pod: {why}" in replayed
 
 
 def test_the_words_are_those_of_the_plugins() -> None:

@@ -64,8 +64,9 @@ def _counted(kinds: Mapping[str, int], hints: Mapping[str, str]) -> str:
 
 
 def _hint(full: str) -> str:
-    """Which version of a kind is read, or what one that is not was meant to be: one of its group that is written almost alike,
-    one of the same name in a group that is, or in any for one without a group; "" if there is none.
+    """Which version of a kind is read, or what a kind that is not read was meant to be: one of its
+    group that is written almost alike, one of the same name in a group that is, or in any for one
+    without a group; "" if there is none.
 
     Kinds of other groups that are only alike are other kinds.
     """

@@ -248,10 +248,10 @@ class KaiSession:
     def may_start(self, task: KaiTask) -> bool:
         """Whether a pod may be placed on any node: no request above all nodes, and its claims are
         there for its queue."""
-        return not self.exceeds_every_node(task) and not self.claim_problem(task)
+        return not (self.exceeds_every_node(task) or self.claim_problem(task))
 
     def claim_problem(self, task: KaiTask) -> str:
-        """Why the claims of a pod keep it from all nodes, "" if they do not."""
+        """Why its claims keep a pod from all nodes, "" if they do not."""
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
             return ""
         return self.claims.problem(task, self.jobs[task.job].queue)
@@ -259,7 +259,7 @@ class KaiSession:
     def _claims_fit(self, task: KaiTask, node: KaiNode) -> bool:
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
             return True
-        return not self.claims.refusal(task, node)
+        return self.claims.fit(task, node)
 
     # NUMA zones.
 

@@ -19,7 +19,7 @@ from stowplan.objects.devices.device_claim import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import node_selector_matches
 
 QUEUE_LABEL = "kai.scheduler/queue"
@@ -34,15 +34,6 @@ Allocate = Callable[
 ]
 """Devices of a node for claims, one result each, beside all claims of the cluster; None if there
 are not enough."""
-
-
-def _missing(named: PodResourceClaim, key: str | None) -> str:
-    """Of a claim that is not there. key: None for one of a template that is not made."""
-    if key is None:
-        template = named.resource_claim_template_name
-        return f'resource claim "{named.name}" of template "{template}" has not been created'
-    namespace, _, name = key.partition("/")
-    return f'resourceclaims "{name}" not found in namespace "{namespace}"'
 
 
 def claim_keys(pod: Pod) -> dict[str, str | None]:
@@ -99,36 +90,46 @@ class SessionClaims:
                 task.devices = {**task.devices, name: claim.status.allocation}
 
     def problem(self, task: KaiTask, queue: str) -> str:
-        """Why a pod's claims keep it from all nodes: one is not there, or may not be used by pods
-        of its queue; "" if nothing does."""
-        keys = claim_keys(task.pod)
-        for one in task.pod.spec.resource_claims:
-            claim = self.claims.get(keys[one.name] or "")
+        """Why a pod may not start for its claims, "" if it may.
+
+        A GPU claim that is not from a template belongs to the queue that its label names."""
+        from_template = {
+            one.name: one.resource_claim_template_name
+            for one in task.pod.spec.resource_claims
+            if not one.resource_claim_name
+        }
+        for name, key in claim_keys(task.pod).items():
+            if key is None:
+                template = from_template.get(name)
+                return f'no ResourceClaim is made yet from ResourceClaimTemplate "{template}"'
+            namespace, _, plain = key.partition("/")
+            claim = self.claims.get(key)
             if claim is None:
-                return _missing(one, keys[one.name])
-            if text := self._problem_of(claim, queue, is_shared=bool(one.resource_claim_name)):
-                return text
+                return f'resourceclaims "{plain}" not found in namespace "{namespace}"'
+            text = self._problem_of(claim, None if name in from_template else queue)
+            if text:
+                return f'resourceclaims "{plain}" in namespace "{namespace}": {text}'
         return ""
 
-    def _problem_of(self, claim: ResourceClaim, queue: str, *, is_shared: bool) -> str:
-        """is_shared: not from a template. A GPU claim that is shared belongs to the queue that its
-        label names."""
+    def _problem_of(self, claim: ResourceClaim, queue: str | None) -> str:
+        """queue: that a claim for GPUs is to name; None where it need not."""
         if len(claim.status.reserved_for) >= CONSUMERS_MAX:
-            return f"resource claim {claim.key} has {CONSUMERS_MAX} consumers, the most it may have"
+            return f"reserved for {CONSUMERS_MAX} pods, the most that one may have"
         exact = [one.exactly for one in claim.spec.devices.requests if one.exactly is not None]
-        if is_shared and any(is_gpu_class(one.device_class_name) for one in exact):
-            label = claim.metadata.labels.get(QUEUE_LABEL, "")
-            whose = f"DRA claim {claim.name} is a shared GPU claim"
-            if not label:
-                return f"{whose} but does not have a queue label ({QUEUE_LABEL})"
-            if label != queue:
-                return f"{whose} of queue {label} by its label {QUEUE_LABEL}, not of queue {queue}"
-        if claim.status.allocation is None:
-            for one in claim.spec.devices.requests:
-                if one.exactly and one.exactly.device_class_name not in self._classes:
-                    name = one.exactly.device_class_name
-                    return f'deviceclasses "{name}" not found, which claim {claim.key} asks for'
+        named = claim.metadata.labels.get(QUEUE_LABEL, "")
+        is_gpu = any(is_gpu_class(one.device_class_name) for one in exact)
+        if is_gpu and queue is not None and named != queue:
+            return f'label {QUEUE_LABEL} is "{named}", not "{queue}", the queue of the pod'
+        unknown = [
+            one.device_class_name for one in exact if one.device_class_name not in self._classes
+        ]
+        if claim.status.allocation is None and unknown:
+            return f'deviceclasses "{unknown[0]}" not found'
         return ""
+
+    def fit(self, task: KaiTask, node: KaiNode) -> bool:
+        """Whether a node has devices for a pod's claims, or can use those that they have."""
+        return not self.refusal(task, node)
 
     def refusal(self, task: KaiTask, node: KaiNode) -> str:
         """Why a node has no devices for a pod's claims, or cannot use those that they have; "" if

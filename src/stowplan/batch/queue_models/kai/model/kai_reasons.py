@@ -30,7 +30,7 @@ QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
 QUEUE_NOT_LEAF, SUB_GROUP_NOT_FOUND = "QueueNotLeaf", "SubGroupNotFound"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
-DOES_NOT_FIT = "Unschedulable"
+DOES_NOT_FIT, CLAIM_NOT_READY = "Unschedulable", "ResourceClaimNotReady"
 NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
@@ -64,7 +64,9 @@ class KaiReasons:
 
     def named(self, job: KaiJob) -> str:
         """The key of the pod that the sentence names, "" for none."""
-        self.of(job)
+        reason, text = self.of(job)
+        if reason == CLAIM_NOT_READY:
+            return text.partition(": ")[0].removeprefix("pod ")
         return self._named.get(job.uid, "")
 
     def no_group(self, key: str) -> str:
@@ -97,7 +99,7 @@ class KaiReasons:
             gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
             pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
             return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
-        return self._gate(job) or self._no_room(job, pending)
+        return self._gate(job) or self._claims(job, pending) or self._no_room(job, pending)
 
     def _gate(self, job: KaiJob) -> tuple[str, str] | None:
         wanted = self._session.wanted(job)
@@ -114,14 +116,19 @@ class KaiReasons:
                     return OVER_QUOTA, f"not preemptible, {text}"
         return None
 
+    def _claims(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str] | None:
+        for task in pending:
+            text = self._session.claim_problem(task)
+            if text:
+                return CLAIM_NOT_READY, f"pod {task.key}: {text}"
+        return None
+
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
         # What comes next may be kept from a simulation, with pods that are evicted since.
         following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
         task = next(following, pending[0])
         self._named[job.uid] = task.key
-        if problem := session.claim_problem(task):
-            return DOES_NOT_FIT, f"pod {task.key} fits no node: {problem}"
         counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
