@@ -296,7 +296,7 @@ def test_a_job_that_waits_for_a_domain_names_it(
     }
 
 
-def test_a_group_that_fits_pod_by_pod_says_how_many_it_needs(tmp_path: Path) -> None:
+def test_a_group_that_fits_pod_by_pod_reports_how_many_it_needs(tmp_path: Path) -> None:
     members = [pod("x", "g"), pod("y", "g")]
     run = simulated(tmp_path, node("a", 1), queue("q", 9), group("g", "q", 2), *members)
     text = "1/1 nodes fit pod default/x; its group needs 2 pods at once"
