@@ -17,6 +17,7 @@ QUEUE_KEYS = (
     "kueue.x-k8s.io/queue-name",
 )
 """Labels and annotations that name a pod's queue, where no PodGroup does."""
+_KEYS = frozenset(QUEUE_KEYS)
 DEFAULT_QUEUE = "default"
 
 
@@ -39,10 +40,13 @@ def queues_of(pods: Sequence[Pod], objects: Iterable[Object]) -> tuple[list[str]
 
 def _queue_of(pod: Pod, groups: Mapping[str, str], kai_groups: Mapping[str, str]) -> str:
     """The queue that a pod's group or its metadata names, "" for none."""
+    annotations, labels = pod.metadata.annotations, pod.metadata.labels
+    if not annotations and _KEYS.isdisjoint(labels):
+        # Most pods of large clusters name none.
+        return ""
     group = group_of(pod)
     if group:
         return groups.get(group, "")
-    annotations, labels = pod.metadata.annotations, pod.labels
     queue = kai_groups.get(f"{pod.namespace}/{annotations.get(KAI_GROUP_ANNOTATION, '')}", "")
     if queue:
         return queue
