@@ -139,7 +139,8 @@ def test_nothing_that_was_placed_is_not_fair(tmp_path: Path) -> None:
         assert found["fairness_jain"] is None
         assert found["makespan"] is None
         assert found["wait_mean"] is None
-    run = stowplan.simulate(
+    options = stowplan.ReplayOptions(pace=stowplan.Pace(0.0, 0.0))
+    run = stowplan.simulate(cluster(tmp_path, node(), *pods), replay=options)
         cluster(tmp_path, node(), *pods),
         replay=stowplan.ReplayOptions(pace=stowplan.Pace(0.0, 0.0)),
     )
