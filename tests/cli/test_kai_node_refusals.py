@@ -101,12 +101,12 @@ CASES: dict[str, tuple[Tree, list[Tree], str]] = {
     "memory of cards whose label is below what KAI counts": (
         pod("x", {"gpu-memory": "1"}),
         [labelled("a", 2, **{"nvidia.com_gpu.memory": "50"})],
-        "1 node(s) didn't have enough GPU memory: 1 MiB asked and cards have none",
+        "1 node(s) without memory of cards in the label nvidia.com/gpu.memory",
     ),
     "cards of unknown memory": (
         pod("x", {"gpu-memory": "10"}),
         [labelled("a", 2)],
-        "1 node(s) without the label nvidia.com/gpu.memory",
+        "1 node(s) without memory of cards in the label nvidia.com/gpu.memory",
     ),
     "no cards": (
         pod("x", {"gpu-memory": "10"}),

@@ -141,9 +141,6 @@ def test_nothing_that_was_placed_is_not_fair(tmp_path: Path) -> None:
         assert found["wait_mean"] is None
     options = stowplan.ReplayOptions(pace=stowplan.Pace(0.0, 0.0))
     run = stowplan.simulate(cluster(tmp_path, node(), *pods), replay=options)
-        cluster(tmp_path, node(), *pods),
-        replay=stowplan.ReplayOptions(pace=stowplan.Pace(0.0, 0.0)),
-    )
     # The figures of several seeds have no best makespan of a run without pods, either.
     assert "makespan_s" not in figures_of(run.summary)
 

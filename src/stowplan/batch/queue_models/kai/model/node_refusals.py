@@ -9,7 +9,7 @@ from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_task import MIG, KaiTask
 
-NO_MEMORY_LABEL = "node(s) without the label nvidia.com/gpu.memory"
+NO_MEMORY_LABEL = "node(s) without memory of cards in the label nvidia.com/gpu.memory"
 OLD_MIG = "node(s) that take no pods with MIG instances in annotations"
 CLAIMED_CARDS = "node(s) whose cards are for claims and not shared"
 NOT_MIG = "node(s) without MIG"
@@ -32,7 +32,7 @@ def card_refusal(task: KaiTask, node: KaiNode) -> str:
     if memory > 0 and not node.reports_memory:
         return NO_MEMORY_LABEL
     if memory > node.memory:
-        has = f"a card has {node.memory} MiB for it" if node.memory else "cards have none"
+        has = f"a card has {node.memory} MiB for it"
         return f"node(s) didn't have enough GPU memory: {memory} MiB asked and {has}"
     return ""
 

@@ -131,17 +131,14 @@ class KaiNode:
 
     def _is_valid_portion(self, cards: KaiCards) -> bool:
         portion = self.portion_of(cards)
-        return portion <= 1 or portion.is_integer()
+        return portion <= 1 or portion == int(portion)
 
     def portion_of(self, cards: KaiCards) -> float:
         """The part of a card that a request asks for here."""
         return self.as_portion(cards.memory) if cards.memory > 0 else cards.portion
 
     def as_portion(self, memory: int) -> float:
-        """Memory as a part of a card, up to a hundredth; of cards without memory any is too much,
-        and none is a whole card."""
-        if self.memory == 0:
-            return math.inf if memory else 1.0
+        """Memory as a part of a card, up to a hundredth."""
         return math.ceil(memory / self.memory * 100) / 100
 
     def share_memory(self, cards: KaiCards) -> int:
