@@ -43,6 +43,9 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
         ("scheduling.run.ai/v2", "Quue", " (did you mean 'Queue.scheduling.run.ai'?)"),
         ("scheduling.run/v2", "Queue", " (did you mean 'Queue.scheduling.run.ai'?)"),
         ("v1", "Deployment", " (did you mean 'Deployment.apps'?)"),
+        # A version that is not read.
+        ("scheduling.run.ai/v1", "Queue", " (only scheduling.run.ai/v2 is read)"),
+        ("scheduling.run.ai/v2", "PodGroup", " (only scheduling.run.ai/v2alpha2 is read)"),
         ("v1", "Pdo", " (did you mean 'Pod'?)"),
         ("kueue.x-k8s.io/v1beta2", "ClusterQeue", " (did you mean 'ClusterQueue.kueue.x-k8s.io'?)"),
         # A kind of another group that is only alike; one that is read by another scheduler.

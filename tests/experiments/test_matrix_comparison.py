@@ -111,7 +111,15 @@ def test_waits_of_different_pods_are_noted() -> None:
 def test_a_policy_that_placed_nothing_is_noted() -> None:
     given = rows(noisy()) + rows({"spread": [9.0] * 10, "pack": [0.0] * 10}, measure="placed")
     (note,) = compare_runs(given).notes
-    assert note.startswith("pack placed no pods: ")
+    # The reasons of pods without a node are in `failed`; `notes` is about the input.
+    assert note == "pack placed no pods: `failed` in runs/KEY/summary.json says why"
+
+
+def test_a_measure_that_one_of_them_has_not_is_noted() -> None:
+    given = rows(noisy()) + rows({"spread": [0.5] * 10}, measure="fairness_jain")
+    (result,) = compare_runs(given).results
+    assert "pack has no value of fairness_jain" in result.notes
+    assert "fairness_jain" not in result.verdict
 
 
 def test_measures_can_be_named() -> None:

@@ -9,13 +9,15 @@ import pytest
 
 import stowplan
 from stowplan.experiments.export.result_tables import SCHEMA
-from stowplan.experiments.measures.measure_series import measures_over_time
+from stowplan.experiments.measures.measure_series import fairness_over_time, measures_over_time
 from stowplan.experiments.measures.measure_table import MEASURES, compute_measures, measure_of
 from stowplan.experiments.measures.own_measure import own_measure
+from stowplan.experiments.measures.queue_fairness import QueueFairness
 from stowplan.experiments.measures.run_result import RunResult
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
+from stowplan.simulation.results.seed_comparison import figures_of
 from tests.tidy.tree import ROOT
 
 NODES = """
@@ -124,6 +126,45 @@ def test_fairness_of_two_namespaces(tmp_path: Path) -> None:
     assert found["fairness_jain"] == 0.5
     fair = compute_measures(stowplan.simulate(cluster(tmp_path, node(cpu=8), *pods)))
     assert fair["fairness_jain"] == 1.0
+
+
+def test_nothing_that_was_placed_is_not_fair(tmp_path: Path) -> None:
+    """Neither fairness nor makespan has a value: 1 and 0 s would be the best there is."""
+    pods = [pod(f"{name}{n}", cpu=9, namespace=name) for name in "xy" for n in range(2)]
+    for found in (
+        compute_measures(stowplan.simulate(cluster(tmp_path, node(), *pods))),
+        compute_measures(replayed(cluster(tmp_path, node(), *pods))),
+    ):
+        assert found["placed"] == 0
+        assert found["fairness_jain"] is None
+        assert found["makespan"] is None
+        assert found["wait_mean"] is None
+    options = stowplan.ReplayOptions(pace=stowplan.Pace(0.0, 0.0))
+    run = stowplan.simulate(cluster(tmp_path, node(), *pods), replay=options)
+    # The figures of several seeds have no best makespan of a run without pods, either.
+    assert "makespan_s" not in figures_of(run.summary)
+
+
+def test_a_time_at_which_no_queue_has_anything_does_not_make_a_run_fairer() -> None:
+    """Both wait at first; then one has all of it."""
+    found = QueueFairness(np.array([0.0, 1.0]), ["x", "y"], np.array([[0.0, 2.0], [0.0, 0.0]]))
+    assert np.array_equal(found.jain(), [np.nan, 0.5], equal_nan=True)
+    assert found.mean_jain() == 0.5
+
+
+def test_fairness_over_time_is_written_by_queue(tmp_path: Path) -> None:
+    label = "metadata:\n  labels: {{kai.scheduler/queue: team-{0}}}"
+    pods = [
+        pod(f"{name}{n}", at=n).replace("metadata:", label.format(name), 1)
+        for n in range(3)
+        for name in "ab"
+    ]
+    text = fairness_over_time(replayed(cluster(tmp_path, node(), *pods))).decode()
+    header, *lines = text.splitlines()
+    assert header == "time_s,fairness_jain,queue_share.team-a,queue_share.team-b"
+    assert len(lines) == 200
+    assert lines[-1].split(",")[0] == "120"
+    assert fairness_over_time(RunResult.of(stowplan.simulate(cluster(tmp_path, node())))) == b""
 
 
 def test_weights_of_queues_count(tmp_path: Path) -> None:

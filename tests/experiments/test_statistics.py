@@ -140,7 +140,7 @@ def test_what_few_seeds_cannot_show() -> None:
         "wait (mean): 3 seeds cannot show a difference (smallest p 0.25), at least 6 can (95 % CI +"
     )
     (wait,) = compare(a, {"wait": {9: 1.0}}, [WAIT])
-    assert wait.verdict == "wait (mean): no seed is in both"
+    assert wait.verdict == "wait (mean): no seed on which both have a value"
     (wait,) = compare({"wait": {1: 5.0}}, {"wait": {1: 6.0}}, [WAIT])
     assert (wait.low, wait.is_different) == (None, False)
     with pytest.raises(ValueError, match="measure wait: got a value that is not finite"):

@@ -246,6 +246,43 @@ CASES: dict[str, tuple[list[Tree], dict[tuple[str, str], str]]] = {
 }
 
 
+def test_queues_that_lead_to_no_top_are_not_reported_missing(tmp_path: Path) -> None:
+    queues = [
+        leaf("selfish") | {"spec": leaf("selfish")["spec"] | {"parentQueue": "selfish"}},
+        kai.queue("a", 1, parent="b"),
+        kai.queue("b", 1, parent="a"),
+        kai.queue("lone", 1, parent="gone"),
+        kai.queue("under", 1, parent="lone"),
+    ]
+    names = ("selfish", "a", "lone", "under", "nope")
+    pods = [kai.pod(f"p-{name}", gpus=0, labels={"kai.scheduler/queue": name}) for name in names]
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump_all([NODE, *queues, *pods]))
+    config = tmp_path / "kai.yaml"
+    config.write_text("scheduler: kai")
+    arguments = ("-f", str(path), "--config", str(config), "--validate", "ignore")
+    out = run("queues", *arguments).out.splitlines()
+    for name, why in (
+        ("selfish", "starts no jobs: the parents of queue selfish lead to queue selfish again"),
+        ("a", "starts no jobs: the parents of queue a lead to queue a again"),
+        (
+            "lone",
+            'starts no jobs: queues "gone" not found, to which the parents of queue lone lead',
+        ),
+        (
+            "under",
+            'starts no jobs: queues "gone" not found, to which the parents of queue under lead',
+        ),
+        ("nope", "not found"),
+    ):
+        assert f'queues "{name}" {why} (1 pod is in it)' in out
+    report = json.loads(run("queues", *arguments, "-o", "json").out)
+    assert set(report["strays"]) == set(names)
+    assert set(report["leftOut"]) == set(names) - {"nope"}
+    audit = run("queues", "--audit", *arguments).out
+    assert "ParentCycle     it is its own parent: it and the queues below it start no jobs" in audit
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_found(case: str, tmp_path: Path) -> None:
     objects, expected = CASES[case]

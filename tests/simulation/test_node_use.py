@@ -12,6 +12,11 @@ from msgspec.structs import replace
 
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.objects.kai.kai_kinds import (
+    KaiPodGroupObject,
+    KaiPodGroupSpec,
+    KaiQueueObject,
+)
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, PodGroupSpec
 from stowplan.simulation.replay import ReplayOptions
@@ -125,6 +130,28 @@ def test_samples_are_thinned_out() -> None:
     assert set(np.diff(at)) == {8.0}
 
 
+def test_pods_are_grouped_by_the_queue_that_they_name() -> None:
+    """By label, by annotation, and by KAI's group; as the measures of an experiment do it."""
+
+    def named(name: str, **metadata: dict[str, str]) -> builders.Pod:
+        pod = builders.pod(name, cpu="1")
+        return replace(pod, metadata=replace(pod.metadata, **metadata))
+
+    pods = [
+        named("a", labels={"kai.scheduler/queue": "team-a"}),
+        named("b", annotations={"scheduling.volcano.sh/queue-name": "team-b"}),
+        named("c", annotations={"pod-group-name": "g"}),
+        named("d"),
+    ]
+    meta = ObjectMeta(name="g", namespace="default")
+    group = KaiPodGroupObject(metadata=meta, spec=KaiPodGroupSpec(queue="team-c"))
+    table = pod_table(pods, [group])
+    assert table.grouped_by == "queue"
+    assert table.groups == ["team-a", "team-b", "team-c", "default"]
+    assert pod_table(pods[3:], []).grouped_by == "namespace"
+    assert pod_table(pods[3:], [KaiQueueObject(metadata=meta)]).grouped_by == "queue"
+
+
 def test_pods_are_grouped_by_queue_where_they_have_one() -> None:
     def grouped(name: str, group: str) -> builders.Pod:
         pod = builders.pod(name, cpu="1")
@@ -135,7 +162,7 @@ def test_pods_are_grouped_by_queue_where_they_have_one() -> None:
     assert pod_table(pods, []).grouped_by == "namespace"
     meta = ObjectMeta(name="g", namespace="default")
     table = pod_table(pods, [PodGroup(metadata=meta, spec=PodGroupSpec(queue="gold"))])
-    assert (table.grouped_by, table.groups) == ("queue", ["gold", "no queue"])
+    assert (table.grouped_by, table.groups) == ("queue", ["gold", "default"])
     assert table.pod_groups == [0, 1, 1]
     assert table.sizes == [[1000], [2000]]
 

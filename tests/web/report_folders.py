@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+import yaml
 from msgspec.structs import replace
 
 from stowplan.experiments.experiment_run import experiment
@@ -98,6 +99,35 @@ def executed_experiment(path: Path) -> Path:
         "seeds": 2,
     }
     return experiment(plan, out=path, jobs=2).folder
+
+
+def queued_experiment(path: Path) -> Path:
+    """Pods of two queues by kube-scheduler, and by a profile that serves none of them."""
+    offer = {"cpu": "4", "memory": "16Gi", "pods": "20"}
+    status = {"allocatable": offer, "capacity": offer}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status}
+    text = [yaml.safe_dump(node)]
+    for k in range(12):
+        labels = {"kai.scheduler/queue": f"team-{'ab'[k % 2]}"}
+        meta = {"name": f"p{k}", "labels": labels, "annotations": {RUN_ANNOTATION: "300"}}
+        meta["creationTimestamp"] = (START + timedelta(minutes=k)).isoformat()
+        requests = {"cpu": f"{1 + k % 2}"}
+        spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        text.append(yaml.safe_dump(pod))
+    (path / "trace.yaml").write_text("---\n".join(text))
+    idle = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "other"}],
+    }
+    plan = {
+        "mode": "replay",
+        "workloads": [{"name": "trace", "files": [str(path / "trace.yaml")]}],
+        "policies": [{"name": "fair"}, {"name": "idle", "configuration": idle}],
+        "seeds": 1,
+    }
+    return experiment(plan, out=path / "out", jobs=1).folder
 
 
 def comparison() -> dict[str, object]:

@@ -25,6 +25,7 @@ from tests.web.report_folders import (
     MARKUP,
     experiment_folder,
     filled,
+    queued_experiment,
     replayed,
     run_folder,
     write_json,
@@ -138,6 +139,30 @@ def test_policies_are_compared_with_bands_over_seeds(experiment: Path) -> None:
     assert found["Failed runs"].rows == [[MARKUP, "small, queue=1", 9, f"plugin failed: {CLOSING}"]]
     assert len(found["Runs"].rows) == 5
     assert ["command", "stowplan experiment small.yaml"] in found["What was run"].rows
+
+
+def test_an_experiment_shows_the_fairness_of_each_policy_over_time(tmp_path: Path) -> None:
+    """Two queues by label; the policy for another scheduler name places nothing."""
+    folder = queued_experiment(tmp_path)
+    results = read_results(folder)
+    assert isinstance(results, ExperimentResults)
+    page = experiment_report(results)
+    (section,) = (one for one in page.sections if one.title.startswith("Fairness"))
+    assert section.texts == ["idle placed no pods and has no fairness."]
+    found = {item.title: item for item in section.items}
+    (line,) = found["Fairness over time"].series
+    assert line.name == "fair"
+    assert all(0.5 <= value <= 1 for value in line.y if value is not None)
+    shares = found["What queues have of what they deserve: fair"]
+    assert [one.name for one in shares.series] == ["team-a", "team-b"]
+    table = found["By policy and queue, first seed"]
+    assert {tuple(row[:2]) for row in table.rows} == {
+        (policy, queue) for policy in ("fair", "idle") for queue in ("team-a", "team-b")
+    }
+    for one in page.sections:
+        if one.title == "What differs":
+            assert "idle has no value of" in " ".join(one.texts)
+    assert "Fairness over time" in items(of_run(folder / "runs" / results.entries[0].key))
 
 
 def test_an_experiment_with_measures_only_has_its_tables(tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ from stowplan.experiments.statistics.regression_gate import (
     check_measure,
     failed_conditions,
 )
-from stowplan.simulation.simulate import Simulation
-from stowplan.simulation.simulate_jobs import JobSimulation
 
 Measures = dict[str, float | None]
 
@@ -73,7 +71,7 @@ def measures_of_fill(summary: Mapping[str, Any]) -> Measures:
     return found
 
 
-def measures_of_simulation(result: Simulation | JobSimulation, own: Iterable[str] = ()) -> Measures:
+def measures_of_simulation(result: RunResult, own: Iterable[str] = ()) -> Measures:
     """Measures of a fill or a replay. own: `FILE.py:FUNCTION`, see `own_measure`."""
     return compute_measures(result, [own_measure(source) for source in own])
 

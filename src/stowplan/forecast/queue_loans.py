@@ -10,7 +10,7 @@ borrows, they have together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -63,18 +63,40 @@ def loans_between(
             yield Loan(borrower, lender, resource, amount, back)
 
 
+def parts_by_weight(queues: Sequence[ModelQueue]) -> dict[str, float]:
+    """Queue -> its part of all resources: by weight among those with its parent, of the parent's
+    part."""
+    known = {one.name: one for one in queues}
+    sums: dict[str, float] = {}
+    for one in queues:
+        above = one.parent if one.parent in known else ""
+        sums[above] = sums.get(above, 0.0) + max(one.weight, 0)
+    parts: dict[str, float] = {}
+    for one in queues:
+        part, at, seen = 1.0, one, {one.name}
+        while True:
+            above = at.parent if at.parent in known else ""
+            part *= max(at.weight, 0) / (sums[above] or 1.0)
+            if not above or above in seen:
+                break
+            seen.add(above)
+            at = known[above]
+        parts[one.name] = part
+    return parts
+
+
 def queue_model_loans(report: ModelReport, total: Mapping[str, float]) -> Iterator[Loan]:
     """Loans between the queues of a queue model. total: the resources that count."""
     siblings: dict[str, list[ModelQueue]] = {}
     for one in report.queues:
         siblings.setdefault(one.parent, []).append(one)
     keeps = {one.name for one in report.queues if not _gives_back(one, siblings)}
+    part_of = parts_by_weight(report.queues)
     for queues in siblings.values():
-        weights = sum(max(one.weight, 0) for one in queues)
         for resource, whole in total.items():
             uses = {}
             for one in queues:
-                by_weight = whole * max(one.weight, 0) / (weights or 1)
+                by_weight = whole * part_of[one.name]
                 uses[one.name] = PartAndUse(
                     _part(one, resource, whole, by_weight),
                     one.allocated.get(resource, 0.0),

@@ -1,7 +1,7 @@
 """Queue shares: what each queue deserves, has and requests, and whose resources it borrows.
 
-The part of a queue is its weighted share of all resources; in a queue model it is what the model
-says that the queue owns. `queue_loans` has what is borrowed.
+The part of a queue is its weighted share of all resources, of the part of the queue above it if
+there is one. `queue_loans` has what is borrowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND
 from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueShare
 from stowplan.batch.state.capability import PODS, limits_of
-from stowplan.forecast.queue_loans import Loan, PartAndUse, loans_between, queue_model_loans
+from stowplan.forecast.queue_loans import (
+    Loan,
+    PartAndUse,
+    loans_between,
+    parts_by_weight,
+    queue_model_loans,
+)
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.inputs.counts import count_of
@@ -55,9 +61,10 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
-    """All queues and loans. strays: missing queue -> number of pods that name it.
+    """All queues and loans. strays: queue that is none of these -> number of pods that name it.
 
-    ungrouped: missing PodGroup -> number of pods that name it.
+    ungrouped: missing PodGroup -> number of pods that name it. left_out: those of `strays` that
+    exist -> why they start no jobs.
     """
 
     api_version: str
@@ -67,6 +74,7 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
     loans: list[Loan]
     strays: dict[str, int]
     ungrouped: dict[str, int] = {}
+    left_out: dict[str, str] = {}
 
     def __repr__(self) -> str:
         pending = sum(one.pods_pending for one in self.queues)
@@ -125,12 +133,12 @@ def shares_of(runner: SessionRunner) -> Shares:
 def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
     """The same of a queue model; a queue's part is what it deserves, by weight where the model does
     not say."""
-    whole = sum(max(one.weight, 0) for one in report.queues)
+    part_of = parts_by_weight(report.queues)
     used = {name for one in report.queues for name in (*one.allocated, *one.pending)}
     names = [name for name in report.total if name in ("cpu", "memory") or name in used]
     queues = []
     for one in report.queues:
-        by_weight = {n: report.total[n] * max(one.weight, 0) / (whole or 1) for n in names}
+        by_weight = {n: report.total[n] * part_of[one.name] for n in names}
         deserved = one.deserved
         queues.append(
             QueueShares(
@@ -158,7 +166,8 @@ def _model_shares(runner: SessionRunner, report: ModelReport) -> Shares:
             strays[job.queue] = strays.get(job.queue, 0) + job.pods
     name, total = runner.batch.scheduler_name, {n: report.total[n] for n in names}
     loans = list(queue_model_loans(report, total))
-    return Shares(SCHEMA, name, total, queues, loans, strays, ungrouped)
+    left_out = {n: text for n, text in report.left_out.items() if n in strays}
+    return Shares(SCHEMA, name, total, queues, loans, strays, ungrouped, left_out)
 
 
 def _shares(runner: SessionRunner, session: AnySession) -> Shares:

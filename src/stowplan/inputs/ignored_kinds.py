@@ -64,8 +64,9 @@ def _counted(kinds: Mapping[str, int], hints: Mapping[str, str]) -> str:
 
 
 def _hint(full: str) -> str:
-    """What a kind that is not read was meant to be: one of its group that is written almost alike,
-    one of the same name in a group that is, or in any for one without a group; "" if there is none.
+    """Which version of a kind is read, or what a kind that is not read was meant to be: one of its
+    group that is written almost alike, one of the same name in a group that is, or in any for one
+    without a group; "" if there is none.
 
     Kinds of other groups that are only alike are other kinds.
     """
@@ -76,7 +77,12 @@ def _hint(full: str) -> str:
         known.setdefault(its_group, set()).add(name)
     if kind in known.get(group, ()):
         # It is read in other versions, or where another scheduler decides.
-        return ""
+        versions = [
+            version
+            for version, name in OF_SCHEDULING
+            if name == kind and version.rpartition("/")[0] == group
+        ]
+        return f"only {' and '.join(versions)} is read" if versions else ""
     near = did_you_mean(kind, sorted(known.get(group, ())))
     if near:
         return near.removesuffix("'?") + (f".{group}'?" if group else "'?")

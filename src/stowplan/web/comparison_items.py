@@ -24,6 +24,7 @@ MEASURES_COMPARED = 12
 ROWS_OPEN = 40
 VERDICTS_LISTED = 12
 """Sentences; the table of differences has all verdicts."""
+NOTHING = (None, None, None)
 UNSURE = "no difference found"
 
 
@@ -148,9 +149,8 @@ def difference_table(comparison: ComparisonFile) -> list[ReportTable]:
             measure.measure,
             one.policy,
             measure.verdict or ("differs" if measure.is_different else UNSURE),
-            measure.mean_a,
-            measure.mean_b,
-            measure.difference,
+            # Without a seed on which both have the measure there is nothing to show.
+            *([measure.mean_a, measure.mean_b, measure.difference] if measure.seeds else NOTHING),
             measure.low,
             measure.high,
             measure.seeds,

@@ -49,6 +49,7 @@ def experiment_report(results: ExperimentResults) -> ReportPage:
         ),
         *_published(results),
         *_settings(results, colours),
+        *_fairness_sections(results, colours),
         Section("Runs", _run_tables(results)),
     ]
     title = str(results.description.get("title") or results.folder.resolve().name)
@@ -129,7 +130,29 @@ def _charts(groups: list[PolicyRuns]) -> list[Chart | ReportTable]:
         *run_charts.fragmentation_charts(groups),
         *run_charts.node_charts(groups),
         *run_charts.histogram_chart(groups),
-        *_fairness(groups),
+    ]
+
+
+def _fairness_sections(results: ExperimentResults, colours: dict[str, int]) -> list[Section]:
+    """A section per setting: who had how much, by queue or namespace."""
+    found: list[Section] = []
+    for setting in dict.fromkeys(one.setting for one in results.entries):
+        if len(found) == SETTINGS_CHARTED_MAX:
+            break
+        groups = _groups(results, setting, colours)
+        items = [*run_charts.fairness_charts(groups), *_fairness(groups)]
+        if items:
+            title = f"Fairness: {setting}" if setting else "Fairness"
+            texts = _notes(results, setting, groups) + _without_pods(groups)
+            found.append(Section(title, items, texts))
+    return found
+
+
+def _without_pods(groups: list[PolicyRuns]) -> list[str]:
+    return [
+        f"{group.label} placed no pods and has no fairness."
+        for group in groups
+        if not any(run.summary.get("placed") for run in group.runs)
     ]
 
 
@@ -148,7 +171,7 @@ def _fairness(groups: list[PolicyRuns]) -> list[Chart | ReportTable]:
             ),
             None,
         )
-        if table is None or len(table.rows) < 2:
+        if table is None:
             continue
         by = table.columns[0].name.lower()
         columns = [Column("Policy"), *table.columns]

@@ -63,7 +63,7 @@ def run_report(run: RunResults, title: str) -> ReportPage:
                 *run_charts.histogram_chart(groups),
             ],
         ),
-        Section("Fairness", run_tables.fairness_items(run)),
+        Section("Fairness", [*run_charts.fairness_charts(groups), *run_tables.fairness_items(run)]),
         Section("Pods without a node", list(run_tables.failure_table(run))),
         Section("What was run", [run_tables.what_was_run(run)]),
     ]

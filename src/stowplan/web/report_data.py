@@ -1,8 +1,9 @@
 """Folders of runs and experiments, as reports read them. The one module that knows the files.
 
-A run's folder has what `stowplan simulate --out` writes, and in an experiment also `run.json` and
-`measures.json`. An experiment's folder has `experiment.json`, `measures.csv`, `comparison.json` and
-its runs below `runs/`; `table.csv` is that of the FGD experiment.
+A run's folder has what `stowplan simulate --out` writes, and in an experiment also `run.json`,
+`measures.json` and, of a replay, `fairness.csv`. An experiment's folder has `experiment.json`,
+`measures.csv`, `comparison.json` and its runs below `runs/`; `table.csv` is that of the FGD
+experiment.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from stowplan.inputs.input_error import InputError
 from stowplan.simulation.results.node_use import NodeUse, decode_runs
 
 SUMMARY, PLACEMENTS, SERIES, USAGE = "summary.json", "placements.jsonl", "series.csv", "usage.json"
-EXPERIMENT, MEASURES, COMPARISON, TABLE = (
+EXPERIMENT, MEASURES, COMPARISON, TABLE, FAIRNESS = (
     "experiment.json",
     "measures.csv",
     "comparison.json",
     "table.csv",
+    "fairness.csv",
 )
 EXPECTED = "the results of `stowplan simulate --out` or `stowplan experiment`"
 
@@ -48,7 +50,8 @@ class PlacementLine(msgspec.Struct, frozen=True):
 
 class RunResults(msgspec.Struct):
     """A run. label: its policy in comparisons, "" for the only run. series: column -> values.
-    shares: of `use`, uint8 (n_resources, n_nodes, n_samples)."""
+    shares: of `use`, uint8 (n_resources, n_nodes, n_samples). fairness: columns of `fairness.csv`,
+    empty where it is not there."""
 
     label: str
     summary: Tree
@@ -58,6 +61,7 @@ class RunResults(msgspec.Struct):
     shares: NDArray[np.uint8] | None
     seed: int = 0
     description: Tree = {}
+    fairness: dict[str, Floats] = {}
 
     @property
     def is_replay(self) -> bool:
@@ -183,7 +187,8 @@ def read_run(folder: Path) -> RunResults:
     series = _columns(folder / SERIES) if (folder / SERIES).is_file() else {}
     described = _tree(folder / "run.json") if (folder / "run.json").is_file() else {}
     seed = summary.get("seed", 0)
-    return RunResults("", summary, lines, series, use, shares, seed, described)
+    fairness = _columns(folder / FAIRNESS) if (folder / FAIRNESS).is_file() else {}
+    return RunResults("", summary, lines, series, use, shares, seed, described, fairness)
 
 
 def run_of_files(files: dict[str, bytes], command: str) -> RunResults:

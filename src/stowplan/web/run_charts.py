@@ -29,6 +29,9 @@ LABELS = {"stowplan.dev/gpu-milli": "GPU cards"}
 ROWS_MAX, COLUMNS_MAX = 240, 120
 """Of a heat map; above it neighbours are averaged."""
 LOAD_POINTS = 201
+SHARE = "queue_share."
+SHARES_CHARTED_MAX, SHARES_LINES = 6, 8
+"""Policies with a chart of the shares of their queues, and queues in it."""
 
 
 class PolicyRuns(NamedTuple):
@@ -270,6 +273,43 @@ def _load_line(name: str, curves: Sequence[Curve], colour: int | None) -> Series
     if len(known) == 1:
         return Series(name, numbers(grid), numbers(values[0]), colour=colour)
     return band(name, grid, values, colour)
+
+
+def fairness_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
+    """Jain's index over time, a line per policy; then what each queue has of what it deserves, a
+    chart per policy, of its first seed."""
+    series = [
+        line(group.label or "Jain's index", curves, colour=group.colour)
+        for group in groups
+        if (curves := _fairness_curves(group.runs, "fairness_jain"))
+    ]
+    if not series:
+        return []
+    note = "1 where all queues have the same part of what they deserve; no value while none has."
+    y = Axis("Jain's index", "number", low=0.0, high=1.0)
+    found: list[Chart] = [LineChart("Fairness over time", TIME, y, series, note=note)]
+    y = Axis("allocated of deserved", "percent", low=0.0)
+    for group in groups[:SHARES_CHARTED_MAX]:
+        run = group.runs[:1]
+        names = [name for one in run for name in one.fairness if name.startswith(SHARE)]
+        shares = [
+            line(name.removeprefix(SHARE), _fairness_curves(run, name, 100)) for name in names
+        ]
+        if shares:
+            of = f": {group.label}" if group.label else ""
+            title = f"What queues have of what they deserve{of}"
+            found.append(LineChart(title, TIME, y, shares[:SHARES_LINES]))
+    return found
+
+
+def _fairness_curves(runs: Sequence[RunResults], name: str, factor: float = 1.0) -> list[Curve]:
+    """A column of `fairness.csv` of each run in which it has a value."""
+    found = []
+    for run in runs:
+        values = run.fairness.get(name)
+        if values is not None and not np.isnan(values).all():
+            found.append(Curve(run.fairness["time_s"], values * factor))
+    return found
 
 
 def node_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:

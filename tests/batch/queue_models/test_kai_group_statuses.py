@@ -70,6 +70,26 @@ def test_a_gang_that_finds_no_room_has_a_condition_until_it_is_placed() -> None:
     assert cluster.conditions() == [[]]
 
 
+def test_the_event_of_a_pod_is_about_that_pod() -> None:
+    """Of pods that ask for the same; another one waits for the one that fits nowhere."""
+    cluster = cluster_of("g", 3, "5")
+    small = cluster.gang("other", "q", 1, ("1", "1Gi", "1"))
+    (added,) = (one for one in small if isinstance(one, happened.PodAdded))
+    meta = replace(added.pod.metadata, annotations={"pod-group-name": "g"})
+    cluster.show([happened.PodAdded(replace(added.pod, metadata=meta))])
+    cluster.session(happened.Synced())
+    found = {
+        one.name: one.note.partition(";")[0]
+        for one in cluster.effects
+        if isinstance(one, RecordEvent) and one.kind == "Pod"
+    }
+    text = "0/1 nodes fit {}: 1 Insufficient nvidia.com/gpu"
+    assert found == {
+        **dict.fromkeys(("g-0", "g-1", "g-2"), text.format("this pod")),
+        added.pod.name: "waits for another pod of its group: " + text.format("pod ns/g-0"),
+    }
+
+
 def test_a_group_that_lacks_pods_and_a_stale_one_have_events_in_the_words_of_kai() -> None:
     cluster = cluster_of("g", 2, "1", (0, 0))
     few = list(cluster.gang("few", "q", 1, ("1", "1Gi", "1")))

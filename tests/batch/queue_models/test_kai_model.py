@@ -250,34 +250,57 @@ def test_a_queue_below_one_that_does_not_exist_is_not_reported_as_missing(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("level", "levels", "expected"),
+    ("required", "preferred", "levels", "expected"),
     [
-        ("zone", ("zone",), "its pods need one domain of zone, topology t"),
-        ("rack", ("zone",), 'topology t has no level "rack"'),
-        ("zone", (), 'topologies.kai.scheduler "t" not found'),
+        ("zone", "", ("zone",), "its pods need one domain of zone, topology t"),
+        ("rack", "", ("zone",), 'topology t has no level "rack"'),
+        ("", "rack", ("zone",), 'topology t has no level "rack"'),
+        ("zone", "", (), 'topologies.kai.scheduler "t" not found'),
+        (
+            "",
+            "",
+            ("zone",),
+            "its topology constraint names topology t and no level, neither required nor preferred",
+        ),
+        (
+            "host",
+            "zone",
+            ("zone", "host"),
+            "its preferred level zone of topology t is above the required level host: no domain is "
+            "tried",
+        ),
     ],
 )
 def test_a_job_that_waits_for_a_domain_names_it(
-    level: str, levels: tuple[str, ...], expected: str, tmp_path: Path
+    required: str, preferred: str, levels: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     nodes = [node("a", 1), node("b", 1)]
     for one in nodes:
-        one["metadata"]["labels"] = {"zone": one["metadata"]["name"]}
+        one["metadata"]["labels"] = dict.fromkeys(("zone", "host"), one["metadata"]["name"])
     topology = {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
         "metadata": {"name": "t"},
         "spec": {"levels": [{"nodeLabel": label} for label in levels]},
     }
-    wide = group(
-        "wide", "q", 2, topologyConstraint={"topology": "t", "requiredTopologyLevel": level}
-    )
+    constraint = {"topology": "t", "requiredTopologyLevel": required}
+    constraint["preferredTopologyLevel"] = preferred
+    wide = group("wide", "q", 2, topologyConstraint=constraint)
     given = [topology] if levels else []
     run = simulated(
         tmp_path, *nodes, queue("q", 2), *given, wide, pod("x", "wide"), pod("y", "wide")
     )
     assert nodes_of(run) == {}
-    assert reasons(run) == {"wide": f"2/2 nodes fit pod default/x; {expected}"}
+    assert reasons(run) == {
+        "wide": f"2/2 nodes fit pod default/x; its group needs 2 pods at once; {expected}"
+    }
+
+
+def test_a_group_that_fits_pod_by_pod_reports_how_many_it_needs(tmp_path: Path) -> None:
+    members = [pod("x", "g"), pod("y", "g")]
+    run = simulated(tmp_path, node("a", 1), queue("q", 9), group("g", "q", 2), *members)
+    text = "1/1 nodes fit pod default/x; its group needs 2 pods at once"
+    assert reasons(run) == {"g": text}
 
 
 def test_shares_fill_a_card_and_stay_on_it(tmp_path: Path) -> None:
@@ -336,6 +359,12 @@ def test_explain_and_queues_name_quota_fair_share_and_limit(tmp_path: Path) -> N
     assert (red.capability[cards], red.allocated[cards], red.pending[cards]) == (3, 2, 2)
     assert (shares["top"].pods_placed, shares["top"].pods_pending) == (2, 2)
     assert cards not in shares["blue"].capability
+    # By weight, those below another one of its part.
+    assert {name: one.part[cards] for name, one in shares.items()} == {
+        "top": 8,
+        "red": 4,
+        "blue": 4,
+    }
 
 
 def test_the_name_of_another_scheduler_chooses_the_model_without_a_file(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ def job_set(order: str = "AnyOrder", **meta: Any) -> Tree:
 def test_a_job_set_needs_all_its_jobs_or_in_order_one_kind_of_them(tmp_path: Path) -> None:
     assert not nodes_of(run_of(tmp_path, 4, job_set()))
     assert len(nodes_of(run_of(tmp_path, 5, job_set()))) == 5
+    # The Jobs that it makes are not what the user has written.
+    assert set(jobs_of(run_of(tmp_path, 4, job_set()))) == {"JobSet/train"}
     # In order, one of the replicated jobs is enough to begin, and each of its Jobs is whole.
     assert len(nodes_of(run_of(tmp_path, 1, job_set("InOrder")))) == 1
     stated = {"kai.scheduler/batch-min-member": "1"}
@@ -187,8 +189,23 @@ def test_a_ray_job_is_grouped_by_its_cluster(tmp_path: Path) -> None:
     spec = {"rayClusterSpec": ray_cluster()["spec"]}
     labels = {**RED, "ray.io/priority-class-name": "build"}
     run = run_of(tmp_path, 8, owner("ray.io/v1", "RayJob", spec, labels=labels))
-    assert [found[:3] for found in jobs_of(run).values()] == [("red", 100, 4)]
+    assert {name: found[:3] for name, found in jobs_of(run).items()} == {
+        "RayJob/train": ("red", 100, 4)
+    }
     assert len(nodes_of(run)) == 6
+
+
+def test_what_an_elastic_job_has_that_counts_is_not_called_unmodelled(tmp_path: Path) -> None:
+    spec = {"elasticPolicy": {"minReplicas": 2}, "pytorchReplicaSpecs": replicas(Worker=4)}
+    run = run_of(tmp_path, 2, owner("kubeflow.org/v1", "PyTorchJob", spec))
+    assert len(nodes_of(run)) == 2
+    notes = " ".join(run.summary["notes"])
+    assert "not modelled" not in notes
+    text = "PyTorchJob: spec.elasticPolicy.minReplicas is a job's minimum with KAI-Scheduler alone"
+    assert text in notes
+    spec["elasticPolicy"]["maxReplicas"] = 6
+    run = run_of(tmp_path, 2, owner("kubeflow.org/v1", "PyTorchJob", spec))
+    assert "not modelled: spec.elasticPolicy.maxReplicas" in " ".join(run.summary["notes"])
 
 
 def test_each_group_of_a_leader_worker_set_is_a_gang(tmp_path: Path) -> None:

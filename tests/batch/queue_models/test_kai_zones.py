@@ -337,7 +337,7 @@ def test_a_pod_that_fits_a_node_and_no_zone_has_that_reason() -> None:
     assert not result.binds
     (why,) = result.pods
     assert why.message == (
-        "0/2 nodes fit pod ns/wide: 2 node(s) cannot NUMA-align the pod's resources under their "
+        "0/2 nodes fit this pod: 2 node(s) cannot NUMA-align the pod's resources under their "
         "Topology Manager policy"
     )
     # A report that changes counts, and so does one that is gone.

@@ -19,6 +19,10 @@ from stowplan.objects.taints import is_untolerated
 from stowplan.plugins.node_affinity.node_selector import matches_node_selector_and_affinity
 
 FORBIDDING = frozenset({"NoSchedule", "NoExecute"})
+# Those of the plugin of kube-scheduler, which KAI asks.
+NO_AFFINITY = "node(s) didn't match pod affinity rules"
+REJECTED_BY_POD = "node(s) didn't match pod anti-affinity rules"
+REJECTED_BY_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def fits_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
@@ -26,7 +30,7 @@ def fits_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
     return (
         fits_node_rules(session, task, node)
         and node.has_ports_for(task)
-        and _fits_pods(session, task, node)
+        and not pods_refusal(session, task, node)
         and not (task.has_volumes and session.volumes.refusal(task, node))
     )
 
@@ -40,25 +44,27 @@ def fits_node_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
     )
 
 
-def _fits_pods(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
+def pods_refusal(session: KaiSession, task: KaiTask, node: KaiNode) -> str:
+    """Why required affinity to pods keeps a pod from a node, "" if it does not."""
     affinity = task.pod.spec.affinity
     wanted = _terms(affinity.pod_affinity if affinity else None)
     unwanted = _terms(affinity.pod_anti_affinity if affinity else None)
     if not all(_has_match(session, task, node, term) for term in wanted):
-        return False
+        return NO_AFFINITY
     if any(
         _matches(term, task.pod, other)
         for term in unwanted
         for other in _pods_near(session, node, term)
     ):
-        return False
-    return not any(
+        return REJECTED_BY_POD
+    is_kept_away = any(
         _matches(term, other.pod, task.pod) and _is_near(term, place, node)
         for place in _places_with_affinity(session)
         for other in place.affine.values()
         if other.pod.spec.affinity is not None
         for term in _terms(other.pod.spec.affinity.pod_anti_affinity)
     )
+    return REJECTED_BY_EXISTING if is_kept_away else ""
 
 
 def _places_with_affinity(session: KaiSession) -> Iterable[KaiNode]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
-from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
+from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules, pods_refusal
 from stowplan.assembly.sessions.kai_settings import live_kai_options
 from stowplan.assembly.sessions.kai_volumes import VolumeBindings
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
@@ -70,7 +70,7 @@ def _kai_settings(configuration: BatchConfiguration, compat: str) -> Any:
 
 
 def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:
-    rules = KaiRules(fits_rules, fits_node_rules, VolumeBindings)
+    rules = KaiRules(fits_rules, fits_node_rules, pods_refusal, VolumeBindings)
     return KaiModel(settings, KaiParts(rules, device_allocation), configuration.scheduler_names)
 
 

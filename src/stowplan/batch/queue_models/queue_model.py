@@ -108,7 +108,8 @@ class ModelReport(msgspec.Struct, frozen=True):
 
     nodes: node -> why it does not fit the pod that was asked about, as the session leaves it; no
     reasons: it fits. evictions: what evictions would do for that pod's job, and why not. moments:
-    from when on evictions may do more for it, the first ones first.
+    from when on evictions may do more for it, the first ones first. left_out: queues that exist and
+    are none of `queues` -> why.
     """
 
     jobs: Sequence[JobReport] = ()
@@ -118,6 +119,7 @@ class ModelReport(msgspec.Struct, frozen=True):
     nodes: Mapping[str, tuple[str, ...]] = {}
     evictions: tuple[str, ...] = ()
     moments: tuple[ModelMoment, ...] = ()
+    left_out: Mapping[str, str] = {}
 
 
 class ModelDecisions(msgspec.Struct, frozen=True):

@@ -61,7 +61,9 @@ def _lines(shares: Shares) -> list[str]:
     if not shares.loans:
         lines.append("No queue borrows resources.")
     for name, n_pods in shares.strays.items():
-        lines.append(f'queues "{name}" not found ({count_of(n_pods, "pod is", "pods are")} in it)')
+        why = shares.left_out.get(name)
+        what = "not found" if why is None else f"starts no jobs: {why}"
+        lines.append(f'queues "{name}" {what} ({count_of(n_pods, "pod is", "pods are")} in it)')
     for name, n_pods in shares.ungrouped.items():
         lines.append(
             f'podgroups "{name}" not found ({count_of(n_pods, "pod is", "pods are")} in it)'

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stowplan.assembly.sessions.kai_devices import device_allocation
-from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
+from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules, pods_refusal
 from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import KaiObjects, KaiPodState, session_of
@@ -81,7 +81,7 @@ def answer_rounds(case: QueueModelCase, rounds: int) -> Answer:
     """Sessions of a case one after the other, and where its pods are at last."""
     cluster = msgspec.convert(case.cluster, KaiCaseCluster)
     options = _options(case.config if isinstance(case.config, dict) else {}, rounds)
-    rules = KaiRules(fits_rules, fits_node_rules)
+    rules = KaiRules(fits_rules, fits_node_rules, pods_refusal)
     reports = {name: zones.report() for name, zones in cluster.numa.items()}
 
     def numa(node: str, index: ResourceIndex) -> NumaTopology | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Floats
-from stowplan.experiments.measures.queue_fairness import queue_fairness
+from stowplan.experiments.measures.measure_table import largest_queues
 from stowplan.experiments.measures.run_result import RunResult
 from stowplan.objects.encoding.dataframes import to_dataframe
 
@@ -51,9 +53,29 @@ def measures_over_time(run: RunResult) -> MeasureSeries:
             offered = float(used.offered[:, column].sum())
             if offered:
                 columns[f"arrived.{name}"] = sums[count, column] / offered
-    shares = queue_fairness(run)
+    shares = run.fairness
     if shares is not None:
         columns["fairness_jain"] = np.interp(times, shares.times, shares.jain())
         for name, row in zip(shares.queues, shares.shares, strict=True):
             columns[f"queue_share.{name}"] = np.interp(times, shares.times, row)
     return MeasureSeries(times, columns)
+
+
+def fairness_over_time(run: RunResult) -> bytes:
+    """The content of `fairness.csv`: `time_s`, `fairness_jain`, and `queue_share.QUEUE` of the
+    queues with the most pods; `nan` where there is no value. Empty without a replay, and without
+    objects."""
+    shares = run.fairness if run.is_replay else None
+    if shares is None:
+        return b""
+    wanted = largest_queues(run)
+    columns = {"time_s": shares.times, "fairness_jain": shares.jain()}
+    for name, row in zip(shares.queues, shares.shares, strict=True):
+        if name in wanted:
+            columns[f"queue_share.{name}"] = row
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    rows = np.column_stack(list(columns.values()))
+    writer.writerows([f"{value:.6g}" for value in row] for row in rows.tolist())
+    return text.getvalue().encode()

@@ -10,7 +10,6 @@ import numpy as np
 
 from stowplan.columns.array_types import Floats
 from stowplan.experiments.measures.node_costs import node_costs
-from stowplan.experiments.measures.queue_fairness import queue_fairness
 from stowplan.experiments.measures.run_result import RunResult
 from stowplan.objects.devices.gpu_cards import COUNT_KEY
 from stowplan.simulation.simulate import Simulation
@@ -140,18 +139,15 @@ def _card_fragments(run: RunResult) -> Values:
 
 
 def _jain(run: RunResult) -> Value:
-    found = queue_fairness(run)
-    if found is None:
-        return None
-    values = found.jain()
-    return None if np.isnan(values).all() else float(np.nanmean(values))
+    found = run.fairness
+    return None if found is None else found.mean_jain()
 
 
 def _queue_share(run: RunResult) -> Values:
-    found = queue_fairness(run)
+    found = run.fairness
     if found is None:
         return {}
-    wanted = _largest_queues(run)
+    wanted = largest_queues(run)
     return {name: share for name, share in found.means().items() if name in wanted}
 
 
@@ -161,13 +157,13 @@ def _queue_wait(run: RunResult) -> Values:
         return {}
     waits, queue = run.times("wait_s"), used.queue[: len(run.placements)]
     found = {}
-    for name in _largest_queues(run):
+    for name in largest_queues(run):
         chosen = waits[(queue == used.queues.index(name)) & ~np.isnan(waits)]
         found[name] = float(chosen.mean()) if chosen.shape[0] else None
     return found
 
 
-def _largest_queues(run: RunResult) -> list[str]:
+def largest_queues(run: RunResult) -> list[str]:
     """The queues with the most pods, sorted by name."""
     used = run.occupancy
     if used is None:
@@ -175,6 +171,11 @@ def _largest_queues(run: RunResult) -> list[str]:
     counts = np.bincount(used.queue, minlength=len(used.queues))
     rows = np.argsort(-counts, kind="stable")[:QUEUES_MAX]
     return sorted(used.queues[row] for row in rows.tolist())
+
+
+def _makespan(run: RunResult) -> Value:
+    """None where no pod has ended: the summary has 0 there, which would be the best."""
+    return _figure("makespan_s")(run) or None
 
 
 def _preempted(run: RunResult) -> Value:
@@ -211,8 +212,8 @@ MEASURES = (
     Measure("slowdown_p50", "", "lower", _percentile("slowdowns", 50), "median of the same"),
     Measure("slowdown_p99", "", "lower", _percentile("slowdowns", 99), "99th percentile"),
     Measure(
-        "makespan", "s", "lower", _figure("makespan_s"),
-        "time from the first arrival to the last end", "", True,
+        "makespan", "s", "lower", _makespan,
+        "time from the first arrival to the last end; none where no pod ended", "", True,
     ),
     Measure(
         "utilisation", "", "higher", _over_time("utilisation", "mean"),

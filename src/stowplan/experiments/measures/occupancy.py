@@ -13,25 +13,12 @@ from stowplan.insight.pod_placement import Placement
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
-from stowplan.objects.podgroup import (
-    GROUP_ANNOTATIONS,
-    VOLCANO_QUEUE_ANNOTATION,
-    PodGroup,
-    Queue,
-)
 from stowplan.objects.quantity import amount
 from stowplan.objects.timing.run_limits import run_limit_s
 from stowplan.simulation.results.pod_history import TimedPlacement
+from stowplan.simulation.results.pod_queues import queues_of
 from stowplan.simulation.results.simulated_objects import SimulatedObjects
 
-QUEUE_KEYS = (
-    "volcano.sh/queue-name",
-    VOLCANO_QUEUE_ANNOTATION,
-    "kai.scheduler/queue",
-    "kueue.x-k8s.io/queue-name",
-)
-"""Labels and annotations that name a pod's queue, where no PodGroup does."""
-DEFAULT_QUEUE = "default"
 SAMPLES = 200
 """Times at which queues are compared."""
 
@@ -71,7 +58,7 @@ class Occupancy(NamedTuple):
         times = [_times(one, end_s) for one in placements]
         times += [(0.0, 0.0, min(run_limit_s(pod), end_s or math.inf)) for pod in objects.bound]
         columns = np.array(times, dtype=np.float64).reshape(len(times), 3)
-        queues, by_namespace = _queues(pods, objects)
+        queues, by_namespace = queues_of(pods, objects.objects)
         known = sorted(set(queues))
         offered = {name for node in objects.nodes for name in node.status.allocatable}
         resources = sorted(offered - {"pods"})
@@ -126,27 +113,3 @@ def _offered(nodes: Sequence[Node], resources: Sequence[str]) -> Floats:
         for node in nodes
     ]
     return np.array(rows, dtype=np.float64).reshape(len(nodes), len(resources))
-
-
-def _queues(pods: Sequence[Pod], objects: SimulatedObjects) -> tuple[list[str], bool]:
-    """The queue of every pod, and whether these are the namespaces."""
-    groups = {
-        one.key: one.spec.queue or DEFAULT_QUEUE
-        for one in objects.objects
-        if isinstance(one, PodGroup)
-    }
-    found = [_queue_of(pod, groups) for pod in pods]
-    has_queues = any(isinstance(one, Queue) for one in objects.objects)
-    if has_queues or any(found):
-        return [queue or DEFAULT_QUEUE for queue in found], False
-    return [pod.namespace for pod in pods], True
-
-
-def _queue_of(pod: Pod, groups: dict[str, str]) -> str:
-    """The queue that a pod's group or its metadata names, "" for none."""
-    annotations, labels = pod.metadata.annotations, pod.labels
-    group = next((annotations[key] for key in GROUP_ANNOTATIONS if annotations.get(key)), "")
-    if group:
-        return groups.get(f"{pod.namespace}/{group}", DEFAULT_QUEUE)
-    named = (annotations.get(key) or labels.get(key, "") for key in QUEUE_KEYS)
-    return next((queue for queue in named if queue), "")

@@ -10,13 +10,15 @@ Source: Volcano, plugins/proportion; Jain, Chiu and Hawe, "A Quantitative Measur
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.batch.session_plugins.proportion import fill_by_weight
 from stowplan.columns.array_types import Floats
-from stowplan.experiments.measures.run_result import RunResult
+from stowplan.experiments.measures.occupancy import Occupancy
+from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import Queue
 from stowplan.objects.quantity import amount
 
@@ -34,17 +36,21 @@ class QueueFairness(NamedTuple):
     shares: Floats
 
     def jain(self) -> Floats:
-        """float64 (n_samples,): Jain's index, from 1 / n to 1; NaN with fewer than two queues."""
+        """float64 (n_samples,): Jain's index, from 1 / n to 1; NaN with fewer than two queues, and
+        while none of them has anything: nothing is no fair share."""
         count = (~np.isnan(self.shares)).sum(axis=0)
         total: Floats = np.nansum(self.shares, axis=0)
         squares = np.nansum(self.shares**2, axis=0)
         found: Floats = np.divide(
             total**2, count * squares, out=np.full(total.shape, np.nan), where=squares > 0
         )
-        # Where no queue has anything all have the same.
-        found[squares == 0] = 1.0
         found[count < 2] = np.nan
         return found
+
+    def mean_jain(self) -> float | None:
+        """The mean of Jain's index over the samples that have one; None where none has."""
+        values = self.jain()
+        return None if np.isnan(values).all() else float(np.nanmean(values))
 
     def means(self) -> dict[str, float]:
         """Queue -> mean share while it requested something."""
@@ -55,10 +61,9 @@ class QueueFairness(NamedTuple):
         }
 
 
-def queue_fairness(run: RunResult) -> QueueFairness | None:
-    """The shares of a run's queues; None without objects, nodes or pods."""
-    used = run.occupancy
-    if used is None or not used.queues or not used.nodes:
+def queue_fairness(used: Occupancy, objects: Iterable[Object]) -> QueueFairness | None:
+    """The shares of a run's queues; None without nodes or pods. objects: Queues among them."""
+    if not used.queues or not used.nodes:
         return None
     times = used.sample_times()
     shape = len(used.queues), times.shape[0], len(used.resources)
@@ -70,7 +75,7 @@ def queue_fairness(run: RunResult) -> QueueFairness | None:
         waiting = (used.arrived[pods, None] <= times) & (times < start)
         has[row] = running.T @ used.requests[pods]
         wants[row] = has[row] + waiting.T @ used.requests[pods]
-    deserved = _deserved(run, wants)
+    deserved = _deserved(used, objects, wants)
     offered = used.offered.sum(axis=0)
     parts = np.divide(deserved, offered, out=np.zeros(shape), where=offered > 0)
     dominant = parts.argmax(axis=2, keepdims=True)
@@ -80,12 +85,9 @@ def queue_fairness(run: RunResult) -> QueueFairness | None:
     return QueueFairness(times, used.queues, shares)
 
 
-def _deserved(run: RunResult, wants: Floats) -> Floats:
+def _deserved(used: Occupancy, objects: Iterable[Object], wants: Floats) -> Floats:
     """float64 (n_queues, n_samples, n_resources)."""
-    used, objects = run.occupancy, run.objects
-    assert used is not None
-    assert objects is not None
-    known = {one.name: one for one in objects.objects if isinstance(one, Queue)}
+    known = {one.name: one for one in objects if isinstance(one, Queue)}
     weights, limits = {}, np.full((len(used.queues), len(used.resources)), np.inf)
     for row, name in enumerate(used.queues):
         queue = known.get(name)

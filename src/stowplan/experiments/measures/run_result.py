@@ -14,6 +14,7 @@ import numpy as np
 
 from stowplan.columns.array_types import Floats
 from stowplan.experiments.measures.occupancy import Occupancy
+from stowplan.experiments.measures.queue_fairness import QueueFairness, queue_fairness
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_placement import Placement
@@ -106,6 +107,13 @@ class RunResult:
             return None
         end_s = float(self.summary["ended_at_s"]) if self.is_replay else 0.0
         return Occupancy.of(self.placements, self.objects, end_s)
+
+    @cached_property
+    def fairness(self) -> QueueFairness | None:
+        """What queues had of what they deserve; None without objects, nodes or pods."""
+        if self.occupancy is None or self.objects is None:
+            return None
+        return queue_fairness(self.occupancy, self.objects.objects)
 
 
 def _columns(data: bytes) -> dict[str, Floats]:

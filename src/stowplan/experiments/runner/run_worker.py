@@ -14,6 +14,8 @@ from stowplan.assembly.plugin_files import installed_code
 from stowplan.experiments.gpu_sharing.arrived_load import columns_text
 from stowplan.experiments.gpu_sharing.experiment import fill, measures_by_column
 from stowplan.experiments.gpu_sharing.openb_workload import OpenBWorkload, workload_of
+from stowplan.experiments.measures.measure_series import fairness_over_time
+from stowplan.experiments.measures.run_result import RunResult
 from stowplan.experiments.plan.option_values import replay_options
 from stowplan.experiments.plan.plan_file import GPU_SHARING, REPLAY
 from stowplan.experiments.plan.plan_inputs import NamedFile, PolicySource, RunTask, versions
@@ -25,6 +27,7 @@ from stowplan.experiments.results_summary import (
 )
 from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
+    FAIRNESS_FILE,
     MEASURES_FILE,
     RUN_FILE,
     ExperimentStoreError,
@@ -155,7 +158,11 @@ def _simulated(task: RunTask) -> tuple[dict[str, bytes], dict[str, float | None]
     summary = found.summary
     for name in ("inputs", "plugins"):
         summary[name] = {labels.get(path, path): sha for path, sha in summary[name].items()}
-    return found.files(), measures_of_simulation(found, task.measures)
+    result = RunResult.of(found)
+    files, fairness = found.files(), fairness_over_time(result)
+    if fairness:
+        files[FAIRNESS_FILE] = fairness
+    return files, measures_of_simulation(result, task.measures)
 
 
 def _files_of(task: RunTask) -> list[NamedFile]:

@@ -105,7 +105,9 @@ class ExperimentComparison(msgspec.Struct, rename="camel"):
         means, intervals = [], []
         for one in self.results:
             for each in one.measures:
-                mean_b, mean_a = f"{each.mean_b:g}", f"{each.mean_a:g}"
+                mean_b, mean_a = (
+                    f"{mean:g}" if each.seeds else "" for mean in (each.mean_b, each.mean_a)
+                )
                 means.append((one.setting, each.measure, one.policy, mean_b, mean_a))
                 value, low, high = each.relative, each.relative_low, each.relative_high
                 if value is not None and low is not None and high is not None:
@@ -180,7 +182,7 @@ def _without_pods(table: RunTable) -> list[str]:
         if (placed := table.of_policy(setting, policy).get("placed")) and not any(placed.values())
     }
     return [
-        f"{policy} placed no pods: the notes in runs/KEY/summary.json say why" for policy in idle
+        f"{policy} placed no pods: `failed` in runs/KEY/summary.json says why" for policy in idle
     ]
 
 
@@ -248,7 +250,10 @@ def _result(
         either,
         measures,
         _verdict(policy, baseline, measures, len(both)),
-        _notes(a, b, measures, both, either, confidence),
+        [
+            *_notes(a, b, measures, both, either, confidence),
+            *_without_value(a, b, texts, (baseline, policy)),
+        ],
     )
 
 
@@ -295,6 +300,21 @@ def _notes(
     placed = [{seed: one.get("placed", {}).get(seed) for seed in both} for one in (a, b)]
     if placed[0] != placed[1] and any(one.measure.startswith("wait") for one in measures):
         found.append("they placed different numbers of pods; waits are of pods that were bound")
+    return found
+
+
+def _without_value(
+    a: Mapping[str, BySeed],
+    b: Mapping[str, BySeed],
+    texts: Sequence[MeasureText],
+    labels: tuple[str, str],
+) -> list[str]:
+    """Measures that only one of the two has: nothing that a policy has not done is better."""
+    found = []
+    for name, mine, other in zip(labels, (a, b), (b, a), strict=True):
+        missing = [one.name for one in texts if not mine.get(one.name) and other.get(one.name)]
+        if missing:
+            found.append(f"{name} has no value of {', '.join(missing)}")
     return found
 
 

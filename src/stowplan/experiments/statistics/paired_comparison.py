@@ -157,7 +157,7 @@ def _verdict(
     seeds = f"{found.seeds} seed{'s' if found.seeds != 1 else ''}"
     title = measure.title
     if found.seeds == 0:
-        return f"{title}: no seed is in both"
+        return f"{title}: no seed on which both have a value"
     if found.difference == 0.0 and found.low == found.high:
         return f"{title}: equal on {seeds}"
     if not found.is_different:

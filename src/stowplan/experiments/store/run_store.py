@@ -21,6 +21,7 @@ from stowplan.simulation.results.result_files import check_directory
 RUNS, FAILURES = "runs", "failures"
 PART = ".part"
 RUN_FILE, MEASURES_FILE, COLUMNS_FILE = "run.json", "measures.json", "arrived_load.csv"
+FAIRNESS_FILE = "fairness.csv"
 _LOCK = ".lock"
 
 

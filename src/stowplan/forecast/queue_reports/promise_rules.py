@@ -32,6 +32,9 @@ def parent_findings(tree: AuditedTree) -> Iterator[AuditFinding]:
                 f'parent queue "{queue.parent}" not found: it and the queues below it start no jobs'
             )
             yield AuditFinding(ERROR, queue.kind, queue.name, "ParentNotFound", text)
+        elif queue.parent == queue.name:
+            text = "it is its own parent: it and the queues below it start no jobs"
+            yield AuditFinding(ERROR, queue.kind, queue.name, "ParentCycle", text)
         elif any(one.parent == queue.name for one in tree.above(queue.name)):
             text = (
                 f'parent queue "{queue.parent}" is below it: the queues of this cycle start no jobs'

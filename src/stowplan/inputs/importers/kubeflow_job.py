@@ -16,6 +16,7 @@ from stowplan.inputs.importers.imported_objects import (
     is_over,
     pod_group,
     pod_of,
+    used,
 )
 from stowplan.inputs.importers.replica_counts import checked
 from stowplan.inputs.manifests import decode_object
@@ -23,11 +24,14 @@ from stowplan.objects.meta import Value
 from stowplan.objects.pod import Pod
 
 UNMODELLED = (
-    "spec.elasticPolicy",
+    "spec.elasticPolicy.maxReplicas",
+    "spec.elasticPolicy.maxRestarts",
+    "spec.elasticPolicy.metrics",
     "spec.runPolicy.activeDeadlineSeconds",
     "spec.runPolicy.schedulingPolicy.minResources",
     "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds",
 )
+MINIMUM = "spec.elasticPolicy.minReplicas"
 _FIRST = ("Launcher", "Chief", "Master", "PS", "Worker")
 _FIELDS = {
     "PyTorchJob": ("pytorchReplicaSpecs", "pytorch_replica_specs"),
@@ -102,6 +106,8 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
         kind: checked(replicas[kind].replicas, tree, f"spec.{field}.{kind}.replicas")
         for kind in order
     }
+    if used(tree, [MINIMUM]):
+        known.remark(f"{tree['kind']}: {MINIMUM} is a job's minimum with KAI-Scheduler alone")
     queue, made = known.queue(tree["metadata"], job.namespace)
     yield from made
     policy = run.scheduling_policy

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
-from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.results.pod_queues import queues_of
 
 SAMPLES_MAX = 240
 """Samples kept; above this every second one is dropped and the interval doubled."""
@@ -45,7 +44,7 @@ class NodeUse(msgspec.Struct, frozen=True):
     counts. shares: uint8 (n_resources, n_nodes, n_samples): requested share of allocatable times
     200, assumed pods included, 255 where there is none, as run lengths (`encode_runs`). sizes: int
     [n_sizes][n_resources], distinct requests. pod_sizes: index in `sizes` by line of
-    `placements.jsonl`. grouped_by: `queue`, or `namespace` where pods have no PodGroups. groups:
+    `placements.jsonl`. grouped_by: `queue`, or `namespace` where pods have no queues. groups:
     names. pod_groups: index in `groups` by line.
     """
 
@@ -86,7 +85,7 @@ def pod_table(
 ) -> RequestTable:
     """The table of these pods, in their order.
 
-    objects: PodGroups among them name the queues. resources: None: those that the pods request.
+    objects: PodGroups and Queues among them. resources: None: those that the pods request.
     """
     names = resources_of(pods) if resources is None else resources
     by_spec: dict[int, dict[str, int]] = {}
@@ -98,20 +97,10 @@ def pod_table(
         sizes.setdefault(tuple(by_spec[id(pod.spec)].get(name, 0) for name in names), len(sizes))
         for pod in pods
     ]
-    queues = {
-        f"{one.namespace}/{one.name}": one.spec.queue or "default"
-        for one in objects
-        if isinstance(one, PodGroup)
-    }
+    queues, by_namespace = queues_of(pods, objects)
     groups: dict[str, int] = {}
-    pod_groups = [
-        groups.setdefault(
-            queues.get(group_of(pod), "no queue") if queues else pod.namespace,
-            len(groups),
-        )
-        for pod in pods
-    ]
-    by = "queue" if queues else "namespace"
+    pod_groups = [groups.setdefault(queue, len(groups)) for queue in queues]
+    by = "namespace" if by_namespace else "queue"
     return RequestTable(
         names, [list(one) for one in sizes], pod_sizes, by, list(groups), pod_groups
     )

@@ -18,7 +18,9 @@ def figures_of(summary: Mapping[str, Any]) -> Figures:
             found[f"utilisation.{name}"] = use["share"]
     if "waits_s" in summary:
         found |= {f"wait_s.{name}": value for name, value in summary["waits_s"].items()}
-        found["makespan_s"] = summary["makespan_s"]
+        if summary["makespan_s"]:
+            # 0 where no pod has ended, which is no time.
+            found["makespan_s"] = summary["makespan_s"]
         found["victims"] = summary["preemption"]["victims"]
         found["restarts"] = summary["restarts"]
         for name, value in summary["over_time"]["utilisation"].items():

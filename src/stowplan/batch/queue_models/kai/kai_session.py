@@ -58,10 +58,12 @@ SPREAD = "spread"
 
 class KaiRules(msgspec.Struct, frozen=True):
     """fits: whether a pod may go to a node beside the pods that are on nodes now. fits_node:
-    whatever is on nodes. volumes: those of a snapshot."""
+    whatever is on nodes. pods_refusal: why affinity to pods keeps a pod from a node, "" if it does
+    not. volumes: those of a snapshot."""
 
     fits: Callable[[KaiSession, KaiTask, KaiNode], bool]
     fits_node: Callable[[KaiSession, KaiTask, KaiNode], bool]
+    pods_refusal: Callable[[KaiSession, KaiTask, KaiNode], str]
     volumes: Callable[[Snapshot], SessionVolumes] = lambda _: SessionVolumes()
 
 
@@ -234,7 +236,7 @@ class KaiSession:
         if not node.takes_kind(task) or (task.cards.memory > 0 and not node.reports_memory):
             return False
         return (
-            self._has_pod_slots(task, node)
+            self.has_pod_slots(task, node)
             and node.is_ready
             and self.rules.fits(self, task, node)
             and self.is_admitted(task, node)
@@ -246,11 +248,13 @@ class KaiSession:
     def may_start(self, task: KaiTask) -> bool:
         """Whether a pod may be placed on any node: no request above all nodes, and its claims are
         there for its queue."""
-        if self.exceeds_every_node(task):
-            return False
+        return not (self.exceeds_every_node(task) or self.claim_problem(task))
+
+    def claim_problem(self, task: KaiTask) -> str:
+        """Why its claims keep a pod from all nodes, "" if they do not."""
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
-            return True
-        return self.claims.may_start(task, self.jobs[task.job].queue)
+            return ""
+        return self.claims.problem(task, self.jobs[task.job].queue)
 
     def _claims_fit(self, task: KaiTask, node: KaiNode) -> bool:
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
@@ -306,7 +310,8 @@ class KaiSession:
             return 0.0
         return ZONE_SCORE / max(1, len(placement))
 
-    def _has_pod_slots(self, task: KaiTask, node: KaiNode) -> bool:
+    def has_pod_slots(self, task: KaiTask, node: KaiNode) -> bool:
+        """Whether a node may have one more pod, and one more for a new shared card."""
         free = node.idle[PODS] + node.releasing[PODS]
         if not task.is_shared:
             return free > 0

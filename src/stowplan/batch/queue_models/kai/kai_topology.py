@@ -166,19 +166,29 @@ class TopologyPlacement:
         self._scores = {}
 
     def demand_of(self, constraint: KaiTopologyConstraint) -> str:
-        """What a constraint names that does not exist, or else which domains it needs; "" if it
-        needs none."""
+        """What is wrong with a constraint, or else which domains it needs; "" if it needs none."""
         if not constraint.topology:
             return ""
         tree = self._trees.get(constraint.topology)
         if tree is None:
             return f'topologies.kai.scheduler "{constraint.topology}" not found'
         required = constraint.required_topology_level
-        for level in (required, constraint.preferred_topology_level):
+        preferred = constraint.preferred_topology_level
+        for level in (required, preferred):
             if level and level not in tree.levels:
                 return f'topology {constraint.topology} has no level "{level}"'
+        if not required and not preferred:
+            return (
+                f"its topology constraint names topology {constraint.topology} and no level, "
+                "neither required nor preferred"
+            )
         if not required:
             return ""
+        if preferred and tree.levels.index(preferred) < tree.levels.index(required):
+            return (
+                f"its preferred level {preferred} of topology {constraint.topology} is above the "
+                f"required level {required}: no domain is tried"
+            )
         return f"its pods need one domain of {required}, topology {constraint.topology}"
 
     def score(self, job: KaiJob, task: KaiTask, node: KaiNode) -> float | None:

@@ -23,7 +23,7 @@ from stowplan.batch.queue_models.kai.model.group_statuses import (
 )
 from stowplan.batch.queue_models.kai.model.group_times import GroupTimes
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
-from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons
+from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons, text_for
 from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.kai.model.next_session import next_session_in
@@ -105,8 +105,10 @@ class KaiModel:
         self._parts = parts
         self._memory = KaiMemory()
         self._state = KaiState(scheduler_names, self._memory, parts.rules, parts.devices)
-        # By job: why it waits, with the pods for which that was reported; pods that it lacks.
+        # By job: why it waits, the pod that this names, with the pods for which that was reported;
+        # pods that it lacks.
         self._texts: dict[str, str] = {}
+        self._named: dict[str, str] = {}
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
         self._statuses = GroupStatuses()
@@ -205,7 +207,7 @@ class KaiModel:
         state = self._state
         return OpenKaiSession(
             session,
-            dict(state.own),
+            state.owned(),
             dict(state.orphans),
             dict(state.refusals),
             state.without_sub_group(session),
@@ -311,8 +313,11 @@ class KaiModel:
             if known is not None and job.uid not in changed and job.uid not in self._turn:
                 self._reported[job.uid] = known
                 continue
-            pending = {task.uid: task.pod for task in job.pending()} if text else {}
-            yield from self._report(job.uid, text, pending, known)
+            tasks = job.pending() if text else []
+            key = self._named.get(job.uid, "")
+            named = next((task for task in tasks if task.key == key), None)
+            texts = {task.uid: text_for(task, text, named) for task in tasks}
+            yield from self._report(job.uid, text, {t.uid: t.pod for t in tasks}, known, texts)
         for uid, pod in self._state.left_out.items():
             yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
         for key, pods in self._state.orphans.items():
@@ -326,14 +331,18 @@ class KaiModel:
         text: str,
         pods: Mapping[str, Pod],
         known: tuple[str, frozenset[str]] | None,
+        texts: Mapping[str, str] = {},
     ) -> Iterator[PodReport]:
+        """texts: of pods for which it is worded otherwise."""
         if not pods:
             return
         # Numbers of nodes, and what reclaim may take, change with every pod: they are no news.
         gist = NUMBERS.sub("", text.partition(";")[0])
         self._reported[key] = gist, frozenset(pods)
         same = known[1] if known is not None and known[0] == gist else frozenset()
-        yield from (PodReport(pod, text) for uid, pod in pods.items() if uid not in same)
+        for uid, pod in pods.items():
+            if uid not in same:
+                yield PodReport(pod, texts.get(uid, text))
 
     def _texts_of(self, session: KaiSession, reasons: KaiReasons) -> Iterator[tuple[KaiJob, str]]:
         """Why jobs wait. To look at all nodes for each takes long where many wait: so many of them
@@ -342,11 +351,14 @@ class KaiModel:
         first = self._next % len(waiting) if len(waiting) > LOOKED_AT_MAX else 0
         self._next = first + LOOKED_AT_MAX
         turn = self._turn = {job.uid for job in (waiting[first:] + waiting[:first])[:LOOKED_AT_MAX]}
-        known = self._texts
+        known, named = self._texts, self._named
+        looked_at = [job for job in waiting if job.uid in turn or job.uid in known]
         self._texts = {
             job.uid: reasons.message(job) if job.uid in turn else known[job.uid]
-            for job in waiting
-            if job.uid in turn or job.uid in known
+            for job in looked_at
+        }
+        self._named = {
+            job.uid: reasons.named(job) if job.uid in turn else named[job.uid] for job in looked_at
         }
         self._leaves_reasons = len(self._texts) < len(waiting)
         for job in waiting:

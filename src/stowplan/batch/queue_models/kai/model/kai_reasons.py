@@ -10,7 +10,8 @@ import numpy as np
 from stowplan.batch.queue_models.kai.actions.reclaim_rules import may_reclaim
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
-from stowplan.batch.queue_models.kai.state.kai_amount import CPU, MEMORY
+from stowplan.batch.queue_models.kai.model import node_refusals
+from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, CPU, MEMORY
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
@@ -29,7 +30,7 @@ QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
 QUEUE_NOT_LEAF, SUB_GROUP_NOT_FOUND = "QueueNotLeaf", "SubGroupNotFound"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
-DOES_NOT_FIT = "Unschedulable"
+DOES_NOT_FIT, CLAIM_NOT_READY = "Unschedulable", "ResourceClaimNotReady"
 NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
@@ -38,7 +39,6 @@ NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 NO_CARDS = (
     "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
 )
-NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
 
@@ -49,6 +49,7 @@ class KaiReasons:
     def __init__(self, session: KaiSession) -> None:
         self._session = session
         self._known: dict[str, tuple[str, str]] = {}
+        self._named: dict[str, str] = {}
         self._by_class: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
 
     def of(self, job: KaiJob) -> tuple[str, str]:
@@ -60,6 +61,13 @@ class KaiReasons:
     def message(self, job: KaiJob) -> str:
         """The sentence."""
         return self.of(job)[1]
+
+    def named(self, job: KaiJob) -> str:
+        """The key of the pod that the sentence names, "" for none."""
+        reason, text = self.of(job)
+        if reason == CLAIM_NOT_READY:
+            return text.partition(": ")[0].removeprefix("pod ")
+        return self._named.get(job.uid, "")
 
     def no_group(self, key: str) -> str:
         """For pods whose group does not exist. key: NAMESPACE/NAME."""
@@ -91,7 +99,7 @@ class KaiReasons:
             gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
             pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
             return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
-        return self._gate(job) or self._no_room(job, pending)
+        return self._gate(job) or self._claims(job, pending) or self._no_room(job, pending)
 
     def _gate(self, job: KaiJob) -> tuple[str, str] | None:
         wanted = self._session.wanted(job)
@@ -108,17 +116,28 @@ class KaiReasons:
                     return OVER_QUOTA, f"not preemptible, {text}"
         return None
 
+    def _claims(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str] | None:
+        for task in pending:
+            text = self._session.claim_problem(task)
+            if text:
+                return CLAIM_NOT_READY, f"pod {task.key}: {text}"
+        return None
+
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
         # What comes next may be kept from a simulation, with pods that are evicted since.
         following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
         task = next(following, pending[0])
+        self._named[job.uid] = task.key
         counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
             found = sorted(counts.items())
             text += ": " + ", ".join(f"{number} {reason}" for reason, number in found)
-        notes = (*self._domains(job), *self.evictions(job))
+        at_once = self.missing(job)
+        # Each of them may fit alone.
+        together = (f"its group needs {at_once} pods at once",) if fitting and at_once > 1 else ()
+        notes = (*together, *self._domains(job), *self.evictions(job))
         return DOES_NOT_FIT, "; ".join((text, *notes))
 
     def _domains(self, job: KaiJob) -> Iterator[str]:
@@ -169,7 +188,8 @@ class KaiReasons:
             lacks = left & (rows.later[i] < task.request[i])
             counts[_insufficient(i, name)] += int(lacks.sum())
             is_short |= lacks
-        counts[NOT_OTHERWISE] += int((left & ~is_short).sum())
+        for row in np.flatnonzero(left & ~is_short):
+            counts[node_refusals.refusal(session, task, rows.nodes[row])] += 1
         return +counts, fitting
 
     def evictions(self, job: KaiJob) -> tuple[str, ...]:
@@ -190,6 +210,8 @@ class KaiReasons:
         session = self._session
         if _asks_for_no_card(task):
             return (NO_CARDS,)
+        if problem := session.claim_problem(task):
+            return (problem,)
         if session.fits(task, node):
             return ()
         if not node.is_ready:
@@ -201,15 +223,27 @@ class KaiReasons:
             return (OVER_BOUNDS,)
         if (refusal := self._refusal(task, node)) != "":
             return (refusal,)
+        short = self._short_of(task, node)
+        if not short and not session.is_admitted(task, node):
+            return (NOT_ALIGNED,)
+        return short or (node_refusals.refusal(session, task, node),)
+
+    def _short_of(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
+        """What a node has too little of for a pod."""
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
-        short = tuple(
+        short = [
             _insufficient(i, name)
             for i, name in enumerate(node.index.names)
             if task.request[i] > free[i]
-        )
-        if not short and not session.is_admitted(task, node):
-            return (NOT_ALIGNED,)
-        return short or (NOT_OTHERWISE,)
+        ]
+        if task.is_shared:
+            of_cards = _insufficient(CARDS, "")
+            short = [one for one in short if one != of_cards]
+            if why := node_refusals.card_refusal(task, node):
+                short.append(why)
+            elif node_refusals.lacks_cards(task, node):
+                short.append(of_cards)
+        return tuple(short)
 
     def _refusal(self, task: KaiTask, node: KaiNode) -> str:
         """Why its volumes or host ports keep a pod from a node."""
@@ -231,6 +265,24 @@ def _least(member: Member) -> int:
     if isinstance(member, KaiPodSet):
         return member.minimum
     return sum(sorted(_least(one) for one in member.members)[: member.needed])
+
+
+def text_for(task: KaiTask, text: str, named: KaiTask | None) -> str:
+    """The sentence about a job for one of its pods. named: the pod that it names, None for none.
+
+    It holds of pods that ask for the same, and has no name there, so that tables count them as
+    one; any other pod waits for the one that is named."""
+    if named is None:
+        return text
+    if named.key == task.key or _asks_for(task) == _asks_for(named):
+        return text.replace(f"pod {named.key}", "this pod", 1)
+    return f"waits for another pod of its group: {text}"
+
+
+def _asks_for(task: KaiTask) -> tuple[object, ...]:
+    cards = task.cards
+    of_cards = task.kind, cards.count, cards.portion, cards.memory
+    return task.request, task.constraints, task.pod.spec.resource_claims, *of_cards
 
 
 def placed(job: KaiJob) -> list[KaiTask]:

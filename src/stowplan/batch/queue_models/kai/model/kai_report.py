@@ -29,13 +29,13 @@ from stowplan.objects.pod import Pod
 
 
 class OpenKaiSession(msgspec.Struct, frozen=True):
-    """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
-    for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
+    """A session and what it was made of. own: job -> its name, for jobs whose group is made for
+    pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
     pod that names no group has none. without_sub_group: job -> its pods that belong to none of its
     sub-groups."""
 
     session: KaiSession
-    own: Mapping[str, Pod]
+    own: Mapping[str, str]
     orphans: Mapping[str, Sequence[Pod]]
     refusals: Mapping[str, str] = {}
     without_sub_group: Mapping[str, Sequence[Pod]] = {}
@@ -58,7 +58,13 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     queues = [
         _queue(session, queue, *counts[name]) for name, queue in session.queues.queues.items()
     ]
-    report = ModelReport(jobs, queues, _plain(session.queues.total), _plain(idle))
+    report = ModelReport(
+        jobs,
+        queues,
+        _plain(session.queues.total),
+        _plain(idle),
+        left_out=session.queues.left_out,
+    )
     found = next(
         ((job, t) for job in session.jobs.values() for t in job.tasks() if t.uid == asked), None
     )
@@ -81,7 +87,7 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         reason, message = (reason, f"{message}; {text}") if reason else (SUB_GROUP_NOT_FOUND, text)
     return JobReport(
         uid=job.uid,
-        name=job.uid if own is None else _own_name(own),
+        name=job.uid if own is None else own,
         kind="PodGroup" if own is None else "Pods",
         queue=job.queue,
         priority=job.priority,
@@ -113,13 +119,6 @@ def _outside_text(job: KaiJob, n_pods: int) -> str:
 
 def _some(amounts: Sequence[float]) -> dict[str, float]:
     return {name: amount for name, amount in _plain(amounts).items() if amount}
-
-
-def _own_name(pod: Pod) -> str:
-    owner = pod.controller
-    if owner is None or owner.kind in ("ReplicaSet", "Deployment"):
-        return pod.key
-    return f"{pod.namespace}/{owner.kind}/{owner.name}"
 
 
 def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[JobReport]:

@@ -44,7 +44,7 @@ from stowplan.objects.kai.kai_kinds import (
     KaiQueueObject,
     KaiTopologyObject,
 )
-from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
@@ -112,6 +112,11 @@ class KaiState:
     def refusals(self) -> Mapping[str, str]:
         """By uid: why a pod that names no group has none."""
         return self._grouper.refusals
+
+    def owned(self) -> dict[str, str]:
+        """Job -> its name, of jobs whose group is made for pods that name none: that of the pod, or
+        of the owner for which the group is made."""
+        return {uid: _own_name(pod, self._grouper.owner_of(pod)) for uid, pod in self.own.items()}
 
     def terminating(self) -> Iterator[float]:
         """Times in seconds at which pods were deleted that are still there."""
@@ -495,3 +500,9 @@ def _fixed(cluster: ModelCluster) -> tuple[object, ...]:
     classes = [(one.name, one.value, one.global_default) for one in _all(cluster, PriorityClass)]
     topologies = [(one.name, one.spec) for one in _all(cluster, KaiTopologyObject)]
     return sorted(cluster.objects.get(KaiQueueObject, {})), classes, topologies
+
+
+def _own_name(pod: Pod, owner: OwnerReference | None) -> str:
+    if owner is None or owner.kind in ("Pod", "ReplicaSet", "Deployment"):
+        return pod.key
+    return f"{pod.namespace}/{owner.kind}/{owner.name}"

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from stowplan.objects.kai.grouping.owner_pod_group import (
     PodOwners,
     group_name,
+    owner_reference,
     owners_of,
     pod_group_of,
     sub_group_of,
@@ -104,6 +105,12 @@ class PodGrouper:
         except GroupingError as problem:
             self.refusals[pods[0].uid] = str(problem)
             return None
+
+    def owner_of(self, pod: Pod) -> OwnerReference | None:
+        """The owner of the group of a pod that names none, the top one as KAI's rules see it; None
+        where the pod has no group."""
+        owners = self._owners.get(pod.uid)
+        return None if owners is None else owner_reference(pod, owners)
 
     def _find(self, reference: OwnerReference, namespace: str) -> Owner | None:
         group = reference.api_version.rpartition("/")[0]

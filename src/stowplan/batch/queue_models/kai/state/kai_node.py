@@ -121,7 +121,11 @@ class KaiNode:
             return is_within(task.request, free)
         if any(asked > free[place] for place, asked in enumerate(task.request) if place != CARDS):
             return False
-        whole = math.floor(free[CARDS])
+        return self.has_cards_to_share(task, free[CARDS])
+
+    def has_cards_to_share(self, task: KaiTask, free: float) -> bool:
+        """Whether a pod that shares cards has enough of them. free: cards that are free."""
+        whole = math.floor(free)
         shared = sum(1 for group in self.used_memory if self.fits_group(task.cards, group))
         return whole + min(shared, task.cards.count) >= task.cards.count
 
