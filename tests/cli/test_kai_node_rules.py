@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stowplan.assembly.sessions import kai_rules
 from stowplan.assembly.sessions.kai_volumes import VolumeBindings
 from stowplan.batch.queue_models.kai import kai_objects
 from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
@@ -133,6 +134,48 @@ def overhead_counts(tmp_path: Path) -> None:
     nodes, output = placed(tmp_path, NODES[0], pod("p", cpu, overhead={"cpu": "1"}))
     assert not nodes
     assert "1 Insufficient cpu" in output
+
+
+def selectors_count(tmp_path: Path) -> None:
+    """A pod keeps away from pods of the namespaces that its term selects, and wants none else."""
+
+    def of(name: str, namespace: str, selector: Tree | None) -> Tree:
+        term: Tree = {
+            "labelSelector": {"matchLabels": {"kai.scheduler/queue": "red"}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        if selector is not None:
+            term["namespaceSelector"] = selector
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        made = pod(name, affinity={"podAntiAffinity": rule})
+        made["metadata"]["namespace"] = namespace
+        return made
+
+    spaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        for name, labels in (("default", {}), ("lab", {"team": "a"}), ("shop", {"team": "b"}))
+    ]
+    there = pod("there", nodeName="n1")
+    there["metadata"]["namespace"], there["status"] = "lab", {"phase": "Running"}
+    for selector, is_kept_away in (
+        (None, False),
+        ({}, True),
+        ({"matchLabels": {"team": "a"}}, True),
+        ({"matchLabels": {"team": "b"}}, False),
+    ):
+        nodes, output = placed(tmp_path, NODES[0], *spaces, there, of("p", "default", selector))
+        assert ("p" not in nodes) == is_kept_away, selector
+        # A binding would be refused as well; it is the session that knows why.
+        assert ("didn't match pod anti-affinity rules" in output) == is_kept_away, selector
+
+
+def test_namespace_selectors_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    selectors_count(tmp_path)
+    monkeypatch.setattr(
+        kai_rules, "_is_about", lambda session, term, owner, name: name == owner.namespace
+    )
+    with pytest.raises(AssertionError):
+        selectors_count(tmp_path)
 
 
 def test_a_pod_goes_where_its_volumes_are(tmp_path: Path) -> None:

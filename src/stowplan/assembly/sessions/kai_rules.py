@@ -1,8 +1,7 @@
 """Which nodes a pod of a KAI-Scheduler session may go to apart from amounts: node selector and
 affinity, taints, host ports, required affinity to pods, and volumes (`kai_volumes.py`).
 
-Differs: namespace selectors of affinity terms are not looked at; a term without namespaces is about
-the pod's own. KAI also keeps a pod waiting while a ConfigMap that it requires is missing; to watch
+Differs: KAI also keeps a pod waiting while a ConfigMap that it requires is missing; to watch
 all of a cluster's needs rights and memory, and kubelets hold such a pod back.
 """
 
@@ -52,13 +51,13 @@ def pods_refusal(session: KaiSession, task: KaiTask, node: KaiNode) -> str:
     if not all(_has_match(session, task, node, term) for term in wanted):
         return NO_AFFINITY
     if any(
-        _matches(term, task.pod, other)
+        _matches(session, term, task.pod, other)
         for term in unwanted
         for other in _pods_near(session, node, term)
     ):
         return REJECTED_BY_POD
     is_kept_away = any(
-        _matches(term, other.pod, task.pod) and _is_near(term, place, node)
+        _matches(session, term, other.pod, task.pod) and _is_near(term, place, node)
         for place in _places_with_affinity(session)
         for other in place.affine.values()
         if other.pod.spec.affinity is not None
@@ -88,21 +87,31 @@ def _pods_near(session: KaiSession, node: KaiNode, term: PodAffinityTerm) -> Ite
                 yield other.pod
 
 
-def _matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
-    namespaces = term.namespaces or (owner.metadata.namespace,)
-    return pod.metadata.namespace in namespaces and (
+def _matches(session: KaiSession, term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+    return (
         term.label_selector is not None
+        and _is_about(session, term, owner, pod.metadata.namespace)
         and label_selector_matches(term.label_selector, pod.metadata.labels)
     )
+
+
+def _is_about(session: KaiSession, term: PodAffinityTerm, owner: Pod, namespace: str) -> bool:
+    """Whether a term is about pods of a namespace: a named or selected one, or else its pod's."""
+    if namespace in term.namespaces:
+        return True
+    if term.namespace_selector is None:
+        return not term.namespaces and namespace == owner.metadata.namespace
+    labels = session.namespaces.get(namespace, {})
+    return label_selector_matches(term.namespace_selector, labels)
 
 
 def _has_match(session: KaiSession, task: KaiTask, node: KaiNode, term: PodAffinityTerm) -> bool:
     if term.topology_key not in node.node.labels:
         return False
-    if any(_matches(term, task.pod, other) for other in _pods_near(session, node, term)):
+    if any(_matches(session, term, task.pod, other) for other in _pods_near(session, node, term)):
         return True
     # The first pod of those that want each other has none to go to.
     others = (other.pod for place in session.nodes.values() for other in place.tasks.values())
-    return _matches(term, task.pod, task.pod) and not any(
-        _matches(term, task.pod, other) for other in others
+    return _matches(session, term, task.pod, task.pod) and not any(
+        _matches(session, term, task.pod, other) for other in others
     )

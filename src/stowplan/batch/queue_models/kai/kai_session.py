@@ -91,8 +91,8 @@ class KaiSession:
     eviction_notes: why, by key of the pod.
 
     rules: whether a pod may go to a node apart from amounts; the assembly provides them. rows:
-    its nodes as columns. waiting: jobs with pods that waited when it was opened. budget: what
-    searches for victims may simulate."""
+    its nodes as columns. namespaces: their labels, by name. waiting: jobs with pods that waited
+    when it was opened. budget: what searches for victims may simulate."""
 
     def __init__(
         self,
@@ -124,6 +124,7 @@ class KaiSession:
         self.eviction_notes: dict[str, EvictionNote] = {}
         self.budget = SearchBudget()
         self.volumes = SessionVolumes()
+        self.namespaces: Mapping[str, Mapping[str, str]] = {}
         self.opened_cards = 0
         self._row_scores = NodeScores(self.rows)
         self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}

@@ -58,7 +58,7 @@ from stowplan.objects.kai.kai_kinds import (
 from stowplan.objects.kai.node_topology import NodeResourceTopology
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.workload import PriorityClass
+from stowplan.objects.workload import Namespace, PriorityClass
 
 SHARES_LEFT_OUT = "parts of cards are not given to pods: gpuSharing is false"
 NUMBERS = re.compile(r"\d+")
@@ -71,6 +71,7 @@ _READS: tuple[type[Object], ...] = (
     KaiQueueObject,
     KaiTopologyObject,
     KaiBindRequest,
+    Namespace,
     PriorityClass,
     ResourceClaim,
     ResourceSlice,

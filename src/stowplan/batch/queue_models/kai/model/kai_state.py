@@ -47,7 +47,7 @@ from stowplan.objects.kai.kai_kinds import (
 from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.workload import PriorityClass
+from stowplan.objects.workload import Namespace, PriorityClass
 
 T = TypeVar("T", bound=Object)
 NO_CLAIMS = SessionClaims((), (), lambda *_: None)
@@ -146,6 +146,7 @@ class KaiState:
         """The session of a cluster. usage: of queues over time."""
         session = self._open(cluster, options, usage or {})
         session.volumes = self._rules.volumes(cluster.snapshot)
+        session.namespaces = {one.name: one.labels for one in _all(cluster, Namespace)}
         return session
 
     def _open(
