@@ -277,11 +277,13 @@ class KaiSession:
     def may_start(self, task: KaiTask) -> bool:
         """Whether a pod may be placed on any node: no request above all nodes, and its claims are
         there for its queue."""
-        if self.exceeds_every_node(task):
-            return False
+        return not (self.exceeds_every_node(task) or self.claim_problem(task))
+
+    def claim_problem(self, task: KaiTask) -> str:
+        """Why its claims keep a pod from all nodes, "" if they do not."""
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:
-            return True
-        return self.claims.may_start(task, self.jobs[task.job].queue)
+            return ""
+        return self.claims.problem(task, self.jobs[task.job].queue)
 
     def _claims_fit(self, task: KaiTask, node: KaiNode) -> bool:
         if not task.pod.spec.resource_claims or CLAIMS_PLUGIN not in self.options.plugins:

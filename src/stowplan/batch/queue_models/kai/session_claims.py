@@ -87,27 +87,43 @@ class SessionClaims:
             if claim is not None:
                 task.devices = {**task.devices, name: claim.status.allocation}
 
-    def may_start(self, task: KaiTask, queue: str) -> bool:
-        """Whether a pod's claims are there and may be used by pods of its queue.
+    def problem(self, task: KaiTask, queue: str) -> str:
+        """Why a pod may not start for its claims, "" if it may.
 
         A GPU claim that is not from a template belongs to the queue that its label names."""
         from_template = {
-            one.name for one in task.pod.spec.resource_claims if not one.resource_claim_name
+            one.name: one.resource_claim_template_name
+            for one in task.pod.spec.resource_claims
+            if not one.resource_claim_name
         }
         for name, key in claim_keys(task.pod).items():
-            claim = self.claims.get(key or "")
-            if claim is None or len(claim.status.reserved_for) >= CONSUMERS_MAX:
-                return False
-            exact = [one.exactly for one in claim.spec.devices.requests if one.exactly is not None]
-            is_gpu = any(is_gpu_class(one.device_class_name) for one in exact)
-            is_shared_gpu = is_gpu and name not in from_template
-            if is_shared_gpu and claim.metadata.labels.get(QUEUE_LABEL, "") != queue:
-                return False
-            if claim.status.allocation is None and any(
-                one.device_class_name not in self._classes for one in exact
-            ):
-                return False
-        return True
+            if key is None:
+                template = from_template.get(name)
+                return f'no ResourceClaim is made yet from ResourceClaimTemplate "{template}"'
+            namespace, _, plain = key.partition("/")
+            claim = self.claims.get(key)
+            if claim is None:
+                return f'resourceclaims "{plain}" not found in namespace "{namespace}"'
+            text = self._problem_of(claim, None if name in from_template else queue)
+            if text:
+                return f'resourceclaims "{plain}" in namespace "{namespace}": {text}'
+        return ""
+
+    def _problem_of(self, claim: ResourceClaim, queue: str | None) -> str:
+        """queue: that a claim for GPUs is to name; None where it need not."""
+        if len(claim.status.reserved_for) >= CONSUMERS_MAX:
+            return f"reserved for {CONSUMERS_MAX} pods, the most that one may have"
+        exact = [one.exactly for one in claim.spec.devices.requests if one.exactly is not None]
+        named = claim.metadata.labels.get(QUEUE_LABEL, "")
+        is_gpu = any(is_gpu_class(one.device_class_name) for one in exact)
+        if is_gpu and queue is not None and named != queue:
+            return f'label {QUEUE_LABEL} is "{named}", not "{queue}", the queue of the pod'
+        unknown = [
+            one.device_class_name for one in exact if one.device_class_name not in self._classes
+        ]
+        if claim.status.allocation is None and unknown:
+            return f'deviceclasses "{unknown[0]}" not found'
+        return ""
 
     def fit(self, task: KaiTask, node: KaiNode) -> bool:
         """Whether a node has devices for a pod's claims, or can use those that they have."""

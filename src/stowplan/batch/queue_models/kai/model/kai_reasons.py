@@ -27,7 +27,7 @@ QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
 QUEUE_NOT_LEAF = "QueueNotLeaf"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
-DOES_NOT_FIT = "Unschedulable"
+DOES_NOT_FIT, CLAIM_NOT_READY = "Unschedulable", "ResourceClaimNotReady"
 NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
@@ -85,7 +85,7 @@ class KaiReasons:
             gated = sum(task.status == KaiStatus.GATED for task in job.tasks())
             pods = f"{len(placed(job))} placed, {len(pending)} waiting, {gated} gated"
             return NOT_ENOUGH_PODS, f"minMember {self.minimum(job)} not reached: {pods}"
-        return self._gate(job) or self._no_room(job, pending)
+        return self._gate(job) or self._claims(job, pending) or self._no_room(job, pending)
 
     def _gate(self, job: KaiJob) -> tuple[str, str] | None:
         wanted = self._session.wanted(job)
@@ -100,6 +100,13 @@ class KaiReasons:
                 if bound < used + wanted[i]:
                     text = _above("quota", queue.name, i, bound, used, wanted)
                     return OVER_QUOTA, f"not preemptible, {text}"
+        return None
+
+    def _claims(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str] | None:
+        for task in pending:
+            text = self._session.claim_problem(task)
+            if text:
+                return CLAIM_NOT_READY, f"pod {task.key}: {text}"
         return None
 
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
