@@ -11,6 +11,8 @@ import numpy as np
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
+from stowplan.apiserver.admission.custom_object_checks import checks_of
+from stowplan.apiserver.admission.queues.kai_pod_admission import KaiPodAdmission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
@@ -55,10 +57,11 @@ class SmallCluster:
         job_sets: bool = False,
         gates: FeatureGates | None = None,
         pages: Sequence[NonResourcePages] = (),
+        validates: bool = True,
     ) -> None:
         """volcano: with Volcano's kinds and controllers. kai: with those of KAI-Scheduler. kueue:
         with those of Kueue. job_sets: with those of JobSets and Kubeflow. gates: of the
-        controllers. pages: discovery and the like."""
+        controllers. pages: discovery and the like. validates: False: invalid objects are stored."""
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
@@ -73,12 +76,19 @@ class SmallCluster:
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []
+        webhooks += [KaiPodAdmission()] if kai else []
+        definitions = [*(volcano_definitions() if volcano else ())]
+        definitions += kueue_definitions() if kueue is not None else ()
+        definitions += kai_definitions() if kai else ()
+        definitions += job_set_definitions() if job_sets else ()
+        webhooks += [checks_of(definitions)] if definitions and validates else []
         registry = built_in_registry(workloads=workloads, device_taint_rules=device_taint_rules)
         options = ApiServerOptions(
             registry=registry,
             admission=(*default_admission(), *webhooks),
             observers=(DefinitionController(),),
             pages=pages,
+            validates=validates,
         )
         self.cluster = EmbeddedCluster(
             options, np.random.default_rng(7), manager_options=manager_options
@@ -90,10 +100,6 @@ class SmallCluster:
         for name in ("default", "kube-system", "kube-node-lease"):
             if self.get("namespaces", name, "") is None:
                 self.create("namespaces", {"metadata": {"name": name}})
-        definitions = [*(volcano_definitions() if volcano else ())]
-        definitions += kueue_definitions() if kueue is not None else ()
-        definitions += kai_definitions() if kai else ()
-        definitions += job_set_definitions() if job_sets else ()
         for definition in definitions:
             is_kind = definition["kind"] == "CustomResourceDefinition"
             path = "apiextensions.k8s.io/customresourcedefinitions" if is_kind else "namespaces"

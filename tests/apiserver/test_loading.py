@@ -141,3 +141,14 @@ def test_accounts_that_pods_name_are_made(server: ApiServer) -> None:
     assert loaded.created == 2
     assert get(server, "ServiceAccount", "default", "default") is not None
     assert get(server, "ServiceAccount", "bot", "made") is not None
+
+
+def test_unknown_fields_of_what_people_wrote_are_refused(server: ApiServer) -> None:
+    """What another server has stored may be of a newer version."""
+    written, stored = pod("a"), pod("b")
+    for one in (written, stored):
+        one["spec"]["nodeSelectr"] = {}
+    stored["metadata"]["uid"] = "1"
+    loaded = load_manifests(server, [("here", written), ("there", stored)], NOW)
+    text = 'Pod "a": strict decoding error: unknown field "spec.nodeSelectr"'
+    assert (loaded.created, loaded.problems) == (1, (("here", text),))

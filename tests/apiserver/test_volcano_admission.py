@@ -109,7 +109,6 @@ def refusal(cluster: SmallCluster, path: str, tree: Tree) -> str:
             queue("a", deserved={"cpu": "2"}, capability={"cpu": "1"}),
             "deserved[cpu]=2 must be <= capability[cpu]=1",
         ),
-        (queue("a", deserved={"cpu": "much"}), "quantities must match"),
         (
             queue("a", capability={"cpu": "-1"}),
             'spec.capability.cpu: Invalid value: "-1": must be greater than or equal to 0',
@@ -134,6 +133,12 @@ def test_a_queue_that_does_not_fit_the_tree_is_refused(
     cluster: SmallCluster, tree: Tree, text: str
 ) -> None:
     assert text in refusal(cluster, QUEUES, tree)
+
+
+def test_an_amount_that_is_none_is_refused_by_the_definition(cluster: SmallCluster) -> None:
+    with pytest.raises(ApiError, match=r"spec\.deserved\.cpu in body") as caught:
+        cluster.create(QUEUES, queue("a", deserved={"cpu": "much"}))
+    assert caught.value.code == 422
 
 
 def test_a_cycle_of_parents_is_refused(cluster: SmallCluster) -> None:

@@ -37,6 +37,30 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "hint"),
+    [
+        ("scheduling.run.ai/v2", "Quue", " (did you mean 'Queue.scheduling.run.ai'?)"),
+        ("scheduling.run/v2", "Queue", " (did you mean 'Queue.scheduling.run.ai'?)"),
+        ("v1", "Deployment", " (did you mean 'Deployment.apps'?)"),
+        ("v1", "Pdo", " (did you mean 'Pod'?)"),
+        ("kueue.x-k8s.io/v1beta2", "ClusterQeue", " (did you mean 'ClusterQueue.kueue.x-k8s.io'?)"),
+        # A kind of another group that is only alike; one that is read by another scheduler.
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", ""),
+        ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", ""),
+    ],
+)
+def test_a_kind_that_is_misspelt_gets_a_suggestion(
+    version: str, kind: str, hint: str, tmp_path: Path
+) -> None:
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: r}}\n---\n"
+    cluster = path_of(tmp_path, text, POD % "")
+    ran = run("simulate", "--cluster", cluster, "--strict")
+    group = version.rpartition("/")[0]
+    full = f"{kind}.{group}" if group else kind
+    assert (ran.code, ran.err) == (2, f"Warning: ignored, not supported: 1 {full}{hint}\n")
+
+
 def test_strict_fails_for_unknown_kinds(tmp_path: Path) -> None:
     cluster = path_of(tmp_path, ROLLOUT)
     assert run("simulate", "--cluster", cluster).code == 0

@@ -53,11 +53,13 @@ def cluster(tmp_path: Path) -> str:
 def test_explain_compares_with_simulate(cluster: str) -> None:
     ran = run("explain", "team/last", "-f", cluster)
     assert ran.code == 0
-    assert "pending; would be scheduled on n1, 1 of 1 nodes fit" in ran.out
+    alone = "pending; 1 of 1 nodes fit it alone, none does once the pods before it are scheduled"
+    assert alone in ran.out
+    # Scores of nodes that it does not get.
+    assert "Scores" not in ran.out
+    assert "Scores" in run("explain", "team/last", "-f", cluster, "-o", "wide").out
     (line,) = (line for line in ran.out.splitlines() if "stowplan simulate" in line)
-    assert line.startswith(
-        "However, `stowplan simulate` does not schedule it, after 2 of 4 earlier pods"
-    )
+    assert line.startswith("`stowplan simulate` does not schedule it, after 2 of 4 earlier pods")
     assert line.endswith(REFUSED)
     found = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
     assert found["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
@@ -222,7 +224,7 @@ def test_sessions_print_placements_too(cluster: str, tmp_path: Path) -> None:
         ("simulate",),
         ("simulate", "-o", "wide"),
         ("explain", "deploy/web", "--after-simulation"),
-        ("explain", "last", "-n", "team"),
+        ("explain", "last", "-n", "team", "-o", "wide"),
         ("queues",),
     ],
 )
@@ -264,3 +266,30 @@ def test_tables_are_not_padded_where_they_are_piped(cluster: str) -> None:
         lines = run(*arguments, "-f", cluster).out.splitlines()
         assert lines
         assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("command", ["explain", "eta", "preempt-preview", "simulate --explain"])
+@pytest.mark.parametrize(
+    ("argument", "error"),
+    [
+        ("podgrp/x", 'a resource type "podgrp" (did you mean "podgroup"?)'),
+        ("Deplo/web", 'a resource type "Deplo" (did you mean "deploy"?)'),
+        # Closer to a namespace of the cluster.
+        ("tean/last", 'pods "last" not found in namespace "tean" (did you mean "team/last"?)'),
+        ("other/last", 'pods "last" not found in namespace "other" (did you mean "team/last"?)'),
+    ],
+)  # fmt: skip
+def test_an_unknown_resource_type_is_named(
+    cluster: str, command: str, argument: str, error: str
+) -> None:
+    if "resource type" in error:
+        error = f"the server doesn't have {error}"
+    check_one_line(run(*command.split(), argument, "-f", cluster), error)
+
+
+@pytest.mark.parametrize("command", ["explain", "eta"])
+def test_a_resource_type_may_be_in_upper_case(cluster: str, command: str) -> None:
+    lower = run(command, "deploy/web", "-f", cluster)
+    upper = run(command, "Deployment/web", "-f", cluster)
+    assert (upper.code, upper.out) == (lower.code, lower.out)
+    assert run(command, "Pod/last", "-n", "team", "-f", cluster).code != 2

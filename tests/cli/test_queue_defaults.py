@@ -70,3 +70,22 @@ def test_what_if_has_the_gate_of_a_queue(tmp_path: Path) -> None:
     config.write_text(volcano.WITHOUT_OVERCOMMIT)
     found = run("what-if", "-f", str(cluster), "--config", str(config), "--submit", str(job))
     assert "not inqueue: queue q's capability cpu 1, 0 in use, 2 asked" in found.out, found
+
+
+def test_a_pod_of_kai_with_parts_of_no_card_says_why_it_fits_nowhere(tmp_path: Path) -> None:
+    """Where KAI's webhook did not look at it: in files that is a mistake."""
+    pod = kai.pod("p", of="g")
+    pod["metadata"]["annotations"] |= {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}
+    objects = [kai.node("n", 4), kai.queue("leaf", 2), kai.group("g", "leaf", 1), pod]
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    arguments = (str(file), "--compat", "kai")
+    refused = run("queues", *arguments)
+    assert (refused.code, refused.err.count("gpu-fraction-num-devices")) == (2, 1)
+    config = tmp_path / "kai.yaml"
+    config.write_text("scheduler: kai\n")
+    asked = ("-f", str(file), "--config", str(config), "--validate", "ignore")
+    found = run("explain", "pod/p", *asked).out
+    reason = "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks"
+    assert f"0/1 nodes fit pod default/p: 1 {reason}" in found
+    assert f"n     {reason}" in found

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
+from tests.batch.queue_models import test_kai_model as kai
 from tests.cli.run import run
 from tests.cli.test_recording_commands import CLUSTER
 
@@ -62,3 +65,13 @@ def test_a_plugin_for_a_recorded_scheduler_needs_its_configuration(
     ran = run("what-if", "--record", "run.rec", "--plugin", "nofit.yaml")
     assert ran.code == 2
     assert "--plugin with --record needs --base-config or --config" in ran.err
+
+
+def test_a_recording_keeps_the_defects_of_a_queue_model(tmp_path: Path) -> None:
+    """`--compat kai` is what decides: without it KAI's defects would be mended in a replay."""
+    file, cluster = tmp_path / "run.rec", tmp_path / "cluster.yaml"
+    objects = kai.node("n", 1), kai.queue("q", 1), kai.group("g", "q", 1), kai.pod("p", of="g")
+    cluster.write_text(yaml.safe_dump_all(objects))
+    ran = run("simulate", str(cluster), "--compat", "kai", "--record", str(file))
+    assert ran.code == 0, ran.err
+    assert deciders_of_recording(file, ()).model_compat == "kai"

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.framework import ConfigError
 
 SHARD = """\

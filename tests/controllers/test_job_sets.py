@@ -33,7 +33,9 @@ class JobSetCluster(SmallCluster):
     def job_set(self, name: str, *jobs: Tree, **more: Any) -> Tree:
         """Create a JobSet, and let a second pass."""
         meta = {"name": name, **more.pop("meta", {})}
-        made = self.create(JOB_SETS, {"metadata": meta, "spec": {"replicatedJobs": jobs, **more}})
+        made = self.create(
+            JOB_SETS, {"metadata": meta, "spec": {"replicatedJobs": [*jobs], **more}}
+        )
         self.run(1)
         return made
 

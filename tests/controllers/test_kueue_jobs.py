@@ -30,8 +30,10 @@ HOST = "kubernetes.io/hostname"
 class KueueCluster(SmallCluster):
     """A cluster with Kueue, three nodes and a flavor."""
 
-    def __init__(self, options: KueueOptions | None = None, **flavor: Any) -> None:
-        super().__init__(kueue=options or KueueOptions())
+    def __init__(
+        self, options: KueueOptions | None = None, *, validates: bool = True, **flavor: Any
+    ) -> None:
+        super().__init__(kueue=options or KueueOptions(), validates=validates)
         self.create(FLAVORS, {"metadata": {"name": "f"}, "spec": flavor})
 
     def queue(self, name: str, cpu: str, **more: Any) -> None:
@@ -316,7 +318,7 @@ def test_a_queue_without_its_flavor_starts_with_it() -> None:
 def test_objects_that_cannot_be_read_keep_nothing_from_being_admitted(
     faults: list[str],
 ) -> None:
-    cluster = KueueCluster()
+    cluster = KueueCluster(validates=False)
     cluster.queue("q", "2")
     quota = {"name": "cpu", "nominalQuota": "abc"}
     flavors = [{"name": "f", "resources": [quota]}]
@@ -416,7 +418,7 @@ def test_pods_go_to_their_places_in_a_topology() -> None:
     cluster = KueueCluster()
     levels = [{"nodeLabel": "rack"}, {"nodeLabel": HOST}]
     cluster.create(TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": {"levels": levels}})
-    spec = {"topologyName": "racks", "nodeLabels": {}}
+    spec = {"topologyName": "racks", "nodeLabels": {"kubernetes.io/os": "linux"}}
     flavor = cluster.the(FLAVORS, "f")
     flavor["spec"] = spec
     cluster.api.update(FLAVORS, flavor)

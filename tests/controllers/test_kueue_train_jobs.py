@@ -161,7 +161,7 @@ def test_a_train_job_waits_for_its_runtime() -> None:
 
 
 def test_pods_of_a_train_job_ask_for_places_by_its_runtime_and_its_patches() -> None:
-    cluster = TrainingCluster(topologyName="hosts")
+    cluster = TrainingCluster(topologyName="hosts", nodeLabels={"kubernetes.io/os": "linux"})
     levels = [{"nodeLabel": HOST}]
     cluster.create(TOPOLOGIES, {"metadata": {"name": "hosts"}, "spec": {"levels": levels}})
     note = {"kueue.x-k8s.io/podset-required-topology": HOST}

@@ -14,7 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from stowplan.assembly.sessions.queue_models import QUEUE_MODELS
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.cli.commands.run import command
 from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
 from stowplan.client.resources import RESOURCES, ApiResource, resources_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, ScaledPool
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import (
     ContainerState,
@@ -41,6 +43,7 @@ from stowplan.objects.workload import Job, JobSpec
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.testing import builders
+from tests.cli.run import run
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -406,6 +409,54 @@ def test_now_is_the_latest_time_that_pods_show() -> None:
     found = eta(small(*pods, timed("p", cpu="4"), n_nodes=1), ["default/p"])
     assert found.now == "2026-01-01T11:58:20Z"
     assert median(found, "p") == pytest.approx(200 + BIND_S)
+
+
+def test_without_a_clock_there_are_durations_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No object shows a time: an instant would be one of 1970."""
+    (tmp_path / "c.yaml").write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+        "status: {allocatable: {cpu: '4', pods: '9'}}\n---\n"
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+        "spec: {containers: [{name: c, image: i}]}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for wide in ((), ("-o", "wide")):
+        ran = run("eta", "--all", "-f", "c.yaml", *wide)
+        assert "1970" not in ran.out
+        assert " AT " not in ran.out
+        assert "From now on (no object shows a time; see --now)" in ran.out
+    found = json.loads(run("eta", "--all", "-f", "c.yaml", "-o", "json").out)
+    assert found["now"] == ""
+    assert "medianAt" not in found["pods"][0]["start"]
+    assert found["pods"][0]["start"]["medianS"] == BIND_S
+    named = run("eta", "--all", "-f", "c.yaml", "--now", "2026-01-01T00:00:00Z").out
+    assert "  AT  " in named
+    assert "As of 2026-01-01T00:00:00Z" in named
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "now"),
+    [
+        ("kai.scheduler/last-start-timestamp", "2026-03-01T10:00:00Z", "2026-03-01T10:00:00Z"),
+        ("kai.scheduler/stale-podgroup-timestamp", "2026-03-01T10:00+00", "2026-03-01T10:00:00Z"),
+        ("kai.scheduler/last-start-timestamp", "2025-03-01T10:00:00Z", "2026-01-01T11:58:20Z"),
+        ("kai.scheduler/last-start-timestamp", "2026-03-01T10:00:00", "2026-01-01T11:58:20Z"),
+        ("kai.scheduler/last-start-timestamp", "soon", "2026-01-01T11:58:20Z"),
+        ("example.com/ends", "2026-03-01T10:00:00Z", "2026-01-01T11:58:20Z"),
+    ],
+)  # fmt: skip
+def test_times_in_annotations_count(key: str, text: str, now: str) -> None:
+    group = KaiPodGroupObject(metadata=ObjectMeta(name="g", annotations={key: text}))
+    cluster = small(running(timed("s", on="n0"), 100), timed("p"))
+    cluster.objects.append(group)
+    assert eta(cluster).now == now
+    cluster.objects.pop()
+    pod = cluster.pods[0]
+    annotated = replace(pod.metadata, annotations={key: text})
+    cluster.pods[0] = replace(pod, metadata=annotated)
+    assert eta(cluster).now == now
 
 
 def test_the_frame_has_a_row_per_pod() -> None:

@@ -411,7 +411,9 @@ def test_an_audit_without_one_of_its_rules_is_found(forgotten: Rule) -> None:
 
 
 def test_guarantees_of_volcano_are_audited(tmp_path: Path) -> None:
+    # As older servers of Volcano store it; in a file that a person wrote it is a mistake.
     top = volcano.queue("red")
+    top["metadata"]["uid"] = "red"
     top["spec"] |= {"capability": {"cpu": "2"}, "guarantee": {"resource": {"cpu": "3"}}}
     found_ = found(audited(tmp_path, volcano.node("n"), top, config="scheduler: volcano"))
     assert found_["queue/red", "GuaranteeOverLimit"] == (

@@ -35,7 +35,10 @@ spec:
   plugins: {{ssh: []}}
   tasks:
   - {{name: master, replicas: 1, template: {TEMPLATE}}}
-  - {{name: worker, replicas: 2, policies: [{{event: PodEvicted}}], template: {TEMPLATE}}}
+  - name: worker
+    replicas: 2
+    policies: [{{event: PodEvicted, action: RestartJob}}]
+    template: {TEMPLATE}
 """
 JOBSET = f"""\
 apiVersion: jobset.x-k8s.io/v1alpha2
@@ -112,10 +115,10 @@ batch: {schedulerName: volcano}
 """
 
 
-def read(folder: Path, *texts: str) -> Cluster:
+def read(folder: Path, *texts: str, validate: str = "auto") -> Cluster:
     path = folder / "a.yaml"
     path.write_text(NODE + "---\n".join(texts))
-    return read_cluster(path)
+    return read_cluster(path, validate=validate)
 
 
 def names(cluster: Cluster) -> list[str]:
@@ -248,6 +251,26 @@ def test_imported_objects_keep_their_position(tmp_path: Path) -> None:
     assert [found.index(name) for name in ("first", "middle", "last")] == [0, 4, 8]
 
 
+@pytest.mark.parametrize("mode", ["auto", "warn", "ignore"])
+@pytest.mark.parametrize("amount", ["four", "-4"])
+def test_a_quota_that_is_none_is_named_once_where_it_is(
+    tmp_path: Path, mode: str, amount: str
+) -> None:
+    """Not for the Queue that is made of it, nor for each job."""
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, KUEUE.replace("nominalQuota: 4", f"nominalQuota: {amount}"), validate=mode)
+    (line,) = str(caught.value).split("\n")
+    field = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
+    assert f"ClusterQueue cq: {field}: Invalid value: " in line
+    assert amount in line
+
+
+def test_a_job_of_kueue_is_invalid_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, KUEUE.replace("parallelism: 2", "parallelism: -5"))
+    assert str(caught.value).count("spec.parallelism") == 1
+
+
 def test_mistakes_in_templates_are_found_once(tmp_path: Path) -> None:
     wrong = VOLCANO.replace("{spec: {containers", "{spec: {restartPolicy: Maybe, containers")
     with pytest.raises(InputError) as caught:
@@ -261,8 +284,7 @@ def test_mistakes_in_templates_are_found_once(tmp_path: Path) -> None:
     [
         (
             VOLCANO.replace("replicas: 1", "replicas: -1"),
-            "Job default/mpi: spec.tasks[0].replicas: Invalid value: -1: "
-            "expected a whole number from 0 to",
+            "Job default/mpi: spec.tasks[0].replicas: 'replicas' must be >= 0 in task: master",
         ),
         (
             JOBSET.replace("replicas: 2", "replicas: two"),

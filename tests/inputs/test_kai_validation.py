@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 
 NAN, INF = float("nan"), float("inf")
@@ -103,6 +103,19 @@ def test_queues(spec: Any, expected: str, tmp_path: Path) -> None:
             'spec.subGroups[0].parent: Invalid value: "a": cycle detected in subgroups',
         ),
         ({"subGroups": [{"name": "a"}]}, "spec.subGroups[0].minMember: Required value"),
+        (
+            {"subGroups": [{"name": "a", "minMember": 1}, {**LEAF, "name": "b", "parent": "a"}]},
+            "spec.subGroups[0].minMember: Forbidden: a subGroup with children has minSubGroup",
+        ),
+        (
+            {"subGroups": [{"name": "a", "minSubGroup": 1}]},
+            "spec.subGroups[0].minSubGroup: Forbidden: a subGroup without children has minMember",
+        ),
+        (
+            {"subGroups": [{**LEAF, "name": "A"}]},
+            'spec.subGroups[0].name: Invalid value: "A": spec.subGroups[0].name in body should '
+            "match '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'",
+        ),
     ],
 )
 def test_pod_groups(spec: Any, expected: str, tmp_path: Path) -> None:
@@ -122,8 +135,129 @@ def test_a_sub_group_without_a_name_is_named_by_its_path(tmp_path: Path) -> None
         ([{"nodeLabel": "zone", "alias": "z"}], ""),
         ([], "spec.levels: Required value"),
         ([{"nodeLabel": "zone"}] * 2, 'spec.levels[1].nodeLabel: Duplicate value: "zone"'),
+        (
+            [{"nodeLabel": "kubernetes.io/hostname"}, {"nodeLabel": "zone"}],
+            'spec.levels[0].nodeLabel: Invalid value: "kubernetes.io/hostname": '
+            "must be the lowest level",
+        ),
+        (
+            [{"nodeLabel": "a", "alias": "b"}, {"nodeLabel": "b"}],
+            'spec.levels[0].alias: Duplicate value: "b"',
+        ),
     ],
 )
 def test_topologies(levels: Any, expected: str, tmp_path: Path) -> None:
     spec = {"levels": levels}
     assert problem(tmp_path, "kai.scheduler/v1alpha1", "Topology", spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"podName": "p", "selectedNode": "n", "receivedGPU": {"count": 1, "portion": "0.5"}}, ""),
+        ({"podNam": "p"}, 'unknown field "spec.podNam" (did you mean "podName"?)'),
+        (
+            {"selectedGPUGroups": "a"},
+            "spec.selectedGPUGroups: Invalid value: 'a': expected a list",
+        ),
+    ],
+)
+def test_bind_requests(spec: Any, expected: str, tmp_path: Path) -> None:
+    assert problem(tmp_path, "scheduling.run.ai/v1alpha2", "BindRequest", spec) == expected
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {}}
+
+
+def with_node(tmp_path: Path, tree: Any, validate: str = "auto") -> Cluster:
+    """A cluster of a node and an object. Raises InputError."""
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump_all([NODE, tree]))
+    return read_cluster([file], validate=validate)
+
+
+@pytest.mark.parametrize("mode", ["auto", "strict", "warn"])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"minSubGroup": 3, "subGroups": [LEAF, {**LEAF, "name": "b"}]},
+            "spec.minSubGroup: 3 is more than the number of child subGroups (2)",
+        ),
+        (
+            {"subGroups": [{"name": "a", "minSubGroup": 2}, {**LEAF, "name": "b", "parent": "a"}]},
+            "spec.subGroups[0].minSubGroup: 2 is more than the number of child subGroups (1)",
+        ),
+        ({"minSubGroup": 1, "subGroups": [LEAF]}, ""),
+    ],
+)
+def test_a_minimum_above_the_number_of_children_is_noted(
+    spec: Any, expected: str, mode: str, tmp_path: Path
+) -> None:
+    """KAI's webhook warns as well: the children may come later."""
+    version = "scheduling.run.ai/v2alpha2"
+    tree = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "x"}, "spec": spec}
+    notes = [note for note in with_node(tmp_path, tree, mode).notes if "minSubGroup" in note]
+    assert [expected in note for note in notes] == ([True] if expected else [])
+
+
+def pod_of(notes: Any, scheduler: str = "kai-scheduler", cards: int = 0) -> Any:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": cards}}} if cards else {}
+    container = {"name": "c", "image": "x", **limits}
+    spec = {"schedulerName": scheduler, "containers": [container]}
+    meta = {"name": "x", "annotations": notes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+PART = {"gpu-fraction": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (pod_of({**PART, "gpu-fraction-num-devices": "2"}), ""),
+        (pod_of({"gpu-memory": "2000", "mps": "true"}), ""),
+        (pod_of({**PART, "gpu-fraction-num-devices": "0"}, "default-scheduler"), ""),
+        (
+            pod_of({**PART, "gpu-fraction-num-devices": "0"}),
+            '[gpu-fraction-num-devices]: Invalid value: "0": must be a whole number of at least 1',
+        ),
+        (
+            pod_of({**PART, "gpu-fraction-num-devices": "two"}),
+            '[gpu-fraction-num-devices]: Invalid value: "two": '
+            "must be a whole number of at least 1",
+        ),
+        (
+            pod_of({"gpu-fraction-num-devices": "2"}),
+            "[gpu-fraction-num-devices]: Forbidden: needs gpu-fraction or gpu-memory",
+        ),
+        (
+            pod_of({"gpu-fraction": "1"}),
+            '[gpu-fraction]: Invalid value: "1": must be more than 0 and less than 1',
+        ),
+        (
+            pod_of({"gpu-memory": "4Gi"}),
+            '[gpu-memory]: Invalid value: "4Gi": must be MiB, a whole number of at least 1',
+        ),
+        (
+            pod_of({**PART, "gpu-memory": "4"}),
+            "[gpu-memory]: Forbidden: may not be set with gpu-fraction",
+        ),
+        (
+            pod_of(PART, cards=1),
+            "[gpu-fraction]: Forbidden: may not be set with a limit of nvidia.com/gpu",
+        ),
+        (pod_of({"mps": "true"}), "[mps]: Forbidden: needs gpu-fraction or gpu-memory"),
+    ],
+)
+def test_annotations_about_cards(pod: Any, expected: str, tmp_path: Path) -> None:
+    template = {key: pod[key] for key in ("metadata", "spec")}
+    spec = {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": spec}
+    for tree, path in ((pod, "metadata"), (job, "spec.template.metadata")):
+        try:
+            with_node(tmp_path, tree)
+            text = ""
+        except InputError as error:
+            text = str(error).partition("default/x: ")[2]
+        assert text == (f"{path}.annotations{expected}" if expected else "")

@@ -82,7 +82,11 @@ MISTAKES = {
     ),
     "a quantity of a field that is not read": (
         pod("volumes: [{name: v, emptyDir: {sizeLimit: 1x}}]"),
-        "spec.volumes[0].emptyDir.sizeLimit: quantities must match the regular expression",
+        "spec.volumes[0].emptyDir.sizeLimit: Invalid value: '1x': expected a quantity",
+    ),
+    "a request below 0": (
+        pod(container='name: main, resources: {requests: {cpu: "-1"}}'),
+        'spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or',
     ),
     "a request above its limit": (
         pod(container="name: main, resources: {requests: {cpu: 2}, limits: {cpu: 1}}"),
@@ -132,9 +136,9 @@ def test_values_that_cannot_be_read_hide_no_other_mistake(tmp_path: Path) -> Non
     starts = [
         'unknown field "spec.zzz"',
         "metadata.name: Invalid value",
-        "spec.containers[0].resources.limits.memory: quantities must match",
+        "spec.containers[0].resources.limits.memory: Invalid value: '3z': expected",
         "spec.containers[0].resources.requests.cpu: Invalid value: '1x'",
-        "spec.containers[0].resources.requests['nvidia.com/gpu']: quantities must match",
+        "spec.containers[0].resources.requests['nvidia.com/gpu']: Invalid value: '2y': expected",
         "spec.containers[0].terminationMessagePolicy: Unsupported value",
         "spec.hostIPC: json: cannot unmarshal number",
         "spec.restartPolicy: Unsupported value",
@@ -226,6 +230,28 @@ def test_custom_kinds_that_are_read_are_validated_too(
     tmp_path: Path, text: str, wanted: str
 ) -> None:
     assert errors(tmp_path, text) == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "wanted"),
+    [
+        (
+            "PersistentVolumeClaim",
+            'accessModes: [ReadWriteOnce], resources: {requests: {storage: "-1"}}',
+            'spec.resources[storage]: Invalid value: "-1": must be greater than zero',
+        ),
+        (
+            "ResourceQuota",
+            'hard: {requests.cpu: "-1"}',
+            'spec.hard[requests.cpu]: Invalid value: "-1": must be greater than or equal to 0',
+        ),
+    ],
+)
+def test_an_amount_below_0_is_one_mistake(
+    tmp_path: Path, kind: str, spec: str, wanted: str
+) -> None:
+    text = f"apiVersion: v1\nkind: {kind}\nmetadata: {{name: c}}\nspec: {{{spec}}}\n"
+    assert errors(tmp_path, text) == [f"{kind} default/c: {wanted}"]
 
 
 def test_services_and_claims_need_no_server(tmp_path: Path) -> None:

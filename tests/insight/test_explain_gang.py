@@ -254,7 +254,9 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
     )
     ran = run("explain", "pg/fits", *CLUSTER_ARGUMENTS, "--config", "batch.yaml")
     assert ran.code == 0
-    assert "(kube-batch, by sessions): ready; 2 pods have a node, minMember is 2\n" in ran.out
+    ready = "(kube-batch, by sessions): pending; a session would schedule 2 pods, minMember is 2\n"
+    assert ready in ran.out
+    assert ": 0 of 2 pods have a node, 2 after the session, minMember 2; " in ran.out
     ran = run("explain", "pg/other", *CLUSTER_ARGUMENTS, "--config", "batch.yaml", "-n", "x")
     assert ran.code == 2
     assert 'podgroups "other" not found in namespace "x"' in ran.err

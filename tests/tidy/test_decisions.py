@@ -15,6 +15,7 @@ SECTIONS = ("Context", "Choice", "Price", "What would change our mind")
 HAND_WRITTEN: Mapping[str, str] = {
     "insight/capacity/bounds.py": "0027-node-bound.md",
     "apis/schema/type_notation.py": "0006-type-notation.md",
+    "apis/custom/open_schema.py": "0006-type-notation.md",
     "apis/schema/canonical_quantity.py": "0007-quantities.md",
     "objects/quantity.py": "0007-quantities.md",
     "apiserver/http/yaml_body.py": "0008-yaml.md",

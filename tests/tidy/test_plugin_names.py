@@ -14,6 +14,7 @@ MAY_NAME_PLUGINS = {
     "src/stowplan/plugins/": "the plugins themselves",
     "src/stowplan/assembly/in_tree.py": "the registry list",
     "src/stowplan/assembly/v1_13.py": "the registry list of the rules of Kubernetes 1.13",
+    "src/stowplan/assembly/sessions/kai_volumes.py": "the plugin that KAI asks about volumes",
     "src/stowplan/assembly/sessions/volcano_rules.py": "plugins that Volcano's arguments concern",
     "src/stowplan/config/": "defaults, and the names that Policy files use",
     "src/stowplan/conformance/": "recorded answers contain the state of single plugins",

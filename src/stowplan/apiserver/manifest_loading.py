@@ -42,7 +42,8 @@ def load_manifests(
     """Create the objects of documents, status included.
 
     documents: location and tree; lists count as their items. Existing objects are kept; missing
-    namespaces are created. makes_accounts: so are missing service accounts that pods name.
+    namespaces are created. makes_accounts: so are missing service accounts that pods name. Unknown
+    fields are refused, but in objects that an API server has stored, perhaps a newer one.
     """
     created = kept = 0
     problems: list[tuple[str, str]] = []
@@ -57,8 +58,15 @@ def load_manifests(
         except ApiError as refused:
             problems.append((place, refused.message))
         except BodyDecodeError as wrong:
-            problems.append((place, str(wrong)))
+            problems.append((place, f"{_title(tree)}: {wrong}"))
     return LoadResult(created, kept, tuple(problems))
+
+
+def _title(tree: Tree) -> str:
+    """An object that cannot be decoded, as far as it says what it is."""
+    meta = tree.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return f'{tree.get("kind")} "{name}"' if isinstance(name, str) else str(tree.get("kind"))
 
 
 def _items(documents: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tree]]:
@@ -94,7 +102,10 @@ def _create(server: ApiServer, tree: Tree, now: float) -> bool:
     name = fresh.get("name")
     if name and server.get(resource, namespace, str(name)) is not None:
         return False
-    made = server.create(resource, {**tree, "metadata": fresh}, now, namespace)
+    is_stored = bool(metadata.get("uid") or metadata.get("resourceVersion"))
+    made = server.create(
+        resource, {**tree, "metadata": fresh}, now, namespace, strict=not is_stored
+    )
     if tree.get("status") and "status" in resource.subresources:
         server.update_status(resource, made | {"status": tree["status"]}, now)
     return True

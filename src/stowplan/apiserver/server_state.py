@@ -42,6 +42,7 @@ from stowplan.apis.machinery.resource import (
 )
 from stowplan.apis.machinery.stored_form import decode, under_current_schema, version_of_stored
 from stowplan.apiserver.apply.managed_fields import ManagedFields
+from stowplan.apiserver.http.body_decoding import canonical_object
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.repeated_creations import RepeatedCreations
@@ -415,12 +416,15 @@ class ServerState:
         now: float,
         namespace: str = "",
         user: User = SYSTEM_USER,
+        *,
+        strict: bool = False,
     ) -> Tree:
         """Store a new object as a POST does; returns it as stored.
 
-        namespace: "" takes the one in `obj`. kind and apiVersion may be left out.
+        namespace: "" takes the one in `obj`. kind and apiVersion may be left out. strict: unknown
+        fields are refused, as fieldValidation=Strict does.
         """
-        filled = self._canonical(resource, obj)
+        filled = canonical_object(resource, obj, strict=strict)
         meta = filled["metadata"]
         place = namespace or meta.get("namespace", "")
         call = self._call("create", resource, place, "", now, user)
@@ -430,17 +434,9 @@ class ServerState:
 
     def restore(self, resource: Resource, obj: Tree, now: float) -> Tree:
         """Store an object that another API server has stored, with its uid, times and status."""
-        stored = self.writes.restore(resource, self._canonical(resource, obj))
+        stored = self.writes.restore(resource, canonical_object(resource, obj))
         self._notify_observers(now)
         return stored
-
-    def _canonical(self, resource: Resource, obj: Tree) -> Tree:
-        head: Tree = {"kind": resource.kind, "apiVersion": resource.api_version}
-        filled, _ = resource.schema.decode({**obj, **head}, (), "Ignore")
-        filled.update(head)
-        filled.setdefault("metadata", {})
-        resource.schema.default(filled)
-        return filled
 
     def update(
         self,
@@ -471,7 +467,7 @@ class ServerState:
         call = self._call("update", resource, namespace, name, now, user, subresource)
         stored, _ = self._alone(
             lambda: self.writes.update(
-                call, lambda old: self._canonical(resource, make(old)), "", strategy
+                call, lambda old: canonical_object(resource, make(old)), "", strategy
             )
         )
         self._notify_observers(now)

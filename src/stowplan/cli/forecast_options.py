@@ -37,7 +37,7 @@ now = flag(
     metavar="TIME",
     callback=now_callback,
     help="Time until which running pods have run, as 2026-01-31T12:00:00Z.  [default: now for a "
-    "live cluster, else the latest time stamp of the pods]",
+    "live cluster, else the latest time that pods and annotations show]",
 )
 base_config = flag(
     "--base-config",

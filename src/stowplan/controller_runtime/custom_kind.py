@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+from stowplan.apis.custom.custom_kinds import custom_struct
+from stowplan.apis.custom.open_schema import PRESERVE, object_schema
 from stowplan.objects.encoding.tree import Tree
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CustomKind:
-    """A kind of another project whose objects keep every field.
+    """A kind of another project: with the fields of its type table, or with every field if it has
+    none.
 
     columns: name, type and JSON path of what `kubectl get` prints; wide_columns: of what it adds
     with `-o wide`. versions: the first is stored. approval: what the annotation says that groups
@@ -50,7 +53,8 @@ class CustomKind:
         }
 
     def _version(self, name: str) -> Tree:
-        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        struct = custom_struct(f"{self.group}/{name}", self.kind)
+        schema = {"type": "object", PRESERVE: True} if struct is None else object_schema(struct)
         return {
             "name": name,
             "served": True,
@@ -60,7 +64,7 @@ class CustomKind:
                 *(_column(*one) for one in self.columns),
                 *(_column(*one) | {"priority": 1} for one in self.wide_columns),
             ],
-            "schema": {"openAPIV3Schema": anything},
+            "schema": {"openAPIV3Schema": schema},
         }
 
 

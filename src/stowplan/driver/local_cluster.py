@@ -21,6 +21,8 @@ import numpy as np
 
 from stowplan.apis.resource.node_devices import device_class, parse_devices
 from stowplan.apiserver.admission import admission_plugins
+from stowplan.apiserver.admission.custom_object_checks import checks_of
+from stowplan.apiserver.admission.queues.kai_pod_admission import KaiPodAdmission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
@@ -78,6 +80,7 @@ from stowplan.driver.storage.kubeconfig_files import (
 from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
+from stowplan.objects.encoding.tree import Tree
 
 log = logging.getLogger("stowplan.cluster")
 
@@ -251,14 +254,7 @@ def _load_objects(
     create_bootstrap_objects(cluster.server, now)
     nodes = make_hollow_nodes(settings.nodes, devices=settings.devices)
     load_manifests(cluster.server, [("", node) for node in nodes], now)
-    if settings.serves_volcano:
-        load_manifests(cluster.server, [("", one) for one in volcano_definitions()], now)
-    if settings.serves_kai:
-        load_manifests(cluster.server, [("", one) for one in kai_definitions()], now)
-    if settings.kueue is not None:
-        load_manifests(cluster.server, [("", one) for one in kueue_definitions()], now)
-    if settings.serves_job_sets:
-        load_manifests(cluster.server, [("", one) for one in job_set_definitions()], now)
+    load_manifests(cluster.server, [("", one) for one in _definitions(settings)], now)
     loading = load_manifests(cluster.server, documents, now, makes_accounts=True)
     # After the documents, so that a class of theirs is kept.
     classes = [("", device_class(one.driver)) for one in parse_devices(settings.devices)]
@@ -266,6 +262,19 @@ def _load_objects(
     # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
     return loading
+
+
+def _definitions(settings: LocalClusterSettings) -> Iterator[Tree]:
+    """Definitions of the kinds of other projects that the cluster serves, and what goes with
+    them."""
+    if settings.serves_volcano:
+        yield from volcano_definitions()
+    if settings.serves_kai:
+        yield from kai_definitions()
+    if settings.kueue is not None:
+        yield from kueue_definitions()
+    if settings.serves_job_sets:
+        yield from job_set_definitions()
 
 
 def _restored_cluster(
@@ -325,10 +334,13 @@ def _api_server_options(
     admission = admission_plugins(accounts=True, taints=False)
     volcano = (VolcanoAdmission(),) if settings.serves_volcano else ()
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
+    definitions = [*_definitions(settings)]
+    checks = (checks_of(definitions),) if definitions else ()
+    kai = (KaiPodAdmission(),) if settings.serves_kai else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
-        admission=(*admission, EscalationCheck(), *volcano, *kueue),
+        admission=(*admission, EscalationCheck(), *volcano, *kueue, *kai, *checks),
         pages=(UsageMetricsPages(), *default_pages(f"{settings.host}:{port}", client_field_texts)),
         observers=(access, DefinitionController(), LocalApiServices()),
         durable=is_durable,

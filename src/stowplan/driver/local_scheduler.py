@@ -39,7 +39,11 @@ from stowplan.driver.live.configuration_files import (
     scheduler_names,
 )
 from stowplan.driver.live.leadership import LeaderElectionThread
-from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from stowplan.driver.live.scheduler_server import (
+    SchedulerServer,
+    SchedulerServerOptions,
+    absolute_paths,
+)
 from stowplan.driver.local_cluster import ClusterService, LocalCluster
 from stowplan.driver.logs import log_keys
 from stowplan.driver.status_address import publish_status_address
@@ -106,17 +110,23 @@ async def local_scheduler(
     on_synced: Callable[[], None] | None = None,
     recorder: RecordingWriter | None = None,
     on_server: Callable[[SchedulerServer], None] | None = None,
+    plugin_files: Sequence[str] = (),
 ) -> AsyncIterator[None]:
     """Schedule the pods of a cluster; if the scheduler fails, so does the cluster. deciders: None
     for `local_deciders` without files. on_synced: see `SchedulerServer`; from another thread.
-    recorder: see `SchedulerServerOptions`. on_server: called with each scheduler server before it
-    runs.
+    recorder, plugin_files: see `SchedulerServerOptions`. on_server: called with each scheduler
+    server before it runs.
 
     Decides without kernels: compiling them would block the server, which shares the process.
     """
     client_config = load_client_config(str(cluster.kubeconfig))
     chosen = deciders or local_deciders()
-    options = SchedulerServerOptions(client_config, engine="walk", recorder=recorder)
+    options = SchedulerServerOptions(
+        client_config,
+        engine="walk",
+        recorder=recorder,
+        plugin_files=absolute_paths(plugin_files),
+    )
     hooks = ServerHooks(on_synced or _ignore, on_server or _ignore)
     work = _restarting_scheduler(options, chosen, hooks, cluster.failed)
     scheduling = cluster.tasks.start_independent(work, "scheduler")
@@ -132,10 +142,11 @@ def local_scheduler_service(
     deciders: Deciders,
     recorder: RecordingWriter | None = None,
     on_server: Callable[[SchedulerServer], None] | None = None,
+    plugin_files: Sequence[str] = (),
 ) -> ClusterService:
     """Schedule the pods of the cluster that is all of this process, with these deciders."""
     return lambda cluster: local_scheduler(
-        cluster, deciders, freeze_long_lived_objects, recorder, on_server
+        cluster, deciders, freeze_long_lived_objects, recorder, on_server, plugin_files
     )
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
+from stowplan.config.queue_models.scheduler_hints import no_sessions
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.explanation import pending_form
 from stowplan.framework import Framework
@@ -40,7 +41,6 @@ from stowplan.insight.capacity.node_fit import DECISIONS_MAX, FitSearch, NodeFit
 from stowplan.insight.capacity.pools import pools_of, runs_on_every_node
 from stowplan.insight.capacity.units import Unit, UnitCopier, UnitCopy, units_of
 from stowplan.insight.cluster_copy import ClusterCopy, follows
-from stowplan.insight.gang_notes import LOAD_SESSIONS
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
@@ -150,9 +150,9 @@ class _Counting:
             return self._by_sessions(unit, copier)
         for name in sorted(names - set(self.frameworks)):
             wanted = f"one of {', '.join(sorted(self.frameworks))}"
-            raise InputError("profile", "", repr(name), f"{wanted}; {LOAD_SESSIONS}")
+            raise InputError("profile", "", repr(name), f"{wanted}; {no_sessions([name])}")
         if unit.group is not None:
-            self.notes.append(f"gangs were decided pod by pod: {LOAD_SESSIONS}")
+            self.notes.append(f"gangs were decided pod by pod: {no_sessions(names)}")
         if all(follows(pod, self.frameworks) for pod in unit.pods):
             return count_on_copy(unit, copier, self.copy, self.limit)
         return self._by_placement_run(unit, copier)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import table_of
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.explanation import pending_form
 from stowplan.forecast.capacity import Paths, trial_frameworks
 from stowplan.framework import Framework
@@ -170,7 +171,7 @@ class _Defragmentation:
             name = self.profile or pod.spec.scheduler_name
             framework = self.frameworks.get(name)
             if framework is None:
-                found[key] = f"no profile has schedulerName {name!r} of pod {key}"
+                found[key] = f"pod {key}: {no_profile(name)}"
             elif not _chooses_cards(framework):
                 found[key] = f"profile {name!r} of pod {key} does not have the plugin GpuShare"
         return found

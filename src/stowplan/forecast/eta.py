@@ -69,7 +69,7 @@ from stowplan.insight.autoscaling.autoscale_config import (
 from stowplan.insight.pod_owners import NO_OWNER, owner_text
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
-from stowplan.objects.timing.pod_times import finished_at, latest_time
+from stowplan.objects.timing.pod_times import NO_CLOCK, finished_at, time_text, timestamp
 from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 from stowplan.simulation.cluster.cluster_api import Pace
@@ -90,7 +90,6 @@ UNSCHEDULABLE_S = 86400.0
 thousands of attempts up to the horizon, and events are never lost here."""
 HORIZON_WITH_ARRIVALS_S = 86400.0
 """The same, where pods go on arriving: a simulation costs what arrives."""
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # Virtual time is int64 nanoseconds since 1970, which end in 2262.
 _LAST_NOW = datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC)
 
@@ -115,7 +114,7 @@ def eta(
     """When pending pods are expected to start.
 
     cluster: paths for `read_cluster`, or a Cluster. pods: keys `NAMESPACE/NAME`; None: all pending
-    pods. now: None for the latest time that pods of the cluster show. draws: number of simulations;
+    pods. now: None for the latest time that the cluster shows. draws: number of simulations;
     one where no run time is random. percentiles: of the interval. seed: of the draws, and of ties
     between nodes. pace: latencies of binding and start, as in a replay. horizon_s: where
     simulations end, in seconds from now; None: after 30 days, with arrivals after one. arrivals_s:
@@ -139,8 +138,8 @@ def eta(
         chosen = cluster.pending()
     else:
         chosen = [found_pod(key, cluster) for key in dict.fromkeys(pods)]
-    begins = now or latest_time(cluster.pods) or _EPOCH
-    if not _EPOCH <= begins < _LAST_NOW:
+    begins = now or cluster.latest_time() or NO_CLOCK
+    if not NO_CLOCK <= begins < _LAST_NOW:
         wanted = "a time from 1970 to 2199 (the latest that pods show, unless it is given)"
         raise InputError("now", "", timestamp(begins), wanted)
     if horizon_s is None:
@@ -283,7 +282,7 @@ class _Forecast:
                 queue=QueueOptions(max_in_unschedulable_pods_s=UNSCHEDULABLE_S),
             ),
         )
-        begins = (self.now - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
+        begins = (self.now - NO_CLOCK) // datetime.timedelta(microseconds=1) * 1000
         draws = _RunTimeDraws(rng, how.horizon_s)
         runs = self._runs(draws)
         if self.arrivals is not None:
@@ -376,7 +375,7 @@ class _Report:
         forecast = self._forecast
         return ExpectedStarts(
             SCHEMA,
-            timestamp(forecast.now),
+            time_text(forecast.now),
             self._percentiles,
             forecast.n_draws,
             forecast.how.horizon_s,
@@ -442,7 +441,7 @@ class _Report:
         median = known[1]
         at = ""
         if median is not None:
-            at = timestamp(self._forecast.now + datetime.timedelta(seconds=median))
+            at = time_text(self._forecast.now, median)
         share = float(np.isfinite(seconds).mean())
         return StartInterval(known[0], median, known[2], at, round(share, 6))
 
@@ -512,8 +511,3 @@ def job_of(pod: Pod, groups: Mapping[str, PodGroup]) -> JobName:
         return pod.namespace, f"podgroup/{group.partition('/')[2]}"
     owner = owner_text(pod)
     return pod.namespace, f"pod/{pod.name}" if owner == NO_OWNER else owner
-
-
-def timestamp(at: datetime.datetime) -> str:
-    """RFC 3339, in UTC and whole seconds."""
-    return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

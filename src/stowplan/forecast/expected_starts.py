@@ -19,7 +19,8 @@ class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     earliest_s, median_s, latest_s: None where it does not start before the horizon in as many
     draws, `latest_s` also where past forecasts set no end to it. median_at: the median as a
-    timestamp. probability: share of the draws in which it starts.
+    timestamp, absent where nothing shows what the time is. probability: share of the draws in
+    which it starts.
     """
 
     earliest_s: float | None = None
@@ -79,9 +80,10 @@ class ExpectedJobStart(msgspec.Struct, frozen=True, rename="camel", omit_default
 class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
     """Expected starts of pods and of their jobs.
 
-    now: the moment from which seconds count. percentiles: of `earliest_s` and `latest_s`. draws:
-    number of simulations. horizon_s: where they end, in seconds from now. assumptions: what the
-    forecast takes for granted. calibration: by which intervals were widened; None without one.
+    now: the moment from which seconds count, "" where nothing shows what the time is. percentiles:
+    of `earliest_s` and `latest_s`. draws: number of simulations. horizon_s: where they end, in
+    seconds from now. assumptions: what the forecast takes for granted. calibration: by which
+    intervals were widened; None without one.
     """
 
     api_version: str

@@ -12,7 +12,7 @@ from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.columns.pods.podterms import ExistingPodTerms
-from stowplan.config.session_configuration import SCHEDULER_NAMES
+from stowplan.config.queue_models.scheduler_hints import SESSION_SCHEDULERS, no_sessions
 from stowplan.cycle.change import PodChanges
 from stowplan.cycle.explanation import Explanation, SimulationOutcome, StrandedCards
 from stowplan.cycle.explanation import explain as explain_attempt
@@ -24,7 +24,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
 from stowplan.insight.changes.search import find_changes
-from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
+from stowplan.insight.gang_notes import gang_note
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     chooses_cards,
@@ -207,7 +207,7 @@ def _framework(name: str, built: dict[str, Framework]) -> Framework:
         raise InputError("config", "", "actions and tiers only", wanted)
     if name not in built:
         wanted = f"one of {', '.join(sorted(built))}"
-        if name in SCHEDULER_NAMES:
-            wanted += f"; pods of {name} are decided by sessions: {LOAD_SESSIONS}"
+        if name in SESSION_SCHEDULERS:
+            wanted += f"; pods of {name} are decided by sessions: {no_sessions([name])}"
         raise InputError("profile", "", repr(name), wanted)
     return built[name]

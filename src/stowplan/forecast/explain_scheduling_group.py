@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, cluster_of
@@ -183,5 +184,5 @@ class GroupTrial:
         """What keeps a pod out of the queue."""
         framework = frameworks_of(self._scheduler).get(pod.spec.scheduler_name)
         if framework is None:
-            return f"no profile has schedulerName {pod.spec.scheduler_name!r}"
+            return no_profile(pod.spec.scheduler_name)
         return framework.run_pre_enqueue(pod).message

@@ -53,6 +53,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import Queue
+from stowplan.objects.timing.pod_times import latest_time
 from stowplan.objects.workload import DaemonSet, Job
 
 Tree = dict[str, Any]
@@ -138,6 +139,11 @@ class Cluster(msgspec.Struct):
     def bound(self) -> list[Pod]:
         """Pods that have a node and are not finished."""
         return [pod for pod in self.pods if pod.node_name and not pod.is_finished]
+
+    def latest_time(self) -> datetime | None:
+        """The time that stands for now: the latest that its objects show, None if they show
+        none."""
+        return latest_time(self.pods, (*self.nodes, *self.objects))
 
     def pending(self) -> list[Pod]:
         """Pending pods in arrival order.
@@ -335,6 +341,8 @@ class _ClusterReader:
         try:
             if group_of(item, path) == KUEUE_GROUP:
                 self.kueue_objects.append(item)
+                if found is None or not found.is_fatal:
+                    found = self.validation.unreadable(item, path) or found
             elif queue_name_of(item):
                 self.queued.append(item)
             if self.imports.takes(item, path):
@@ -342,8 +350,9 @@ class _ClusterReader:
                     self.volcano_jobs.append(item)
                 if group_of(item, path) in JOB_SET_GROUPS and item["kind"] != "Notebook":
                     self.job_sets.append(item)
-                self.imports.add(item, path, place, len(self.inventory.entries))
-            elif not self.next_run.takes(item, path, place):
+                self.imports.add(item, path, place, len(self.inventory.entries), found)
+                return
+            if not self.next_run.takes(item, path, place):
                 self.inventory.add_item(item, path, place)
                 if self.manifests is not None:
                     self.manifests.append(item)

@@ -143,7 +143,13 @@ KINDS: Mapping[str, ManifestKind] = {
 }
 """Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 
-_OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
+_CLUSTER_WIDE = frozenset(
+    {"ClusterQueue", "Cohort", "ResourceFlavor", "AdmissionCheck", "WorkloadPriorityClass",
+     "ClusterTrainingRuntime"}
+)  # fmt: skip
+"""Kinds without a namespace that are read elsewhere."""
+
+OF_SCHEDULING: Mapping[tuple[str, str], ManifestKind] = {
     (SCHEDULING_API_VERSION, "PodGroup"): ManifestKind(("scheduling.k8s.io",), SchedulingGroup),
     (SCHEDULING_API_VERSION, "Workload"): ManifestKind(("scheduling.k8s.io",), SchedulingWorkload),
     (kai_kinds.KAI_GROUP_API_VERSION, "PodGroup"): ManifestKind(
@@ -159,7 +165,7 @@ others have, too."""
 
 _KIND_OF: Mapping[type[Object], str] = {
     **{how.value: kind for kind, how in KINDS.items()},
-    **{how.value: kind for (_, kind), how in _OF_SCHEDULING.items()},
+    **{how.value: kind for (_, kind), how in OF_SCHEDULING.items()},
 }
 
 
@@ -187,7 +193,7 @@ class ManifestInventory:
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Add one object of a document, as from `items`; raises DecodeError."""
-        kind = _OF_SCHEDULING.get((str(item.get("apiVersion")), item["kind"]))
+        kind = OF_SCHEDULING.get((str(item.get("apiVersion")), item["kind"]))
         kind = kind or KINDS.get(item["kind"])
         if kind is None or group_of(item, path) not in kind.groups:
             self.ignored[full_kind(item, path)] += 1
@@ -333,7 +339,8 @@ def untyped_title(tree: Mapping[str, Any], path: str) -> str:
     if not isinstance(name, str) or not name:
         return _join(path, kind)
     known = KINDS.get(kind)
-    if known is not None and not issubclass(known.value, NamespacedObject):
+    is_global = known is not None and not issubclass(known.value, NamespacedObject)
+    if is_global or kind in _CLUSTER_WIDE:
         return f"{kind} {name}"
     return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stowplan.columns import NodeTable
 from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle import CycleDecider
 from stowplan.cycle.attempt import filter_pod
 from stowplan.framework import Framework, ObjectStore, Snapshot
@@ -72,7 +73,7 @@ class ClusterCopy:
         """Reason -> number of nodes that refuse the pod now for it, most nodes first."""
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return {_no_profile(pod): self.table.n_nodes}
+            return {no_profile(pod.spec.scheduler_name): self.table.n_nodes}
         self.table.refresh()
         attempt = filter_pod(pod, self.snapshot, framework)
         if attempt.no_nodes:
@@ -106,7 +107,7 @@ class ClusterCopy:
         self.n_decided += 1
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return Decision(message=_no_profile(pod))
+            return Decision(message=no_profile(pod.spec.scheduler_name))
         gate = framework.run_pre_enqueue(pod)
         if not gate.is_success:
             return Decision(refusal=gate, message=gate.message)
@@ -115,10 +116,6 @@ class ClusterCopy:
         if decision.node_name:
             self.table.add_pod(pod, decision.node_name)
         return decision
-
-
-def _no_profile(pod: Pod) -> str:
-    return f"no profile has schedulerName {pod.spec.scheduler_name!r}"
 
 
 def follows(pod: Pod, frameworks: Mapping[str, Framework]) -> bool:

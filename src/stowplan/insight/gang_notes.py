@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.config.queue_models.scheduler_hints import no_sessions
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.counts import count_of
 from stowplan.objects.pod import Pod
-
-LOAD_SESSIONS = "no sessions are configured (add --config FILE with actions and tiers)"
-
 
 GATES_OFF = (
     "the feature gate GenericWorkload is off (add --feature-gates "
@@ -40,7 +38,7 @@ def gang_note(pod: Pod, deciders: Deciders) -> str:
     alone = f"the pod is in PodGroup {group} and was evaluated alone"
     batch = deciders.batch
     if batch is None:
-        return f"{alone}: {LOAD_SESSIONS}"
+        return f"{alone}: {no_sessions([pod.spec.scheduler_name])}"
     name, names = pod.spec.scheduler_name, " or ".join(batch.scheduler_names)
     return f"{alone}: its schedulerName is {name}, sessions schedule {names}"
 
@@ -51,9 +49,10 @@ def gang_notes(pods: Iterable[Pod], deciders: Deciders) -> list[str]:
     notes = []
     given = list(pods)
     if deciders.batch is None:
-        n_pods = sum(bool(group_of(pod)) for pod in given)
+        names = [pod.spec.scheduler_name for pod in given if group_of(pod)]
+        n_pods = len(names)
         what = count_of(n_pods, "pod is in a PodGroup and was", "pods are in PodGroups and were")
-        notes += [f"{what} tried alone: {LOAD_SESSIONS}"] if n_pods else []
+        notes += [f"{what} tried alone: {no_sessions(names)}"] if n_pods else []
     if not deciders.gates.generic_workload:
         n_pods = sum(bool(group_key_of(pod)) for pod in given)
         of = "of scheduling.k8s.io"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.framework import Framework, Snapshot
@@ -94,14 +95,23 @@ def group_by_cause(
 class EvaluatedCauses:
     """Causes by an attempt per kind of pod, on the cluster as given."""
 
-    def __init__(self, snapshot: Snapshot, frameworks: Mapping[str, Framework]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        frameworks: Mapping[str, Framework],
+        reasons: Mapping[str, str] | None = None,
+    ) -> None:
+        """reasons: of pods that sessions schedule, by key."""
         self.snapshot = snapshot
+        self.reasons = reasons or {}
         self.frameworks = frameworks
         # Pods of one template share their spec. The spec is kept, so that its id stays its own.
         self._known: dict[object, tuple[object, str]] = {}
 
     def cause_of(self, pod: Pod) -> str:
         """Why a pending pod has no node, without numbers of nodes."""
+        if pod.key in self.reasons:
+            return self.reasons[pod.key]
         status = pod.status
         key = (
             id(pod.spec), pod.namespace, tuple(sorted(pod.labels.items())),
@@ -114,7 +124,7 @@ class EvaluatedCauses:
     def _evaluated(self, pod: Pod) -> str:
         framework = self.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return f"no profile has schedulerName {pod.spec.scheduler_name!r}"
+            return no_profile(pod.spec.scheduler_name)
         gate = framework.run_pre_enqueue(pod)
         if not gate.is_success:
             return gate.message

@@ -13,6 +13,8 @@ JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 POD_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 
 POD_NAMES = frozenset({"pod", "pods", "po"})
+POD_GROUP_NAMES = ("podgroup", "podgroups", "pg")
+"""Resource names of PodGroups of any scheduler."""
 OWNER_KINDS: dict[str, str] = {
     name: kind
     for kind, names in {

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.attempt import filter_pod, score_pod
 from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decision
@@ -87,7 +88,7 @@ def _refusal(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
         message = condition_message(pod) or note
         return unplaced(pod, strip_node_counts(message) or "not tried by any session", message)
     if framework is None:
-        return unplaced(pod, f"no profile has schedulerName {name!r}")
+        return unplaced(pod, no_profile(name))
     message = condition_message(pod) or note
     gate = framework.run_pre_enqueue(pod)
     if not gate.is_success:

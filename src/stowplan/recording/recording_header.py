@@ -61,10 +61,10 @@ class RecordingHeader(msgspec.Struct, frozen=True):
     """First frame of a file.
 
     stowplan: version that recorded. recording: identity, the same in all files of a recording.
-    part: number of the file, from 0. configuration: effective. digest: its SHA-256. compat: see
-    `Deciders`. options: of the scheduler. source: name of the file of the configuration, by which a
-    recorded change is applied; "" for none, or several. feature_gates: those that differ from their
-    defaults.
+    part: number of the file, from 0. configuration: effective. digest: its SHA-256. compat: of
+    sessions or of a queue model, see `Deciders`. options: of the scheduler. source: name of the
+    file of the configuration, by which a recorded change is applied; "" for none, or several.
+    feature_gates: those that differ from their defaults.
     """
 
     stowplan: str
@@ -91,7 +91,7 @@ def header_of(
         setup,
         config.effective(configuration),
         config.digest(configuration),
-        deciders.compat,
+        deciders.compat or deciders.model_compat,
         scheduler.options,
         files[0].source if len(files) == 1 else "",
         changed_gates(deciders.gates),

@@ -37,7 +37,6 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
-from stowplan.objects.timing.pod_times import latest_time
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import NO_LATENCY
@@ -84,7 +83,7 @@ class SessionRunner:
         now: datetime | None = None,
     ) -> None:
         """recorder: called with the new scheduler before its first call. now: None for the latest
-        time that pods of the cluster show."""
+        time that the cluster shows."""
         if deciders.batch is None:
             wanted = "a file with actions and tiers, or a block `batch`"
             raise InputError("config", "", "no sessions", wanted)
@@ -98,7 +97,7 @@ class SessionRunner:
         alone = replace(deciders.configuration, profiles={})
         deciding = replace(deciders, configuration=alone)
         # Sessions compare their time with those of pods and groups.
-        begins = now or latest_time(cluster.pods)
+        begins = now or cluster.latest_time()
         self.began = 0 if begins is None else round(begins.timestamp() * 1e9)
         options = SchedulerOptions(unix_offset_ns=self.began)
         self.scheduler = deciding.scheduler(rng=rng, options=options)

@@ -313,14 +313,14 @@ def _filled(
     watch = PluginWatch(scheduler)
     fill.on_effects = watch.observe
     answering = extender_factory.of(fill.instance)
-    explanation = None
+    explanation, pending = None, cluster.pending()
     if explain:
-        placements, explanation = place_and_explain(fill, cluster.pending(), explain, on_progress)
+        placements, explanation = place_and_explain(fill, pending, explain, on_progress)
     else:
-        placements = fill.place_all(cluster.pending(), on_progress)
+        placements = fill.place_all(pending, on_progress)
     tried, placements = placements, [*placements, *how.held]
     summary = run_summary(cluster, placements, scheduler.cache.nodes)
-    summary["notes"] += [ORDER_NOTE, *group_notes(cluster.pending(), scheduler)]
+    summary["notes"] += [*([ORDER_NOTE] if placements else ()), *group_notes(pending, scheduler)]
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
@@ -328,9 +328,9 @@ def _filled(
     summary |= extender_summary(answering) | _plugin_figures(watch, answering)
     found = Simulation(placements, summary, explanation=explanation)
     found.plugin_failure = watch.failure or next(iter(answering.warnings), "")
-    found.objects = _objects_of(cluster, cluster.pending())
-    pods = pod_table(cluster.pending(), cluster.objects)
-    found.node_use = use_of_fill(tried, pods, scheduler.cache.nodes)
+    found.objects = _objects_of(cluster, pending)
+    table = pod_table(pending, cluster.objects)
+    found.node_use = use_of_fill(tried, table, scheduler.cache.nodes)
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 

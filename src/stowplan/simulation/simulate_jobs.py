@@ -76,12 +76,18 @@ class JobSimulation(msgspec.Struct):
 
 
 def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
-    """True if sessions schedule every pod, or some pending pod."""
+    """True if sessions schedule every pod, or some pending pod; where none is pending, if they
+    have scheduled some, or a queue model decides: it may evict pods."""
     batch = deciders.batch
     if batch is None or not deciders.configuration.profiles:
         return batch is not None
-    pending = cluster.pending() if cluster is not None else ()
-    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in pending)
+    if cluster is None:
+        return False
+    pending = cluster.pending()
+    if not pending and batch.queue_model is not None:
+        return True
+    names = batch.scheduler_names
+    return any(pod.spec.scheduler_name in names for pod in pending or cluster.pods)
 
 
 def simulate_jobs(

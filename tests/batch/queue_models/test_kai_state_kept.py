@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiSession
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState

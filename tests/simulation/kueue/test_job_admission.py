@@ -33,7 +33,8 @@ def node(name: str = "n1", pool: str = "a", **more: Any) -> Tree:
 
 def kueue(kind: str, name: str, version: str = "v1beta2", **spec: Any) -> Tree:
     meta = {"name": name, "namespace": "default"}
-    return {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": kind, "metadata": meta, "spec": spec}
+    head = {"apiVersion": f"kueue.x-k8s.io/{version}", "kind": kind, "metadata": meta}
+    return {**head, "spec": spec} if spec else head
 
 
 def flavor(name: str = "f", pool: str = "a", **more: Any) -> Tree:

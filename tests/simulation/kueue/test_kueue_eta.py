@@ -208,7 +208,8 @@ def test_explain_finds_a_workload_by_its_name_and_by_its_pods(tmp_path: Path) ->
     admitted = run("explain", pod, *options)
     assert admitted.code == 0
     assert admitted.out.startswith("jobset/first in default: Admitted\n")
-    assert f"Its pods are placed without Kueue: explain {pod} without" in admitted.out
+    # Its pods are placed by the scheduler, whose answer follows.
+    assert f"\ndefault/{pod.removeprefix('pod/')} (default-scheduler): on " in admitted.out
     name = cluster.workload("last")["metadata"]["name"]
     waiting = run("explain", f"workload/{name}", *options)
     assert waiting.code == 1

@@ -66,6 +66,15 @@ def test_other_jobs(tmp_path: Path) -> None:
         (("--queue", "one.nominalQuota=1"), "NAME.nominalQuota[FLAVOR/RESOURCE]=AMOUNT"),
         (("--queue", "one.nominalQuota[f/gpu]=1"), "expected one of f/cpu"),
         (("--queue", "one.nominalQuota[f/cpu]=x"), "is not a quantity"),
+        (
+            ("--queue", "one.nominalQuota[f/cpu]=-12"),
+            "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: "
+            'Invalid value: "-12": must be greater than or equal to 0',
+        ),
+        (("--queue", "one.weight=-1"), "spec.fairSharing.weight: Invalid value"),
+        (("--queue", "one.weight=heavy"), "spec.fairSharing.weight: quantities must match"),
+        (("--queue", "one.stopPolicy=Later"), 'spec.stopPolicy: Unsupported value: "Later"'),
+        (("--queue", "two.cohortName="), "borrowingLimit: Forbidden"),
         (("--drain", "n1"), "Kueue answers changes by --queue, --submit, --delete only"),
         (("--delete", "job/x"), 'no job "x" with a queue in the input'),
         (("--delete", "job/a", "--for", "1h"), "do not apply"),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from stowplan.apis.custom.volcano_checks import amount_problems
 from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.validation.field_checks import NOT_NEGATIVE
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -145,27 +147,9 @@ def _path_problems(call: ApiCall, queue: Tree) -> Iterator[str]:
 
 
 def _amount_problems(spec: Tree) -> Iterator[str]:
-    """Nothing negative; guaranteed at most what is deserved, and that at most the capability."""
-    given = {"capability": spec.get("capability"), "deserved": spec.get("deserved")}
-    given["guarantee.resource"] = (spec.get("guarantee") or {}).get("resource")
-    for field, amounts in given.items():
-        for name, n in (amounts or {}).items():
-            if amount(name, n) < 0:
-                yield (
-                    f'requestBody.spec.{field}.{name}: Invalid value: "{n}": must be greater than '
-                    "or equal to 0"
-                )
-    deserved, capability = spec.get("deserved") or {}, spec.get("capability") or {}
-    for name, least in ((spec.get("guarantee") or {}).get("resource") or {}).items():
-        limit = f"guarantee[{name}]={least}"
-        if name not in deserved:
-            yield f"spec.deserved.{name}: deserved[{name}] must be >= {limit}"
-        elif amount(name, deserved[name]) < amount(name, least):
-            yield f"spec.deserved.{name}: deserved[{name}]={deserved[name]} must be >= {limit}"
-    for name, n in deserved.items():
-        if name in capability and amount(name, n) > amount(name, capability[name]):
-            limit = f"capability[{name}]={capability[name]}"
-            yield f"spec.deserved.{name}: deserved[{name}]={n} must be <= {limit}"
+    """The texts of the webhook."""
+    for path, text in amount_problems(spec):
+        yield f"requestBody.{path}: {text}" if NOT_NEGATIVE in text else f"{path}: {text}"
 
 
 def _place_problems(call: ApiCall, queue: Tree) -> Iterator[str]:

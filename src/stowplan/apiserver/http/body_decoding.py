@@ -374,3 +374,17 @@ def _deletion_tree(raw: bytes, media: str) -> Tree:
 
 def _wrong_type(value: Any, place: str) -> ApiError:
     return bad_request(unmarshal_text(value, f"Go struct field {place}"))
+
+
+def canonical_object(resource: Resource, obj: Tree, *, strict: bool = False) -> Tree:
+    """An object from within the process as a request would give it. strict: unknown fields are
+    refused. Raises BodyDecodeError."""
+    head: Tree = {"kind": resource.kind, "apiVersion": resource.api_version}
+    mode = "Strict" if strict else "Ignore"
+    filled, unknown = resource.schema.decode({**obj, **head}, (), mode)
+    if unknown and strict:
+        raise BodyDecodeError(f"strict decoding error: {', '.join(unknown)}")
+    filled.update(head)
+    filled.setdefault("metadata", {})
+    resource.schema.default(filled)
+    return filled

@@ -1,8 +1,9 @@
 """Which nodes a pod of a KAI-Scheduler session may go to apart from amounts: node selector and
-affinity, taints, and required affinity to pods.
+affinity, taints, host ports, required affinity to pods, and volumes (`kai_volumes.py`).
 
 Differs: namespace selectors of affinity terms are not looked at; a term without namespaces is about
-the pod's own.
+the pod's own. KAI also keeps a pod waiting while a ConfigMap that it requires is missing; to watch
+all of a cluster's needs rights and memory, and kubelets hold such a pod back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ FORBIDDING = frozenset({"NoSchedule", "NoExecute"})
 
 def fits_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:
     """Whether a pod may go to a node, beside the pods that are on nodes now."""
-    return fits_node_rules(session, task, node) and _fits_pods(session, task, node)
+    return (
+        fits_node_rules(session, task, node)
+        and node.has_ports_for(task)
+        and _fits_pods(session, task, node)
+        and not (task.has_volumes and session.volumes.refusal(task, node))
+    )
 
 
 def fits_node_rules(session: KaiSession, task: KaiTask, node: KaiNode) -> bool:

@@ -9,12 +9,8 @@ from typing import Any
 import msgspec
 
 from stowplan.apis.batch.cron_schedule import parse_schedule
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions
-from stowplan.batch.queue_models.kai.state.kai_usage import (
-    FETCH_INTERVAL,
-    WEEK,
-    UsageRules,
-)
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.state.kai_usage import FETCH_INTERVAL, WEEK, UsageRules
 from stowplan.batch.queue_models.kai.state.numa_zones import ZoneRules
 from stowplan.config.queue_models import kai_flags
 from stowplan.config.queue_models.kai_configuration import (

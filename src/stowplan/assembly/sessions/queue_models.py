@@ -8,6 +8,7 @@ from typing import Any
 from stowplan.assembly.sessions.kai_devices import device_allocation
 from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
 from stowplan.assembly.sessions.kai_settings import live_kai_options
+from stowplan.assembly.sessions.kai_volumes import VolumeBindings
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
 from stowplan.assembly.sessions.volcano_sessions import (
     VOLCANO_ACTIONS,
@@ -69,7 +70,7 @@ def _kai_settings(configuration: BatchConfiguration, compat: str) -> Any:
 
 
 def _kai(settings: Any, configuration: BatchConfiguration) -> QueueModel:
-    rules = KaiRules(fits_rules, fits_node_rules)
+    rules = KaiRules(fits_rules, fits_node_rules, VolumeBindings)
     return KaiModel(settings, KaiParts(rules, device_allocation), configuration.scheduler_names)
 
 

@@ -87,7 +87,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     With a configuration of `scheduler: kueue`, job/NAME says whether Kueue admits the job, and
     which quota in which cohort is short.
@@ -112,6 +113,6 @@ def command(**given: Any) -> None:
     config_files, output = given.pop("config_files"), given.pop("output")
     gates = given.pop("feature_gates")
     request = ExplainRequest(source=source, **given)
-    files = source.record_file, config_files, request.plugin_files
-    deciders = read_asked_deciders(*files, request.compat, gates, admits=True)
+    asked = source, config_files, request.plugin_files, request.compat
+    deciders = read_asked_deciders(*asked, gates, admits=True)
     sys.exit(run_explain(request, deciders, output))

@@ -50,7 +50,8 @@ def command(**given: Any) -> None:
     """Display what each queue deserves, has allocated and has pending, and who borrows from whom.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context);
-    without either it is that of `stowplan up` in this directory.
+    without either it is that of `stowplan up` in this directory. The configuration is that of its
+    running scheduler, if that has queues, unless --config, --compat or --plugin is given.
 
     With a configuration of `scheduler: kueue` the figures are nominal, borrowed and used quota by
     flavor, once Kueue has admitted what it can. Otherwise no pod is scheduled: the figures are
@@ -62,18 +63,11 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.queues import run_audit, run_queues
-    from stowplan.cli.runs.scheduler_config import (
-        chooses_queue_model,
-        default_session_deciders,
-        read_command_deciders,
-    )
+    from stowplan.cli.runs.scheduler_config import read_queue_deciders
 
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given["config_files"], given["plugin_files"]
-    if config_files or chooses_queue_model(given["compat"]):
-        deciders = read_command_deciders(config_files, plugin_files, given["compat"], admits=True)
-    else:
-        deciders = default_session_deciders(plugin_files, given["compat"] or "")
+    deciders = read_queue_deciders(source, config_files, plugin_files, given["compat"])
     if given["audit"]:
         sys.exit(run_audit(source, deciders, given["output"]))
     run_queues(source, deciders, given["output"])

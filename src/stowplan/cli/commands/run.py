@@ -133,13 +133,13 @@ def _run(
         leader_election_config,
         read_configuration_files,
     )
-    from stowplan.driver.live.scheduler_server import SchedulerServerOptions
+    from stowplan.driver.live.scheduler_server import SchedulerServerOptions, absolute_paths
     from stowplan.driver.process import ProcessOptions, exit_after, run
     from stowplan.objects.pod import DEFAULT_SCHEDULER
     from stowplan.simulation.kernel_cache import BACKGROUND_COMPILATION
 
-    user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
-    with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
+    errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
+    with reported(*errors), reported(CompetingSchedulerError, by=CommandFailed):
         logs.configure_logging(serving["log_format"], serving["log_level"], verbosity)
         tls_files = serving["tls_cert_file"], serving["tls_private_key_file"]
         address = parse_listen_address(serving["listen"], *tls_files)
@@ -155,13 +155,15 @@ def _run(
             written.qps if qps is None else qps,
             written.burst if burst is None else burst,
             dry_run,
+            seed,
+            plugin_files=absolute_paths(plugin_files),
         )
         with (
             _maybe_recording(record, plugin_files) as recorder,
             maybe_serving_page(web, *tls_files) as page,
         ):
             print_address(page)
-            chosen = replace(chosen, seed=seed, recorder=recorder, kernels=BACKGROUND_COMPILATION)
+            chosen = replace(chosen, recorder=recorder, kernels=BACKGROUND_COMPILATION)
             on_server = None if page is None else page.attach
             code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.

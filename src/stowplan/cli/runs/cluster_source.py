@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from stowplan.cli import live_options
 from stowplan.cli.errors import reported
@@ -190,7 +191,8 @@ def _read_files(
         click.echo(f"Warning: {line}", err=True)
     for note in cluster.notes if notes else ():
         click.echo(f"Note: {note}", err=True)
-    return cluster
+    # What is read here must not count as ignored with --strict.
+    return replace(cluster, ignored=ignored)
 
 
 def strict_exit_code(code: int, cluster: Cluster | None, *, strict: bool) -> int:

@@ -11,12 +11,13 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.explain_pod_group import (
+    has_pod_group,
     is_pod_group_argument,
     pod_group_key,
     run_explain_pod_group,
 )
 from stowplan.cli.runs.pod_argument import find_pod_argument
-from stowplan.cli.runs.scheduler_config import default_session_deciders
+from stowplan.cli.runs.scheduler_config import default_session_deciders, without_kueue
 from stowplan.cli.tables.changes import print_causes, print_changes
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.explanations import print_explanation
@@ -52,21 +53,25 @@ class ExplainRequest(NamedTuple):
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
     """Print the explanation; the exit code."""
     if request.all_pending or request.from_events:
-        if deciders.kueue is not None:
+        if deciders.kueue is not None and not request.source.is_live:
             raise click.UsageError("with Kueue: name a job, as in job/NAME")
-        return _run_pending(request, deciders, output)
+        # Jobs of a live cluster that wait for Kueue have no pods, or gated ones.
+        return _run_pending(request, without_kueue(deciders), output)
     if request.pod is None:
         raise click.UsageError("POD is required")
     if request.changes and request.after_simulation:
         raise click.UsageError("--changes cannot be used with --after-simulation")
-    if deciders.kueue is not None:
-        namespace = request.namespace
-        # Imported here: most clusters have nothing of Kueue.
-        from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
+    if deciders.kueue is None or request.profile is not None:
+        return _run_pod(request, request.pod, without_kueue(deciders), output)
+    namespace = request.namespace
+    # Imported here: most clusters have nothing of Kueue.
+    from stowplan.cli.runs.kueue.kueue_reports import run_kueue_explain
 
-        source, changes = request.source, request.changes is not False
-        return run_kueue_explain(request.pod, namespace, source, deciders, output, changes=changes)
-    return _run_pod(request, request.pod, deciders, output)
+    source, changes = request.source, request.changes is not False
+    answer = run_kueue_explain(request.pod, namespace, source, deciders, output, changes=changes)
+    if not answer.asks_scheduler:
+        return answer.code
+    return _run_pod(request, request.pod, without_kueue(deciders), output, answer.cluster)
 
 
 def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> int:
@@ -88,6 +93,7 @@ def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> in
             namespace=namespace,
             from_events=request.from_events,
             changes=request.changes is not False,
+            now=datetime.now(UTC) if source.is_live else None,
         )
     if output in TREES:
         print_tree(causes, output)
@@ -112,7 +118,14 @@ def _print_changes(found: PodChanges, output: str) -> int:
     return 0 if found.changes else 1
 
 
-def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output: str) -> int:
+def _run_pod(
+    request: ExplainRequest,
+    argument: str,
+    deciders: Deciders,
+    output: str,
+    cluster: Cluster | None = None,
+) -> int:
+    """Explain a pod or a PodGroup; the exit code. cluster: where it is read already."""
     reads = deciders
     native = deciders.gates.generic_workload
     if deciders.batch is None and is_pod_group_argument(argument) and not native:
@@ -122,10 +135,16 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     resource, slash, name = argument.partition("/")
     is_cron_job = slash and OWNER_KINDS.get(resource) == "CronJob"
     next_run = f"{'' if request.all_namespaces else namespace}/{name}" if is_cron_job else ""
-    cluster = read_cluster_source(request.source, reads, notes=True, next_run=next_run)
+    if cluster is None:
+        cluster = read_cluster_source(request.source, reads, notes=True, next_run=next_run)
     now = datetime.now(UTC) if request.source.is_live else None
     group = pod_group_key(argument, namespace, cluster)
     if group:
+        if reads is not deciders and request.source.is_live and not has_pod_group(group, cluster):
+            # Imported here: few clusters have such queues.
+            from stowplan.cli.runs.queue_models.unread_queues import report_unread_queues
+
+            report_unread_queues(request.source, cluster, reads, is_empty=True)
         return run_explain_pod_group(
             group,
             cluster,
@@ -143,24 +162,7 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     if output == "name":
         print_names("pod", [pod.name])
     if _is_session_scheduler(deciders, profile or pod.spec.scheduler_name):
-        if request.after_simulation:
-            raise click.UsageError(
-                f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
-            )
-        job_explanation = explain_job(
-            pod.key, cluster, config=deciders, changes=request.changes is not False, now=now
-        )
-        if request.changes:
-            found = PodChanges(pod.key, job_explanation.changes, job_explanation.not_searched)
-            return _print_changes(found, output)
-        if output in TREES:
-            print_tree(job_explanation, output)
-        elif output != "name":
-            print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
-            native_group = group_key_of(pod)
-            if native_group and job_explanation.state != "unseen":
-                click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
-        return 0 if job_explanation.is_placed else 1
+        return _run_session_pod(request, pod, cluster, deciders, output)
     if request.changes:
         return _print_changes(_run_changes(pod, cluster, deciders, profile), output)
     with paused_collector():
@@ -177,6 +179,31 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     elif output != "name":
         print_explanation(explanation, stdout_console(), wide=output == "wide")
     return 0 if explanation.node else 1
+
+
+def _run_session_pod(
+    request: ExplainRequest, pod: Pod, cluster: Cluster, deciders: Deciders, output: str
+) -> int:
+    """Explain a pod by a session; the exit code."""
+    if request.after_simulation:
+        raise click.UsageError(
+            f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
+        )
+    now = datetime.now(UTC) if request.source.is_live else None
+    explanation = explain_job(
+        pod.key, cluster, config=deciders, changes=request.changes is not False, now=now
+    )
+    if request.changes:
+        found = PodChanges(pod.key, explanation.changes, explanation.not_searched)
+        return _print_changes(found, output)
+    if output in TREES:
+        print_tree(explanation, output)
+    elif output != "name":
+        print_job_explanation(explanation, stdout_console(), wide=output == "wide")
+        native_group = group_key_of(pod)
+        if native_group and explanation.state != "unseen":
+            click.echo(f"Note: sessions schedule it without PodGroup {native_group}")
+    return 0 if explanation.is_placed else 1
 
 
 def _profile_of(pod: Pod, deciders: Deciders, profile: str | None) -> str | None:

@@ -13,27 +13,26 @@ from stowplan.cli.tables.changes import print_changes
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.jobs import print_job_explanation
 from stowplan.cli.tables.scheduling_groups import print_scheduling_group
+from stowplan.config.queue_models.queue_model_choice import KAI_SCHEDULER
+from stowplan.config.queue_models.scheduler_hints import no_sessions
 from stowplan.cycle.change import PodChanges
 from stowplan.forecast.explain_job import explain_pod_group
 from stowplan.forecast.explain_scheduling_group import (
     explain_scheduling_group,
     find_scheduling_group,
 )
+from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.gang_notes import LOAD_SESSIONS
+from stowplan.insight.pod_owners import POD_GROUP_NAMES
 from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SchedulingGroup
 
-KINDS = ("podgroup", "podgroups", "pg")
-"""Resource names that may precede the slash."""
-NOT_LOADED = f"{LOAD_SESSIONS}; kube-batch's default configuration is used here"
-
 
 def is_pod_group_argument(argument: str) -> bool:
     """True for `podgroup/NAME` and `pg/NAME`."""
-    return argument.partition("/")[0] in KINDS
+    return argument.partition("/")[0].lower() in POD_GROUP_NAMES
 
 
 def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
@@ -47,9 +46,13 @@ def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
     key = argument if "/" in argument else f"{namespace}/{argument}"
     if any(pod.key == key for pod in cluster.pods):
         return ""
+    return key if has_pod_group(key, cluster) else ""
+
+
+def has_pod_group(key: str, cluster: Cluster) -> bool:
+    """Whether a cluster has a PodGroup of any scheduler with this key."""
     kinds = PodGroup | KaiPodGroupObject | SchedulingGroup
-    groups = (value for value in cluster.objects if isinstance(value, kinds))
-    return key if any(group.key == key for group in groups) else ""
+    return any(isinstance(one, kinds) and one.key == key for one in cluster.objects)
 
 
 def is_scheduled_by_profiles(key: str, cluster: Cluster) -> bool:
@@ -59,6 +62,14 @@ def is_scheduled_by_profiles(key: str, cluster: Cluster) -> bool:
         return False
     others = any(isinstance(one, PodGroup) and one.key == key for one in cluster.objects)
     return not others or any(group_key_of(pod) == key for pod in cluster.pods)
+
+
+def _not_loaded(key: str, cluster: Cluster) -> str:
+    """Which option configures the sessions that a PodGroup is for."""
+    groups = (one for one in cluster.objects if isinstance(one, KaiPodGroupObject))
+    if any(group.key == key for group in groups):
+        return no_sessions([KAI_SCHEDULER])
+    return no_sessions({pod.spec.scheduler_name for pod in cluster.pods if group_of(pod) == key})
 
 
 def _run_native(
@@ -109,7 +120,8 @@ def run_explain_pod_group(
     else:
         print_job_explanation(explanation, stdout_console(), wide=output == "wide")
     if not is_loaded:
-        click.echo(f"Note: {NOT_LOADED}", err=output not in ("table", "wide"))
+        note = f"{_not_loaded(key, cluster)}; kube-batch's default configuration is used here"
+        click.echo(f"Note: {note}", err=output not in ("table", "wide"))
     if changes:
         return 0 if explanation.changes else 1
     return 0 if explanation.is_placed else 1

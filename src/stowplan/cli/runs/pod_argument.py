@@ -6,8 +6,9 @@ import click
 
 from stowplan.cli.errors import CommandError, guess
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, pods_of_owner
+from stowplan.insight.pod_owners import OWNER_KINDS, POD_GROUP_NAMES, POD_NAMES, pods_of_owner
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 
 NAMES_LISTED = 5
 
@@ -21,9 +22,10 @@ def find_pod_argument(
     pods it is the last pending one, or else the last: pods of a template are scheduled in order, so
     that the last is the first not to fit.
     """
-    resource, slash, name = text.partition("/")
+    word, slash, name = text.partition("/")
     if not slash:
         return _by_name(text, namespace, cluster)
+    resource = word.lower()
     if resource in POD_NAMES:
         return _by_name(name, namespace, cluster)
     if resource in OWNER_KINDS:
@@ -34,7 +36,35 @@ def find_pod_argument(
         # The word may be the name of a namespace, too.
         if not any(pod.key == text for pod in cluster.pods):
             raise CommandError(f'no pods found for {kind} "{name}"{_in(namespace)}')
-    return _by_name(name, resource, cluster)
+    unknown = unknown_resource(word, cluster)
+    if unknown:
+        raise CommandError(unknown)
+    return _by_name(name, word, cluster)
+
+
+def unknown_resource(word: str, cluster: Cluster) -> str:
+    """The error for the word before the slash, where it is closer to a resource type than to a
+    namespace; "" for a resource type, and for what may be a namespace."""
+    known = (*POD_NAMES, *OWNER_KINDS, *POD_GROUP_NAMES)
+    spaces = {one.metadata.namespace for one in (*cluster.pods, *cluster.objects)}
+    spaces |= {one.name for one in cluster.objects if isinstance(one, Namespace)}
+    if word.lower() in known or word in spaces:
+        return ""
+    close = guess(word.lower(), (*known, *spaces))
+    if not close or any(f'"{space}"' in close for space in spaces - {*known}):
+        return ""
+    return f'the server doesn\'t have a resource type "{word}"{close}'
+
+
+def names_pods(text: str, namespace: str | None, cluster: Cluster) -> bool:
+    """Whether an argument, as for `find_pod_argument`, names pods of the cluster."""
+    word, slash, name = text.partition("/")
+    resource = word.lower()
+    if slash and resource in OWNER_KINDS:
+        return bool(pods_of_owner(cluster.pods, OWNER_KINDS[resource], name, namespace))
+    place = namespace if not slash or resource in POD_NAMES else word
+    plain = name if slash else text
+    return any(pod.name == plain and place in (None, pod.namespace) for pod in cluster.pods)
 
 
 def _by_name(name: str, namespace: str | None, cluster: Cluster) -> Pod:

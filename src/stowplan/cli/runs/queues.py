@@ -5,6 +5,7 @@ from __future__ import annotations
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.queue_models.unread_queues import report_unread_queues
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.queue_reports.audit_table import print_audit
 from stowplan.cli.tables.queues import print_shares
@@ -24,6 +25,7 @@ def run_audit(source: ClusterSource, deciders: Deciders, output: str) -> int:
     else:
         cluster = read_cluster_source(source, deciders, notes=True)
         audit = audit_queues(cluster, SessionRunner(cluster, deciders))
+        report_unread_queues(source, cluster, deciders, is_empty=not audit.queues)
     if output in TREES:
         print_tree(audit, output)
     elif output == "name":
@@ -45,6 +47,7 @@ def run_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
         return
     cluster = read_cluster_source(source, deciders, notes=True)
     shares = shares_of(SessionRunner(cluster, deciders))
+    report_unread_queues(source, cluster, deciders, is_empty=not shares.queues)
     if output in TREES:
         print_tree(shares, output)
     elif output == "name":

@@ -88,13 +88,13 @@ def _run_with_scheduler(
     )
     with maybe_recording(record, "up", scheduler.plugin_files) as recorder:
         if web is None:
-            service = _scheduler_service(deciders, recorder)
+            service = _scheduler_service(deciders, recorder, plugin_files=scheduler.plugin_files)
             run(settings, list(_documents(paths)), _print_started, service)
             return
         from stowplan.cli.runs.pages.serve_page import print_address, serving_page
 
         with serving_page(web) as page:
-            service = _scheduler_service(deciders, recorder, page.attach)
+            service = _scheduler_service(deciders, recorder, page.attach, scheduler.plugin_files)
 
             def started(cluster: LocalCluster) -> None:
                 _print_started(cluster)
@@ -107,11 +107,12 @@ def _scheduler_service(
     deciders: Deciders,
     recorder: RecordingWriter | None,
     on_server: Callable[[SchedulerServer], None] | None = None,
+    plugin_files: tuple[str, ...] = (),
 ) -> ClusterService:
     # Imported here: as below.
     from stowplan.driver.local_scheduler import local_scheduler_service
 
-    return local_scheduler_service(deciders, recorder, on_server)
+    return local_scheduler_service(deciders, recorder, on_server, plugin_files)
 
 
 def _deciders(scheduler: SchedulerArguments) -> Deciders:

@@ -27,11 +27,13 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         screen.print("No pending pods.")
         return
     low, high = found.percentiles
+    has_clock = bool(found.now)
     table = plain_table(
         "",
         *("NAMESPACE", "NAME", *(() if wide else ("PENDING",)), "START", f"{low}-{high}%"),
         *(() if wide else ("ALL STARTED",)),
-        *("AT", "RUN TIME"),
+        *(("AT",) if has_clock else ()),
+        "RUN TIME",
         right=("PENDING",),
     )
     horizon = human_duration(found.horizon_s)
@@ -44,12 +46,14 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         else [_job(job, horizon, after) for job in found.jobs]
     )
     for line in lines:
-        table.add_row(*map(Text, line))
+        *cells, at, run_time = line
+        table.add_row(*map(Text, (*cells, *((at,) if has_clock else ()), run_time)))
     screen.print(table)
     for text in _reasons(found):
         screen.print(Text(text), soft_wrap=True)
     draws = "1 simulation" if found.draws == 1 else f"{found.draws} simulations"
-    screen.print(Text(f"As of {found.now}, {draws}. Assumed:"), soft_wrap=True)
+    as_of = f"As of {found.now}" if has_clock else "From now on (no object shows a time; see --now)"
+    screen.print(Text(f"{as_of}, {draws}. Assumed:"), soft_wrap=True)
     for text in found.assumptions:
         screen.print(Text(f"- {text}"), soft_wrap=True)
 

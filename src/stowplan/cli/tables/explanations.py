@@ -49,8 +49,10 @@ def print_explanation(explanation: Explanation, screen: Console, *, wide: bool =
     if rejecting and explanation.pod_refusal is None:
         by_node = wide or len(rejecting) <= NODES_LISTED
         screen.print(_by_node(rejecting) if by_node else _by_reason(rejecting))
+    is_compared = explanation.evaluated_on != SIMULATED and explanation.state == "pending"
+    is_refused_later = is_compared and outcome is not None and _disagrees(explanation, outcome)
     # Where no plugin scored the pod every node has 0.
-    if explanation.scores and explanation.scores[0].plugins:
+    if explanation.scores and explanation.scores[0].plugins and (wide or not is_refused_later):
         _print_scores(explanation.scores, explanation.current_node, screen)
     if explanation.stranded_cards:
         _print_stranded(explanation.stranded_cards, screen, wide=wide)
@@ -98,11 +100,21 @@ def _headline(explanation: Explanation) -> Text:
         now = f"be scheduled on {explanation.node}" if explanation.node else "be unschedulable"
         text = f"on {explanation.current_node}; if scheduled now it would {now}, {count}"
         return Text(where + text, style="bold")
+    outcome = explanation.simulation
+    if outcome is not None and _disagrees(explanation, outcome):
+        then = "one does" if outcome.node else "none does"
+        text = f"pending; {count} it alone, {then} once the pods before it are scheduled"
+        return Text(where + text, style="bold")
     if explanation.node:
         return Text(
             f"{where}pending; would be scheduled on {explanation.node}, {count}", style="bold"
         )
     return Text(f"{where}pending; {count}", style="bold")
+
+
+def _disagrees(explanation: Explanation, outcome: SimulationOutcome) -> bool:
+    """Whether a pod has a node either alone or after the pods before it."""
+    return not outcome.not_run and bool(outcome.node) != bool(explanation.node)
 
 
 def _basis_text(explanation: Explanation) -> str:
@@ -128,11 +140,10 @@ def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome)
         return f"Not compared with {command}: {outcome.not_run} (--after-simulation compares)"
     after = _after(outcome)
     if outcome.node:
-        but = "However, " if not explanation.node else ""
-        return f"{but}{command} schedules it on {outcome.node}{after}"
+        return f"{command} schedules it on {outcome.node}{after}"
     if explanation.node:
         more = "--after-simulation explains it"
-        return f"However, {command} does not schedule it{after} ({more}): {outcome.message}"
+        return f"{command} does not schedule it{after} ({more}): {outcome.message}"
     return f"{command} does not schedule it either{after}"
 
 

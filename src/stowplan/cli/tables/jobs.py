@@ -40,7 +40,8 @@ def print_job_explanation(
     screen.print(Text(_headline(explanation), style="bold"))
     job = explanation.job
     if job is not None:
-        text = f"{job.kind} {job.name}: {job.ready} of {job.pods} pods have a node, "
+        text = f"{job.kind} {job.name}: {_before(job)} of {job.pods} pods have a node, "
+        text += f"{job.ready} after the session, " if job.placed else ""
         text += f"minMember {job.min_member}"
         more = f", {job.phase}" if job.phase else ""
         screen.print(Text(f"{text}; queue {job.queue or '(none)'}, priority {job.priority}{more}"))
@@ -70,6 +71,11 @@ def print_job_explanation(
         print_change_table(explanation.changes, explanation.not_searched, screen, title)
 
 
+def _before(job: JobReport) -> int:
+    """How many of its pods have a node before the session."""
+    return job.ready - len(job.placed)
+
+
 def _group_headline(explanation: JobExplanation) -> str:
     where = f"podgroup {explanation.pod_group} ({explanation.scheduler_name}, by sessions): "
     job = explanation.job
@@ -77,8 +83,11 @@ def _group_headline(explanation: JobExplanation) -> str:
         return f"{where}pending; {explanation.message}"
     if explanation.never:
         return f"{where}pending; it cannot run in this cluster: {explanation.never[0]}"
+    if job.is_ready and _before(job) < job.min_member:
+        placed = count_of(len(job.placed), "pod")
+        return f"{where}pending; a session would schedule {placed}, minMember is {job.min_member}"
     state = "ready" if job.is_ready else "pending"
-    placed = count_of(job.ready, "pod has", "pods have")
+    placed = count_of(_before(job), "pod has", "pods have")
     return f"{where}{state}; {placed} a node, minMember is {job.min_member}"
 
 

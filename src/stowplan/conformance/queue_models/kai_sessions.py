@@ -13,7 +13,8 @@ from stowplan.assembly.sessions.kai_rules import fits_node_rules, fits_rules
 from stowplan.assembly.sessions.kai_settings import kai_options
 from stowplan.batch.queue_models.kai.actions.kai_actions import run_actions
 from stowplan.batch.queue_models.kai.kai_objects import KaiObjects, KaiPodState, session_of
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.kai_session import KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.session_claims import claims_after
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS, ResourceIndex
 from stowplan.batch.queue_models.kai.state.kai_node import DEFAULT_CARD_MEMORY

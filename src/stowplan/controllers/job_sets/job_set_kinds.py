@@ -1,7 +1,7 @@
 """JobSets and jobs of Kubeflow on the embedded cluster: their paths and definitions.
 
-The definitions keep every field and have the columns of the originals. Where those of the originals
-are applied those serve.
+The definitions have the fields of `apis/custom/job_types.py`, those of kinds without a table there
+every field, and the columns of the originals. Where those of the originals are applied those serve.
 
 Source: sigs.k8s.io/jobset of 2026-08-18, api/jobset/v1alpha2; kubeflow trainer v2.1 and
 training-operator v1.9, manifests/base.

@@ -1,7 +1,8 @@
 """KAI-Scheduler's kinds on the embedded cluster, and NodeResourceTopology, which it reads: their
 definitions.
 
-The definitions keep every field. Where KAI's are applied those serve.
+The definitions have the fields of `apis/custom/kai_types.py`; that of NodeResourceTopology keeps
+every field. Where KAI's are applied those serve.
 
 Source: KAI-Scheduler, deployments/kai-scheduler/crds.
 """

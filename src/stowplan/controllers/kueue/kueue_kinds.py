@@ -1,7 +1,7 @@
 """Kueue's kinds on the embedded cluster: their paths and definitions.
 
-The definitions keep every field and have the columns of Kueue's own. Where Kueue's are applied
-those serve.
+The definitions have the fields of `apis/custom/kueue_types.py` and the columns of Kueue's own.
+Where Kueue's are applied those serve.
 
 Source: sigs.k8s.io/kueue of 2026-08-22, config/components/crd/bases.
 """

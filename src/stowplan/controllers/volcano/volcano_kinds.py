@@ -1,7 +1,7 @@
 """Volcano's kinds on the embedded cluster: their paths and definitions.
 
-The definitions keep every field and have the columns of Volcano's own. Where Volcano's are applied
-those serve.
+The definitions have the fields of `apis/custom/volcano_types.py`, that of Commands every field, and
+the columns of Volcano's own. Where Volcano's are applied those serve.
 
 Source: volcano master of 2026-08-20, config/crd/volcano/bases.
 """

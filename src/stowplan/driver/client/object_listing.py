@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
 import msgspec
 
 from stowplan.client.kubeconfig import ClientConfig
@@ -59,3 +62,19 @@ async def list_objects(
         after = (tree.get("metadata") or {}).get("continue") or ""
         if not after:
             return ObjectListing(found)
+
+
+def lists_with_objects(client_config: ClientConfig, paths: Iterable[str]) -> set[str]:
+    """Those of the paths of lists that have an object; lists that are not served, or may not be
+    read, have none. Raises CredentialError."""
+    return asyncio.run(_with_objects(client_config, paths))
+
+
+async def _with_objects(client_config: ClientConfig, paths: Iterable[str]) -> set[str]:
+    found = set()
+    async with ApiClient(client_config) as api:
+        for path in paths:
+            answer = await api.send(ApiRequest("GET", path, (("limit", "1"),)))
+            if answer.status == 200 and msgspec.json.decode(answer.body).get("items"):
+                found.add(path)
+    return found

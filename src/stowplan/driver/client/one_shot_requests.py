@@ -139,11 +139,20 @@ def _add_object(event: Any, found: ClusterListing) -> None:
 
 def fetch_status(address: str, token: str = "", ca_file: str = "") -> dict[str, Any]:
     """Status of a running scheduler; raises ServerUnreachable and CredentialError."""
+    return asyncio.run(_fetch_tree(address, "/statusz", token, ca_file))
+
+
+def fetch_configuration(address: str) -> dict[str, Any]:
+    """What a running scheduler decides by, see `running_configuration`; raises
+    ServerUnreachable."""
+    return asyncio.run(_fetch_tree(address, "/configz"))
+
+
+async def _fetch_tree(
+    address: str, path: str, token: str = "", ca_file: str = ""
+) -> dict[str, Any]:
     scheme, _, place = address.rpartition("://")
-    return asyncio.run(_fetch_status(f"{scheme or 'http'}://{place}/statusz", token, ca_file))
-
-
-async def _fetch_status(url: str, token: str, ca_file: str) -> dict[str, Any]:
+    url = f"{scheme or 'http'}://{place}{path}"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     context: Any = True
     if ca_file:

@@ -3,7 +3,7 @@
     /healthz /livez   200 while the scheduling loop is alive
     /readyz           200 when all informers have synced
     /metrics          for Prometheus
-    /configz          the effective configuration
+    /configz          the effective configuration, and the options that decide beside it
     /statusz          what `stowplan status` shows
 
 On a loopback address every local program may read, but no web page (403 for a foreign Host or
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from stowplan.assembly.running_configuration import running_configuration
 from stowplan.config.effective_configuration import effective
 from stowplan.driver.http.listen_address import AddressError, ListenAddress, server_tls_context
 from stowplan.driver.http.origins import foreign_origin
@@ -126,7 +127,10 @@ class StatusServer:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _configz(self, request: web.Request) -> web.Response:
-        return _json({"kubescheduler.config.k8s.io": effective_configuration(self._server)})
+        server = self._server
+        configuration = effective_configuration(server)
+        files = server.options.plugin_files
+        return _json(running_configuration(server.deciders, configuration, files))
 
     async def _statusz(self, request: web.Request) -> web.Response:
         server = self._server

@@ -15,6 +15,7 @@ import platform
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -83,7 +84,8 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     no limit. dry_run: write nothing. seed: of random tie-breaks; None takes the first of equal
     nodes. engine: see `scheduler_for`; "auto" loads the kernels at the start. recorder: records the
     scheduler; None for no recording. kernels: compiles them in another process while pods are
-    placed without; None to compile them here before the first pod."""
+    placed without; None to compile them here before the first pod. plugin_files: of the deciders,
+    absolute paths, for those who ask what decides."""
 
     client_config: ClientConfig
     election_config: LeaderElectionConfig | None = None
@@ -95,6 +97,12 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     streams: bool = True
     recorder: RecordingWriter | None = None
     kernels: CompiledKernels | None = None
+    plugin_files: tuple[str, ...] = ()
+
+
+def absolute_paths(files: Iterable[str]) -> tuple[str, ...]:
+    """Files as another process finds them."""
+    return tuple(str(Path(file).resolve()) for file in files)
 
 
 T = TypeVar("T")

@@ -27,6 +27,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION
 from stowplan.objects.pod import Pod
+from stowplan.objects.timing.pod_times import time_text
 from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 
@@ -58,8 +59,8 @@ class QueueLevel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class FreeingMoment(msgspec.Struct, frozen=True, rename="camel"):
-    """A time at which more may become free for the job. after_s: seconds from now. text: what
-    happens then."""
+    """A time at which more may become free for the job. at: "" where nothing shows what the time
+    is. after_s: seconds from now. text: what happens then."""
 
     at: str
     after_s: float
@@ -67,7 +68,8 @@ class FreeingMoment(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobWait(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """levels: its own queue first. moments: the first ones first. now: of the session. start_at,
+    """levels: its own queue first. moments: the first ones first. now: of the session, "" where
+    nothing shows it. start_at,
     start_after_s: when it is expected to start; absent where that is not known, for the reason in
     start_note."""
 
@@ -93,7 +95,7 @@ def job_wait(
     levels = tuple(_levels(job, report))
     moments = [*_protections(report, now), *_ends(job, levels, report, cluster, now)]
     moments.sort(key=lambda one: (one.after_s, one.text))
-    found = JobWait(_timestamp(now), levels, tuple(moments))
+    found = JobWait(time_text(now), levels, tuple(moments))
     if not forecasts:
         return found
     if len(cluster.pods) * len(cluster.nodes) > FORECAST_MAX:
@@ -102,7 +104,7 @@ def job_wait(
     if math.isinf(after_s):
         note = "with what runs and waits now it does not start within 30 days"
         return msgspec.structs.replace(found, start_note=note)
-    at = _timestamp(now + datetime.timedelta(seconds=after_s))
+    at = time_text(now, after_s)
     return msgspec.structs.replace(found, start_at=at, start_after_s=round(after_s, 3))
 
 
@@ -142,8 +144,7 @@ def _protections(report: ModelReport, now: datetime.datetime) -> Iterator[Freein
 
 
 def _moment(now: datetime.datetime, after_s: float, text: str) -> FreeingMoment:
-    at = _timestamp(now + datetime.timedelta(seconds=after_s))
-    return FreeingMoment(at, round(after_s, 3), text)
+    return FreeingMoment(time_text(now, after_s), round(after_s, 3), text)
 
 
 def _ends(
@@ -241,8 +242,3 @@ def _start(job: JobReport, cluster: Cluster, deciders: Deciders, now: datetime.d
     how = StartReplayOptions(horizon_s=HORIZON_S)
     starts = StartReplay(cluster, scheduler, runs, keys, begins, how).starts()
     return sorted(starts.get(key, math.inf) for key in keys)[needed - 1]
-
-
-def _timestamp(at: datetime.datetime) -> str:
-    """RFC 3339, in UTC and whole seconds."""
-    return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stowplan.batch.queue_models.kai.kai_objects import queue_terms
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.batch.queue_models.kai.model.kai_reasons import RESOURCE_NAMES, plain_amount
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueueTerms
 from stowplan.forecast.queue_reports.audited_queue import (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queue_models.kai.kai_objects import queue_terms
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.batch.queue_models.model_decider import ModelDecider
 from stowplan.batch.queue_models.queue_model import ModelReport
 from stowplan.forecast.queue_reports.audited_queue import (

@@ -230,9 +230,11 @@ class _GangSearch:
             for edits in lowered_counts(members.pods[0], self.cluster.objects):
                 own = members if edits and is_of_template(edits[0]) else None
                 tried = [GangEdit(edit, own) for edit in edits]
-                number = smallest(
-                    1, len(tried), lambda n, tried=tried: self.starts_after([tried[n - 1]])
-                )
+
+                def helps(number: int, tried: list[GangEdit] = tried) -> bool:
+                    return self.starts_after([tried[number - 1]])
+
+                number = smallest(1, len(tried), helps)
                 found += [] if number is None else [tried[number - 1]]
         return (min(found, key=lambda one: one.cost),) if found else ()
 

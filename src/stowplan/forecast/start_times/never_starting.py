@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stowplan.assembly.build import frameworks_for
 from stowplan.assembly.deciders import Deciders
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.attempt import filter_pod
 from stowplan.forecast.explain_job import explain_job
 from stowplan.framework import Framework, Snapshot
@@ -86,7 +87,7 @@ class StartFailures:
             return self._of_session(pod, note)
         framework = self._frameworks.get(name)
         if framework is None:
-            return StartReasons(True, (f"no profile has schedulerName {name!r}",))
+            return StartReasons(True, (no_profile(name),))
         if not self._fits_without_others(pod, framework):
             text = "no node fits, even without other pods" + (f": {note}" if note else "")
             return StartReasons(True, (text,))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.decision import decide
 from stowplan.forecast.what_if.group_trials import GroupPreemption
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
@@ -131,7 +132,7 @@ class PreemptionChain:
         name = self.loaded.profile or pod.spec.scheduler_name
         framework = self.frameworks.get(name)
         if framework is None:
-            self.pending[pod.key] = unplaced(pod, f"no profile has schedulerName {name!r}")
+            self.pending[pod.key] = unplaced(pod, no_profile(name))
             return
         gate = framework.run_pre_enqueue(pod)
         if not gate.is_success:

@@ -68,7 +68,7 @@ class WhatIfOptions(msgspec.Struct, frozen=True):
 
     namespace: of targets that name none. seed: of ties. profile: of all pods. preemption: whether
     pods that do not fit may preempt. timing: virtual time, None to decide once. now: the present,
-    until which running pods have run; None: the latest time stamp of the pods.
+    until which running pods have run; None: the latest time that the cluster shows.
     """
 
     namespace: str = "default"
@@ -183,16 +183,10 @@ def answer(question: Question, changes: tuple[RequestedChange, ...]) -> WhatIf:
 
 
 def present(question: Question) -> datetime | None:
-    """Until when running pods have run: as given, else the latest time stamp of the pods."""
+    """Until when running pods have run: as given, else the latest time that the cluster shows."""
     if question.options.now is not None:
         return question.options.now
-    times = (
-        at
-        for pod in question.cluster.pods
-        for at in (pod.status.start_time, pod.metadata.creation_timestamp)
-        if at is not None
-    )
-    return max(times, default=None)
+    return question.cluster.latest_time()
 
 
 def _applied(

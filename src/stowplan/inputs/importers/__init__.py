@@ -49,12 +49,18 @@ _GLOBAL = {"ClusterTrainingRuntime", "ClusterQueue"}
 
 
 class ImportSource(NamedTuple):
-    """An object to expand. position: index of its pods in the inventory."""
+    """An object to expand. position: index of its pods in the inventory. found: its mistakes."""
 
     tree: Tree
     place: str
     position: int
     importer: str
+    found: ValidationResult | None = None
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether it has mistakes that are reported as errors."""
+        return self.found is not None and self.found.is_fatal
 
 
 class ImportedJobs:
@@ -76,8 +82,16 @@ class ImportedJobs:
             key in IMPORTERS or key in LOOKED_UP or (key in LABELLED and bool(queue_name_of(tree)))
         )
 
-    def add(self, tree: Tree, path: str, place: str, position: int) -> None:
-        """Add an object, to be expanded later; raises DecodeError for a duplicate."""
+    def add(
+        self,
+        tree: Tree,
+        path: str,
+        place: str,
+        position: int,
+        found: ValidationResult | None = None,
+    ) -> None:
+        """Add an object, to be expanded later; raises DecodeError for a duplicate. found: its
+        mistakes, which are reported when it is expanded, or at once."""
         kind = str(tree["kind"])
         title = untyped_title(tree, path)
         meta = tree.get("metadata")
@@ -88,11 +102,19 @@ class ImportedJobs:
         slot = full_kind(tree, path), key
         if slot in self._trees:
             raise DecodeError("Duplicate value", title)
-        self._trees[slot] = tree
+        source = ImportSource(tree, place, position, "", found)
+        # Of an object with mistakes only those are reported, not what follows from them elsewhere.
+        kept = {**tree, "spec": {}} if source.is_faulty and self._is_looked_up(tree, path) else tree
+        self._trees[slot] = kept
         group_kind = group_of(tree, path), kind
         importer = IMPORTERS.get(group_kind) or LABELLED.get(group_kind, "")
         if importer:
-            self._sources.append(ImportSource(tree, place, position, importer))
+            self._sources.append(source._replace(importer=importer))
+        else:
+            self.validation.report(place, found)
+
+    def _is_looked_up(self, tree: Tree, path: str) -> bool:
+        return (group_of(tree, path), tree["kind"]) in LOOKED_UP
 
     def expand(self, inventory: ManifestInventory) -> None:
         """Expand all jobs and add their objects to the inventory."""
@@ -105,7 +127,9 @@ class ImportedJobs:
             try:
                 self._expand(source, inventory, known)
             except DecodeError as problem:
-                self.validation.report_unreadable(source.place, problem, None)
+                self.validation.report_unreadable(source.place, problem, source.found)
+            else:
+                self.validation.report(source.place, source.found)
             made.append((source.position, len(inventory.entries) - before))
         self._remarks = list(known.remarks)
         _move(inventory, made)
@@ -135,9 +159,11 @@ class ImportedJobs:
             meta = {k: v for k, v in made["metadata"].items() if k != "ownerReferences"}
             found = self.validation.of({**made, "metadata": meta})
             if found is not None:
+                known = source.found.mistakes if source.found is not None else ()
+                mistakes = tuple(one for one in found.mistakes if one not in known)
                 title = f"{untyped_title(source.tree, '')}: {found.title}"
                 self.validation.report(
-                    source.place, ValidationResult(title, found.mistakes, found.is_fatal)
+                    source.place, ValidationResult(title, mistakes, found.is_fatal)
                 )
 
     def notes(self) -> list[str]:

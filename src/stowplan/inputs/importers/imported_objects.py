@@ -7,7 +7,7 @@ from typing import Any
 
 from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
-from stowplan.inputs.manifests import ManifestInventory, decode_object
+from stowplan.inputs.manifests import ManifestInventory, decode_object, quantity_error
 from stowplan.inputs.orphaned_pods import NAMED_MAX
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.meta import NamespacedObject, Object, Value
@@ -82,9 +82,12 @@ class ImportLookup:
         name = mapping(meta, "labels").get(QUEUE_LABEL, "")
         if not name:
             return "", []
+        # Imported here: most inputs have nothing of Kueue.
+        from stowplan.config.queue_models.scheduler_hints import OPTIONS
+
         self.remark(
-            f"{KUEUE_NOTE} (suspend is ignored);"
-            " flavors, borrowing, preemption and topologies of ClusterQueues are not modelled"
+            f"{KUEUE_NOTE} (suspend is ignored); quota, flavors, borrowing, preemption and"
+            f" topologies of ClusterQueues count with {OPTIONS['kueue']}"
         )
         local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
         queue = str(mapping(local, "spec").get("clusterQueue") or "")
@@ -134,9 +137,13 @@ def _queue(name: str, tree: Tree) -> Tree:
     """The Queue for a ClusterQueue; outside of cohorts its quotas are the capability."""
     found = decode_object(tree, ClusterQueue, "").spec if tree else ClusterQueueSpec()
     quotas: dict[str, list[Quantity]] = {}
-    for group in found.resource_groups:
-        for flavor in group.flavors:
-            for resource in flavor.resources:
+    for i, group in enumerate(found.resource_groups):
+        for j, flavor in enumerate(group.flavors):
+            for k, resource in enumerate(flavor.resources):
+                error = quantity_error(resource.nominal_quota)
+                if error:
+                    path = f"spec.resourceGroups[{i}].flavors[{j}].resources[{k}].nominalQuota"
+                    raise DecodeError(error, f"ClusterQueue {name}: {path}")
                 quotas.setdefault(resource.name, []).append(resource.nominal_quota)
     # Quotas of several flavors cannot be summed, since the flavor of a pod is not known.
     only = {resource: amounts[0] for resource, amounts in quotas.items() if len(amounts) == 1}

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from stowplan.apis.custom.custom_kinds import custom_struct, custom_type
+from stowplan.apis.custom.kai_pod_checks import card_causes
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import AlwaysAllow
-from stowplan.apis.machinery.errors import ApiError, Cause
+from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
+from stowplan.apis.schema.canonical_quantity import ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
-from stowplan.inputs.validation.imported_kinds import structs
-from stowplan.inputs.validation.kai_object_rules import kai_mistakes
+from stowplan.inputs.manifests import quantity_error
 
 Tree = dict[str, Any]
 
 
 class FieldMistake(NamedTuple):
-    """A mistake in an object. path: "" where the text names the field."""
+    """A mistake in an object. path: "" where the text names the field. is_warning: an API server
+    takes the object and warns. is_unreadable: the value has a wrong type."""
 
     path: str
     text: str
+    is_warning: bool = False
+    is_unreadable: bool = False
 
 
 UNREADABLE_MAX = 100
@@ -42,7 +47,6 @@ class ApiServerRules:
 
     def __init__(self) -> None:
         self._resources = built_in_registry(workloads=True, device_taint_rules=True)
-        self._imported = structs()
         # For addresses and ports that are given out.
         self._rng = np.random.default_rng(0)
 
@@ -51,14 +55,17 @@ class ApiServerRules:
         version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
         group, _, name = version.rpartition("/")
         resource = self._resources.by_kind(group, name, kind)
-        imported = self._imported.get((version, kind))
+        struct = custom_struct(version, kind)
         if resource is not None:
             yield from self._of_resource(resource, tree)
-        elif imported is not None:
-            found = _decoded(imported, tree)
-            yield from found.mistakes
-            for path, text in kai_mistakes(version, kind, found.tree or {}):
-                yield FieldMistake(path, text)
+        elif struct is not None:
+            yield from _of_custom(struct, tree)
+
+    def unreadable(self, tree: Tree) -> list[FieldMistake]:
+        """Values of wrong types of an object of another project."""
+        struct = custom_struct(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
+        found = [] if struct is None else _decoded(struct, tree).mistakes
+        return [one for one in found if one.is_unreadable]
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape
@@ -67,9 +74,8 @@ class ApiServerRules:
         found = _decoded(struct, tree)
         yield from found.mistakes
         if found.tree is not None:
-            for cause in self._causes(resource, found.tree):
-                if not f"{cause.field}.".startswith(found.unreadable):
-                    yield FieldMistake(cause.field, cause.message)
+            causes = (*self._causes(resource, found.tree), *card_causes(found.tree))
+            yield from _beside(found, causes)
 
     def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
         meta = obj.setdefault("metadata", {})
@@ -98,6 +104,25 @@ class ApiServerRules:
         return found
 
 
+def _of_custom(struct: StructType, tree: Tree) -> Iterator[FieldMistake]:
+    found = _decoded(struct, tree)
+    yield from found.mistakes
+    kind = custom_type(str(tree.get("apiVersion")), str(tree.get("kind")))
+    if found.tree is not None and kind is not None:
+        yield from _beside(found, kind.check(found.tree))
+        for text in kind.warn(found.tree):
+            yield FieldMistake("", text, is_warning=True)
+
+
+def _beside(found: _DecodedObject, causes: Iterable[Cause]) -> Iterator[FieldMistake]:
+    """Causes of an object beside what its decoding has found: what cannot be read, or is there
+    under another name, is not missing."""
+    for cause in causes:
+        is_misspelt = cause.reason == REQUIRED and cause.field in found.meant
+        if not is_misspelt and not f"{cause.field}.".startswith(found.unreadable):
+            yield FieldMistake(cause.field, cause.message)
+
+
 _NO_USER = User("")
 
 
@@ -120,11 +145,13 @@ class _EmptyClient:
 
 class _DecodedObject(NamedTuple):
     """An object as decoded by the server, None if it cannot be read. unreadable: how paths begin
-    that lie in values that it is decoded without."""
+    that lie in values that it is decoded without. meant: paths of fields that unknown ones
+    resemble."""
 
     tree: Tree | None
     mistakes: list[FieldMistake]
     unreadable: tuple[str, ...]
+    meant: frozenset[str]
 
 
 def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
@@ -137,7 +164,8 @@ def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
             made = struct.decode(tree, None, sink)
         except TypeMismatch as problem:
             steps = _steps(problem.at)
-            unreadable.append(FieldMistake(_place(steps), str(problem)))
+            text = _unreadable_text(problem, tree, steps)
+            unreadable.append(FieldMistake(_place(steps), text, is_unreadable=True))
             if steps and len(unreadable) < UNREADABLE_MAX:
                 tree = _without(tree, steps)
                 continue
@@ -145,7 +173,17 @@ def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
             pass
         mistakes = [*(FieldMistake("", text) for text in sink.texts), *unreadable]
         starts = (one.path + mark for one in unreadable for mark in ".[")
-        return _DecodedObject(made, mistakes, tuple(starts))
+        return _DecodedObject(made, mistakes, tuple(starts), frozenset(sink.meant))
+
+
+def _unreadable_text(problem: TypeMismatch, tree: Tree, steps: list[Any]) -> str:
+    """The server's text; for a quantity, of which that has no value, the one of typed objects."""
+    value: Any = tree
+    for step in steps:
+        value = value[step if isinstance(step, (int, str)) else step[0]]
+    is_text = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    is_quantity = str(problem) in (ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX)
+    return (quantity_error(value) if is_quantity and is_text else "") or str(problem)
 
 
 def _place(steps: list[Any]) -> str:
@@ -175,13 +213,14 @@ def _without(tree: Any, steps: list[Any]) -> Any:
 
 
 class _Fields(UnknownFields):
-    """Collects unknown fields with suggestions."""
+    """Collects unknown fields with suggestions. meant: paths of those."""
 
-    __slots__ = ("struct",)
+    __slots__ = ("meant", "struct")
 
     def __init__(self, struct: StructType) -> None:
         super().__init__()
         self.struct = struct
+        self.meant: set[str] = set()
 
     def unknown(self, at: FieldLocation) -> None:
         """Record an unknown field."""
@@ -199,6 +238,7 @@ class _Fields(UnknownFields):
             return ""
         near = _near(name, here)
         if near:
+            self.meant.add(format_path(_chain([*steps[:-1], near])))
             return near
         for depth in range(len(types) - 2, -1, -1):
             above = types[depth]

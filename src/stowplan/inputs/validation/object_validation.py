@@ -84,6 +84,12 @@ class ObjectValidator:
             self._good.add(key)
         return None
 
+    def unreadable(self, tree: Tree, path: str = "") -> ValidationResult | None:
+        """Values of an object that cannot be read, which is a mistake whatever the mode; None for
+        none. For kinds that have no typed form here. path: its position in a list."""
+        mistakes = tuple(_rules().unreadable(tree))
+        return ValidationResult(untyped_title(tree, path), mistakes, True) if mistakes else None
+
     def _wanted(self, tree: Tree, found: Iterable[FieldMistake]) -> Iterator[FieldMistake]:
         for mistake in found:
             if self.mode == "strict" or not _is_omitted(tree, mistake.path):
@@ -92,18 +98,25 @@ class ObjectValidator:
     def report(self, place: str, found: ValidationResult | None) -> None:
         """Record the mistakes of an object; place: file and document."""
         if found is not None:
-            for path, text in found.mistakes:
-                line = f"{path}: {text}" if path else text
-                self._add(f"{place}: {found.title}: {line}", found.is_fatal)
+            for one in found.mistakes:
+                line = f"{one.path}: {one.text}" if one.path else one.text
+                self._add(f"{place}: {found.title}: {line}", found.is_fatal and not one.is_warning)
 
     def report_unreadable(
         self, place: str, problem: DecodeError, found: ValidationResult | None
     ) -> None:
-        """Record that an object cannot be decoded, and its other mistakes."""
+        """Record that an object cannot be decoded, and its other mistakes.
+
+        What the server says of the same field counts where it says more than its type.
+        """
         if found is not None:
-            named = problem.path.removeprefix(f"{found.title}: ")
-            others = tuple(one for one in found.mistakes if one.path != named)
-            self.report(place, found._replace(mistakes=others))
+            named = _steps_of(problem.path.removeprefix(f"{found.title}: "))
+            same = [one for one in found.mistakes if _steps_of(one.path) == named]
+            is_answered = found.is_fatal and any(not one.is_unreadable for one in same)
+            others = (one for one in found.mistakes if is_answered or one not in same)
+            self.report(place, found._replace(mistakes=tuple(others)))
+            if is_answered:
+                return
         self._add(str(InputError.at(place, problem.path, problem.what)), is_fatal=True)
 
     def _add(self, line: str, is_fatal: bool) -> None:
@@ -126,6 +139,14 @@ class ObjectValidator:
         if self._mistakes:
             more = [f"and {count_of(self._n_more, 'more error')}"] if self._n_more else []
             raise InputError.of([*self._mistakes, *more])
+
+
+def _steps_of(path: str) -> list[str]:
+    """The steps of a path, however its keys are written: `a.b`, `a[b]` or `a['b']`.
+
+    Without `requests`, which the server leaves out for claims.
+    """
+    return [step for step in re.findall(r"[^.\[\]']+", path) if step != "requests"]
 
 
 def is_stored(tree: Tree) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.nodeinfo import allocatable_amounts
+from stowplan.config.queue_models.scheduler_hints import no_profile
 from stowplan.cycle.attempt import filter_pod
 from stowplan.inputs.counts import count_of
 from stowplan.insight.capacity.bounds import Demand, demand_of, is_impossible, lower_bound
@@ -166,7 +167,7 @@ class FitSearch:
             return (0.0 if is_whole else float(n_placed)), ""
         framework = copy.frameworks.get(pod.spec.scheduler_name)
         if framework is None:
-            return 0.0, f"no profile has schedulerName {pod.spec.scheduler_name!r}"
+            return 0.0, no_profile(pod.spec.scheduler_name)
         attempt = filter_pod(pod, copy.snapshot, framework)
         if any(
             name in framework.members and not framework.members[name].row_local

@@ -273,7 +273,7 @@ def change_queue(state: ChangeState, change: RequestedChange) -> str:
     queue = queues[name]
     if found["resource"] is None:
         if not re.fullmatch(r"\d{1,9}", text):
-            raise change.error(f"invalid weight {text!r}: expected a whole number")
+            raise change.error(f"invalid weight {text!r}: expected a whole number of at least 0")
         spec = replace(queue.spec, weight=int(text))
     else:
         try:

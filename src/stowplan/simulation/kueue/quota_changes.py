@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.apis.custom.custom_kinds import custom_causes
 from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
 from stowplan.framework.problems import did_you_mean
@@ -120,6 +121,7 @@ def _with_queue(cluster: Cluster, change: RequestedChange) -> Cluster:
         hint = did_you_mean(parts["name"], names)
         text = f'ClusterQueue or Cohort "{parts["name"]}" not found'
         raise change.error(f"{text}; {hint}" if hint else text)
+    known = {*custom_causes(queue)}
     spec = queue.setdefault("spec", {})
     if "flavor" in parts:
         _set_limit(spec, parts, value, change)
@@ -131,6 +133,10 @@ def _with_queue(cluster: Cluster, change: RequestedChange) -> Cluster:
         spec[parts["field"]] = value
         if parts["field"] == "cohortName":
             spec.pop("cohort", None)
+    # What was wrong before may be so still; as on a server, that was stored.
+    for cause in custom_causes(queue):
+        if cause not in known:
+            raise change.error(f"{cause.field}: {cause.message}")
     return replace(cluster, kueue_objects=trees)
 
 

@@ -6,9 +6,9 @@ hypernodes/validate.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
+from stowplan.apis.custom.volcano_checks import member_problems, tier_problems
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import stored_object
 from stowplan.objects.encoding.tree import Tree
@@ -17,9 +17,6 @@ QUEUES = "scheduling.volcano.sh/queues"
 POD_GROUPS = "scheduling.volcano.sh/podgroups"
 HYPER_NODES = "topology.volcano.sh/hypernodes"
 OPEN = "Open"
-TWO_TIERS = (
-    "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
-)
 
 
 def group_problem(call: ApiCall, group: Tree, old: Tree | None) -> str:
@@ -41,39 +38,13 @@ def _group_problems(call: ApiCall, spec: Tree) -> Iterator[str]:
                 f"can only submit PodGroup to queue with state `{OPEN}`, queue `{name}` status is "
                 f"`{state}`."
             )
-    if states_two_tiers(spec.get("networkTopology")):
-        yield f"{TWO_TIERS}."
-    for policy in spec.get("subGroupPolicy") or ():
-        if states_two_tiers(policy.get("networkTopology")):
-            yield f"in subGroupPolicy '{policy.get('name') or ''}': {TWO_TIERS}."
-            return
-
-
-def states_two_tiers(topology: Tree | None) -> bool:
-    """True for a network topology with a tier by number and by name."""
-    given = topology or {}
-    return given.get("highestTierAllowed") is not None and bool(given.get("highestTierName"))
+    yield from tier_problems(spec)
 
 
 def hyper_node_problem(call: ApiCall, hyper_node: Tree, old: Tree | None) -> str:
-    """Why a HyperNode may not be stored, "" if it may.
-
-    Differs: patterns are compiled as Python's; those of Go that it does not know are refused.
-    """
-    members = (hyper_node.get("spec") or {}).get("members") or ()
-    if not members:
-        return "spec.members: Invalid value: []: member must have at least one member"
-    for member in members:
-        selector = member.get("selector") or {}
-        pattern = (selector.get("regexMatch") or {}).get("pattern") or ""
-        try:
-            re.compile(pattern)
-        except re.error as problem:
-            return (
-                f'spec.members.selector.regexMatch.pattern: Invalid value: "{pattern}": member '
-                f"regexMatch pattern is invalid: {problem}"
-            )
-    return ""
+    """Why a HyperNode may not be stored, "" if it may."""
+    found = member_problems(hyper_node.get("spec") or {})
+    return next((f"{path}: {text}" for path, text in found), "")
 
 
 PROBLEMS: dict[str, Callable[[ApiCall, Tree, Tree | None], str]] = {

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import field
 
 from stowplan.batch.queue_models.kai.fair_share import UNLIMITED
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.kai_session import KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.kai_topology import KaiTopologyLevels, TopologyPlacement
 from stowplan.batch.queue_models.kai.session_claims import Allocate, SessionClaims, claimed_gpus
 from stowplan.batch.queue_models.kai.state.kai_amount import (
@@ -174,7 +175,7 @@ def _of_others(tasks: Iterable[KaiTask], names: Collection[str]) -> Iterable[Kai
 
 def resource_names(pod: Pod) -> set[str]:
     """The resources that a pod names."""
-    names = {name for name in pod.metadata.annotations if is_mig(name)}
+    names = {name for name in pod.metadata.annotations if is_mig(name)} | {*pod.spec.overhead}
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         names |= container.resources.requests.keys()
     return names
@@ -241,7 +242,7 @@ def _is_of_cards(annotation: str) -> bool:
 def _plain_task_of(pod: Pod, now: float, index: ResourceIndex) -> KaiTask:
     """The same of a pod that asks by its containers alone; pods that ask for the same share it."""
     spec = pod.spec
-    if len(spec.containers) == 1 and not spec.init_containers:
+    if len(spec.containers) == 1 and not spec.init_containers and not spec.overhead:
         key = tuple(spec.containers[0].resources.requests.items())
         known = index.asks.get(key)
         if known is None:
@@ -291,6 +292,8 @@ def _requests(pod: Pod, index: ResourceIndex) -> tuple[Amount, KaiCards]:
     total = [max(a + b, c) for a, b, c in zip(total, sidecars, peak, strict=True)]
     if peak[CARDS] > cards.count:
         cards.count, cards.portion = int(peak[CARDS]), 1.0
+    if pod.spec.overhead:
+        total = plus(total, index.read(pod.spec.overhead))
     total[PODS] = 1.0
     return total, cards
 

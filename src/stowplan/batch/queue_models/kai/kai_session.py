@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.batch.queue_models.kai.kai_topology import TopologyPlacement
 from stowplan.batch.queue_models.kai.kept_scores import NodeScores
 from stowplan.batch.queue_models.kai.session_claims import SessionClaims
+from stowplan.batch.queue_models.kai.session_volumes import SessionVolumes
 from stowplan.batch.queue_models.kai.state.kai_amount import (
     CARDS,
     PODS,
@@ -27,7 +29,6 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiStatus,
     KaiTask,
 )
-from stowplan.batch.queue_models.kai.state.kai_usage import FETCH_INTERVAL, UsageRules
 from stowplan.batch.queue_models.kai.state.node_rows import (
     Column,
     Mask,
@@ -36,8 +37,9 @@ from stowplan.batch.queue_models.kai.state.node_rows import (
     best_first,
     card_or_cpu,
 )
-from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, ZoneRules, is_guaranteed
+from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, is_guaranteed
 from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, SubGroupSet
+from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.kai.zone_placement import KaiZonePlacement
 
 NEW_CARD = ""
@@ -54,49 +56,13 @@ CLAIMS_PLUGIN = "dynamicresources"
 SPREAD = "spread"
 
 
-class KaiOptions(msgspec.Struct, frozen=True):
-    """Configuration. actions: in the order in which they run. plugins: that are on. placement:
-    pack or spread by `gpu` and `cpu`. k, saturation: of the proportion plugin. Runtimes and grace
-    in seconds. max_moved: jobs that consolidation may move, -1 for any number. skips_alike: a job
-    with the constraints of one that found no victims is tried only if it asks for less.
-    simulated_max: evictions that an action may simulate, 0 for any number. depths: action -> jobs
-    of a queue that it tries. usage: how usage over time is counted, None where it is not.
-    usage_interval: seconds after which sessions know more of it.
-    shares_cards: whether pods that ask for a part of a card are decided. zones: arguments of the
-    plugin numa, None where it is off, so that objects say nothing of zones. unknown_memory: MiB by
-    which shares in memory count to what queues ask for where no node says how large its cards are,
-    0 for not at all. evicts_once: the second eviction of a pod in a session fails, as it does where
-    evicted pods are gone at once. keeps_minimum: elastic jobs that a minimum runtime protects keep
-    what they need beside pods that are being released; KAI-Scheduler counts those as left."""
-
-    actions: tuple[str, ...] = ()
-    plugins: frozenset[str] = frozenset()
-    placement: Mapping[str, str] = {}
-    k: float = 1.0
-    saturation: float = 1.0
-    reclaim_min_runtime: float = 0.0
-    preempt_min_runtime: float = 0.0
-    reclaim_by_leaf: bool = False
-    max_moved: int = -1
-    grace: float = 60.0
-    skips_alike: bool = True
-    simulated_max: int = 0
-    depths: Mapping[str, int] = {}
-    usage: UsageRules | None = None
-    usage_interval: float = FETCH_INTERVAL
-    shares_cards: bool = True
-    zones: ZoneRules | None = None
-    unknown_memory: int = 0
-    evicts_once: bool = False
-    keeps_minimum: bool = False
-
-
 class KaiRules(msgspec.Struct, frozen=True):
     """fits: whether a pod may go to a node beside the pods that are on nodes now. fits_node:
-    whatever is on nodes."""
+    whatever is on nodes. volumes: those of a snapshot."""
 
     fits: Callable[[KaiSession, KaiTask, KaiNode], bool]
     fits_node: Callable[[KaiSession, KaiTask, KaiNode], bool]
+    volumes: Callable[[Snapshot], SessionVolumes] = lambda _: SessionVolumes()
 
 
 class KeptCluster(msgspec.Struct, frozen=True):
@@ -155,6 +121,7 @@ class KaiSession:
         self.evicts: list[str] = []
         self.eviction_notes: dict[str, EvictionNote] = {}
         self.budget = SearchBudget()
+        self.volumes = SessionVolumes()
         self.opened_cards = 0
         self._row_scores = NodeScores(self.rows)
         self._exceeding: dict[int, tuple[Sequence[float], bool]] = {}
@@ -213,6 +180,8 @@ class KaiSession:
                 self.claims.allocate(task, node)
             else:
                 self.claims.release(task)
+        if task.has_volumes:
+            (self.volumes.take if sign > 0 else self.volumes.give_back)(task)
 
     def wanted(self, job: KaiJob) -> Shares:
         """What the next pods of a job ask for, in a simulation."""

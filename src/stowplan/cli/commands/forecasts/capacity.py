@@ -90,8 +90,8 @@ def command(**given: Any) -> None:
     """Show how many more pods or gangs of FILE fit into the cluster, and what is short then.
 
     FILE has pods, workloads or PodGroups. The cluster is read from files (-f PATH) or from an API
-    server (--kubeconfig, --context), which is listed once and not modified; without either it is
-    that of `stowplan up` in this directory.
+    server (--kubeconfig, --context), which is listed once and not modified; else it is that of
+    `stowplan up` in this directory, decided as its scheduler does unless options say otherwise.
 
     Nothing is divided: copies of each template of FILE are decided one after another, as the
     scheduler would, until one fits nowhere. A PodGroup counts by its minMember. Nothing is evicted.
@@ -110,12 +110,15 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.capacity import CapacityRequest, run_capacity
-    from stowplan.cli.runs.scheduler_config import read_command_deciders
+    from stowplan.cli.runs.scheduler_config import read_asked_deciders
 
     given["files"] = ()
     source = ClusterSource.take(given, local=True)
-    deciders = read_command_deciders(
-        given.pop("config_files"), given.pop("plugin_files"), given.pop("compat"), admits=True
-    )
+    files, plugins = given.pop("config_files"), given.pop("plugin_files")
+    compat = given.pop("compat")
+    # Kueue counts quota, and no room: options about nodes are for the scheduler behind it.
+    about_nodes = ("fit", "compact", "defragment", "autoscale", "profile")
+    admits = bool(files) or not any(given[name] for name in about_nodes)
+    deciders = read_asked_deciders(source, files, plugins, compat, admits=admits)
     output = given.pop("output")
     sys.exit(run_capacity(CapacityRequest(source=source, **given), deciders, output))

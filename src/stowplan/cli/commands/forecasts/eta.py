@@ -108,7 +108,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     JOB is job/NAME, deploy/NAME, rs, sts, ds, cj or rc, podgroup/NAME (or pg/NAME) or a plain name;
     POD is NAME, NAMESPACE/NAME or pod/NAME.
@@ -129,7 +130,5 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    deciders = read_asked_deciders(
-        source.record_file, config_files, plugin_files, compat, admits=True
-    )
+    deciders = read_asked_deciders(source, config_files, plugin_files, compat, admits=True)
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

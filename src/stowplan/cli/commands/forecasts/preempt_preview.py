@@ -46,7 +46,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     POD is NAME, NAMESPACE/NAME, pod/NAME, KIND/NAME of its owner, podgroup/NAME for the pending
     pods of a PodGroup of Kubernetes, or a file of manifests (.yaml, .yml, .json), as with --submit.

@@ -102,7 +102,8 @@ def command(**given: Any) -> None:
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
     which is listed once and not modified, or is that of a recording (--record, --at), decided with
-    its configuration. Without any it is that of `stowplan up` in this directory.
+    its configuration. Without any it is that of `stowplan up` in this directory, decided as its
+    running scheduler does unless options say otherwise.
 
     The changes apply together, whatever their order. Pending pods are decided with and without
     them, as `stowplan simulate` does, so that the difference is that of the changes. What still

@@ -9,9 +9,9 @@ import click
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.runs.forecasts.eta_request import EtaRequest
+from stowplan.cli.runs.pod_argument import unknown_resource
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
@@ -19,7 +19,13 @@ from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.eta import eta
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, owners_of, pods_of_owner
+from stowplan.insight.pod_owners import (
+    OWNER_KINDS,
+    POD_GROUP_NAMES,
+    POD_NAMES,
+    owners_of,
+    pods_of_owner,
+)
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 
@@ -78,7 +84,8 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
 
 def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:
     """The pods that an argument names, in order; raises CommandError with the closest name."""
-    resource, slash, name = text.partition("/")
+    word, slash, name = text.partition("/")
+    resource = word.lower()
     if slash and resource in POD_GROUP_NAMES:
         pods = _of_group(name, namespace, cluster)
     elif slash and resource in OWNER_KINDS:
@@ -88,12 +95,12 @@ def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:
     elif slash and resource in POD_NAMES:
         pods = _by_key(f"{namespace}/{name}", cluster)
     elif slash:
-        pods = _by_key(text, cluster) or _of_group(name, resource, cluster)
+        pods = _by_key(text, cluster) or _of_group(name, word, cluster)
     else:
         pods = _by_name(text, namespace, cluster)
     if pods:
         return pods
-    key = text if slash and _is_key(resource) else f"{namespace}/{name or resource}"
+    key = text if slash and _is_key(resource) else f"{namespace}/{name or word}"
     if key in cluster.not_created:
         raise CommandError(f"pods {key} was not created: {cluster.not_created[key]}")
     raise CommandError(_not_found(text, namespace, cluster))
@@ -130,7 +137,8 @@ def _of_group(name: str, namespace: str, cluster: Cluster) -> list[Pod]:
 
 def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
     """The error for an unknown name, with the closest known one."""
-    resource, slash, name = text.partition("/")
+    word, slash, name = text.partition("/")
+    resource = word.lower()
     own = [pod for pod in cluster.pods if pod.namespace == namespace]
     owners = {(kind, owner) for pod in own for kind, owner in owners_of(pod)}
     if slash and resource in OWNER_KINDS:
@@ -141,10 +149,13 @@ def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
     if slash and resource in POD_GROUP_NAMES:
         groups = {value.name for value in cluster.objects if isinstance(value, PodGroup)}
         return f'podgroups "{name}" not found in namespace "{namespace}"{guess(name, groups)}'
+    unknown = unknown_resource(word, cluster) if slash else ""
+    if unknown:
+        return unknown
     if slash and resource not in POD_NAMES:
         keys = [pod.key for pod in cluster.pods]
-        return f'pods "{name}" not found in namespace "{resource}"{guess(text, keys)}'
-    name = name or resource
+        return f'pods "{name}" not found in namespace "{word}"{guess(text, keys)}'
+    name = name or word
     names = {pod.name for pod in own} | {group_of(pod).partition("/")[2] for pod in own}
     close = guess(name, {*names, *(owner for _, owner in owners)} - {""})
     return f'pods "{name}" not found in namespace "{namespace}"{close}'

@@ -50,7 +50,7 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     if bool(argument) == bool(submitted):
         raise click.UsageError("POD is required, or --submit FILE")
     deciders = read_asked_deciders(
-        source.record_file,
+        source,
         request.config_files,
         request.plugin_files,
         gates=request.feature_gates,

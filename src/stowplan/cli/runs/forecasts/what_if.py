@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import click
 
+from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
@@ -55,16 +56,14 @@ def run_what_if(request: WhatIfRequest) -> int:
     if not changes:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
     kinds = {one.kind for one in changes}
-    names_config = bool(request.config_files) or "config" in kinds
-    if request.source.record_file is not None and "plugin" in kinds and not names_config:
-        raise click.UsageError("--plugin with --record needs --base-config or --config")
     deciders = read_asked_deciders(
-        request.source.record_file,
+        request.source,
         request.config_files,
         request.plugin_files,
         gates=request.feature_gates,
-        admits=True,
+        admits=bool(request.config_files) or _asks_kueue(request, kinds),
     )
+    _check_plugins(request, kinds, deciders)
     if deciders.kueue is not None:
         if condition is not None or request.for_s is not None or request.autoscale is not None:
             raise click.UsageError("with Kueue: --fail-if, --for and --autoscale do not apply")
@@ -112,6 +111,20 @@ def run_what_if(request: WhatIfRequest) -> int:
     )
     click.echo(f"Failed: {request.fail_if} ({held})", err=True)
     return 1
+
+
+def _check_plugins(request: WhatIfRequest, kinds: set[str], deciders: Deciders) -> None:
+    """Raise a usage error for plugins that would be added to a configuration without a file."""
+    if "plugin" not in kinds or "config" in kinds or request.config_files or not deciders.files:
+        return
+    where = "with --record" if request.source.record_file else "beside `stowplan up --config`"
+    raise click.UsageError(f"--plugin {where} needs --base-config or --config")
+
+
+def _asks_kueue(request: WhatIfRequest, kinds: set[str]) -> bool:
+    """Whether the Kueue of `stowplan up` answers; other changes are for the scheduler behind it."""
+    options = request.fail_if, request.for_s, request.autoscale
+    return kinds <= {"queue", "delete"} and all(one is None for one in options)
 
 
 def _requested(request: WhatIfRequest) -> tuple[RequestedChange, ...]:

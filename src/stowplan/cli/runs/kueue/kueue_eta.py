@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stowplan.apis.machinery.timestamps import human_duration
 from stowplan.assembly.deciders import Deciders
-from stowplan.cli.errors import CommandError, reported
+from stowplan.cli.errors import CommandError, guess, reported
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import (
     DEFAULT_NAMESPACE,
@@ -51,7 +51,9 @@ def run_kueue_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     asked = [one for one in found.workloads if _is_asked(one, request)]
     if not asked and request.target is not None:
         known = ", ".join(one.job for one in found.workloads[:10]) or "none"
-        raise CommandError(f'"{request.target}" not found among the workloads: {known}')
+        close = guess(_titled(request.target), [one.job for one in found.workloads])
+        text = f'"{request.target}" not found among the workloads: {known}'
+        raise CommandError(text + close)
     if output in TREES:
         print_tree(KueueStarts(workloads=asked, assumptions=found.assumptions), output)
     elif output == "name":
@@ -79,9 +81,13 @@ def _list_live(source: ClusterSource) -> Cluster:
 def _is_asked(one: WorkloadStart, request: EtaRequest) -> bool:
     if request.target is None:
         return request.namespace in (None, one.namespace)
-    wanted = request.target if "/" in request.target else f"job/{request.target}"
     namespace = request.namespace or request.source.namespace or DEFAULT_NAMESPACE
-    return (one.namespace, one.job) == (namespace, wanted.replace("jobs/", "job/"))
+    return (one.namespace, one.job) == (namespace, _titled(request.target))
+
+
+def _titled(target: str) -> str:
+    """A job as reports name it."""
+    return (target if "/" in target else f"job/{target}").replace("jobs/", "job/")
 
 
 def _print(

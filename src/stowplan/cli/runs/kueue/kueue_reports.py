@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 import msgspec
 from rich.console import Console
@@ -10,13 +12,14 @@ from rich.text import Text
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch.queue_models.kueue.reports.quota_reports import CLUSTER_QUEUE, COHORT
 from stowplan.batch.queue_models.kueue.reports.workload_reports import KueueReport, WorkloadReport
-from stowplan.cli.errors import CommandError
+from stowplan.cli.errors import CommandError, guess
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import (
     DEFAULT_NAMESPACE,
     ClusterSource,
     read_cluster_source,
 )
+from stowplan.cli.runs.pod_argument import names_pods
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import job_titles
@@ -58,6 +61,15 @@ def run_kueue_queues(source: ClusterSource, deciders: Deciders, output: str) -> 
         _print_queues(report, stdout_console())
 
 
+class KueueAnswer(NamedTuple):
+    """What Kueue says about a name. code: the exit code. cluster: it was read from.
+    asks_scheduler: whether the pod that was named is left to the scheduler."""
+
+    code: int
+    cluster: Cluster
+    asks_scheduler: bool = False
+
+
 def run_kueue_explain(
     name: str,
     namespace: str | None,
@@ -66,27 +78,35 @@ def run_kueue_explain(
     output: str,
     *,
     changes: bool = True,
-) -> int:
-    """Print why a workload is admitted or not; 1 if it is not. name: as job/NAME, or pod/NAME for
-    the workload of a pod. changes: also what would admit it."""
+) -> KueueAnswer:
+    """Print why a workload is admitted or not; exit code 1 if it is not. name: as job/NAME, or
+    pod/NAME for the workload of a pod. changes: also what would admit it.
+
+    Pods that ask for no quota, and those of admitted jobs, are left to the scheduler.
+    """
     cluster = read_queued_cluster(source, deciders)
     report = _report(cluster, deciders)
     place = namespace or DEFAULT_NAMESPACE
-    found = _workload(_job_of(name, place, cluster, report), place, report)
+    job = _job_of(name, place, cluster, report)
+    found = _workload(job, place, report)
+    if found is None and names_pods(name, place, cluster):
+        return KueueAnswer(0, cluster, asks_scheduler=True)
+    if found is None:
+        raise CommandError(_not_found(job, place, report))
     if changes and deciders.kueue is not None:
         made = admitting_changes(cluster, deciders.kueue, report, found)
         found = msgspec.structs.replace(found, admitted_by=[one.text for one in made])
+    is_admitted = found.status == ADMITTED
     if output in TREES:
         print_tree(found, output)
     elif output == "name":
         click.echo(found.job)
     else:
         _print_workload(found, stdout_console())
-        if name.startswith(_PODS) and found.status == ADMITTED and not found.job.startswith(_PODS):
-            click.echo(
-                f"Its pods are placed without Kueue: explain {name} without its configuration"
-            )
-    return 0 if found.status == ADMITTED else 1
+        if is_admitted and name.startswith(_PODS) and names_pods(name, place, cluster):
+            click.echo()
+            return KueueAnswer(0, cluster, asks_scheduler=True)
+    return KueueAnswer(0 if is_admitted else 1, cluster)
 
 
 def _job_of(name: str, namespace: str, cluster: Cluster, report: KueueReport) -> str:
@@ -100,18 +120,27 @@ def _job_of(name: str, namespace: str, cluster: Cluster, report: KueueReport) ->
     return next((title for title in jobs if title in titles), name)
 
 
-def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport:
-    wanted = name if "/" in name else f"job/{name}"
-    kind, _, plain = wanted.partition("/")
-    wanted = f"{kind.removesuffix('s').lower()}/{plain}"
-    here = [one for one in report.workloads if one.namespace == namespace]
-    for one in here:
+def _titled(name: str) -> tuple[str, str]:
+    """A job as reports name it, and its plain name."""
+    kind, _, plain = (name if "/" in name else f"job/{name}").partition("/")
+    return f"{kind.removesuffix('s').lower()}/{plain}", plain
+
+
+def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport | None:
+    wanted, plain = _titled(name)
+    for one in report.workloads:
+        if one.namespace != namespace:
+            continue
         if one.job == wanted or (wanted.startswith("workload/") and one.name == plain):
             return one
-    known = ", ".join(one.job for one in here[:10]) or "none"
-    raise CommandError(
-        f'"{wanted}" not found among the workloads of namespace {namespace}: {known}'
-    )
+    return None
+
+
+def _not_found(name: str, namespace: str, report: KueueReport) -> str:
+    here = [one.job for one in report.workloads if one.namespace == namespace]
+    known, wanted = ", ".join(here[:10]) or "none", _titled(name)[0]
+    text = f'"{wanted}" not found among the workloads of namespace {namespace}: {known}'
+    return text + guess(wanted, here)
 
 
 def _print_queues(report: KueueReport, console: Console) -> None:

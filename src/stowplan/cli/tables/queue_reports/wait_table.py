@@ -32,15 +32,18 @@ def print_wait(wait: JobWait, screen: Console) -> None:
             )
         screen.print(table)
     if wait.moments:
-        table = plain_table("\nWhat frees resources", "AT", "IN", "WHAT")
+        at = ("AT",) if wait.now else ()
+        table = plain_table("\nWhat frees resources", *at, "IN", "WHAT")
         for moment in wait.moments[:MOMENTS_LISTED]:
-            table.add_row(moment.at, human_duration(moment.after_s), Text(moment.text))
+            when = (moment.at,) if wait.now else ()
+            table.add_row(*when, human_duration(moment.after_s), Text(moment.text))
         screen.print(table)
         more = len(wait.moments) - MOMENTS_LISTED
         if more > 0:
             screen.print(Text(f"and {more} later", style="dim"))
     if wait.start_after_s is not None:
-        text = f"Expected start: {wait.start_at}, in {human_duration(wait.start_after_s)}"
+        start = f"{wait.start_at}, " if wait.start_at else ""
+        text = f"Expected start: {start}in {human_duration(wait.start_after_s)}"
         screen.print(Text(f"{text}, if no more pods arrive (see stowplan eta)"))
     elif wait.start_note:
         screen.print(Text(f"Expected start: unknown; {wait.start_note}"))

@@ -15,7 +15,8 @@ import msgspec
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.actions.unbound_victims import place_instead
-from stowplan.batch.queue_models.kai.kai_session import KaiOptions, KaiRules, KaiSession
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.kai_session import KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.group_statuses import (
     GroupStatuses,
     eviction_reports,
@@ -134,6 +135,14 @@ class KaiModel:
     def decide(self, cluster: ModelCluster, metrics: Metrics) -> ModelDecisions:
         """Run a session."""
         session = self._state.open(cluster, self._options, self._used(cluster))
+        try:
+            return self._decide(session, cluster, metrics)
+        finally:
+            session.volumes.close()
+
+    def _decide(
+        self, session: KaiSession, cluster: ModelCluster, metrics: Metrics
+    ) -> ModelDecisions:
         session.budget = self._budget
         self._budget.begin_session()
         causes: dict[str, str] = {}
@@ -195,7 +204,13 @@ class KaiModel:
 
     def _opened(self, session: KaiSession) -> OpenKaiSession:
         state = self._state
-        return OpenKaiSession(session, dict(state.own), dict(state.orphans), dict(state.refusals))
+        return OpenKaiSession(
+            session,
+            dict(state.own),
+            dict(state.orphans),
+            dict(state.refusals),
+            state.without_sub_group(session),
+        )
 
     def _decisions(
         self,

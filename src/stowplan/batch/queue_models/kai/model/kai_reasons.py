@@ -16,6 +16,8 @@ from stowplan.batch.queue_models.kai.state.kai_node import KaiNode
 from stowplan.batch.queue_models.kai.state.kai_queue import RANGE, Shares
 from stowplan.batch.queue_models.kai.state.kai_task import (
     ALLOCATED_STATUSES,
+    MEMORY_SHARE,
+    SHARE,
     KaiStatus,
     KaiTask,
 )
@@ -24,7 +26,7 @@ from stowplan.batch.queue_models.kai.state.pod_sets import KaiPodSet, Member
 RESOURCE_NAMES = ("cpu", "memory", "nvidia.com/gpu")
 """Resources of queues, as people know them."""
 QUEUE_NOT_FOUND, GROUP_NOT_FOUND = "QueueNotFound", "PodGroupNotFound"
-QUEUE_NOT_LEAF = "QueueNotLeaf"
+QUEUE_NOT_LEAF, SUB_GROUP_NOT_FOUND = "QueueNotLeaf", "SubGroupNotFound"
 OVER_LIMIT, OVER_QUOTA = "OverLimit", "NonPreemptibleOverQuota"
 NOT_ENOUGH_PODS, ROOM_BEING_FREED = "NotEnoughPods", "RoomBeingFreed"
 DOES_NOT_FIT, CLAIM_NOT_READY = "Unschedulable", "ResourceClaimNotReady"
@@ -32,6 +34,10 @@ NOT_READY = "node(s) not ready or unschedulable"
 NOT_MATCHING = "node(s) didn't match node selector, affinity or taints"
 OVER_BOUNDS = "node(s) would bring a queue above its limit or quota"
 NOT_ALIGNED = "node(s) cannot NUMA-align the pod's resources under their Topology Manager policy"
+NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
+NO_CARDS = (
+    "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
+)
 NOT_OTHERWISE = "node(s) didn't fit the pod's cards, claims or affinity to pods"
 MIB = 2**20
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
@@ -137,6 +143,8 @@ class KaiReasons:
     def _counts(self, task: KaiTask) -> tuple[Counter[str], int]:
         """Reason -> nodes that do not fit a pod for it; and how many fit it."""
         session = self._session
+        if _asks_for_no_card(task):
+            return Counter({NO_CARDS: len(session.nodes)}), 0
         # Where the columns tell all, pods of one queue that ask for the same have the same answer.
         if not session.is_known_by_row(task):
             of_nodes = [self.of_node(task, node) for node in session.nodes.values()]
@@ -187,6 +195,8 @@ class KaiReasons:
     def of_node(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
         """Why a node does not fit a pod; nothing where it fits, now or once released."""
         session = self._session
+        if _asks_for_no_card(task):
+            return (NO_CARDS,)
         if session.fits(task, node):
             return ()
         if not node.is_ready:
@@ -196,6 +206,8 @@ class KaiReasons:
         job = session.jobs[task.job]
         if session.queues.is_over(job.queue, node.quota_of(task), job.is_preemptible):
             return (OVER_BOUNDS,)
+        if (refusal := self._refusal(task, node)) != "":
+            return (refusal,)
         free = [a + b for a, b in zip(node.idle, node.releasing, strict=True)]
         short = tuple(
             _insufficient(i, name)
@@ -205,6 +217,17 @@ class KaiReasons:
         if not short and not session.is_admitted(task, node):
             return (NOT_ALIGNED,)
         return short or (NOT_OTHERWISE,)
+
+    def _refusal(self, task: KaiTask, node: KaiNode) -> str:
+        """Why its volumes or host ports keep a pod from a node."""
+        if task.has_volumes and (why := self._session.volumes.refusal(task, node)):
+            return why
+        return "" if node.has_ports_for(task) else NO_PORTS
+
+
+def _asks_for_no_card(task: KaiTask) -> bool:
+    """Whether a pod asks for parts of 0 cards, which no node gives, though nothing is lacking."""
+    return task.kind in (SHARE, MEMORY_SHARE) and task.cards.count == 0
 
 
 def _insufficient(i: int, name: str) -> str:

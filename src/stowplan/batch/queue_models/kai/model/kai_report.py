@@ -14,6 +14,7 @@ from stowplan.batch.queue_models.kai.model.eviction_moments import eviction_mome
 from stowplan.batch.queue_models.kai.model.kai_reasons import (
     GROUP_NOT_FOUND,
     RESOURCE_NAMES,
+    SUB_GROUP_NOT_FOUND,
     KaiReasons,
     placed,
     plain_amount,
@@ -23,30 +24,37 @@ from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue
 from stowplan.batch.queue_models.kai.state.kai_task import ALLOCATED_STATUSES, KaiStatus
 from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
+from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
 from stowplan.objects.pod import Pod
 
 
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> a pod of it, for jobs whose group is made
     for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
-    pod that names no group has none."""
+    pod that names no group has none. without_sub_group: job -> its pods that belong to none of its
+    sub-groups."""
 
     session: KaiSession
     own: Mapping[str, Pod]
     orphans: Mapping[str, Sequence[Pod]]
     refusals: Mapping[str, str] = {}
+    without_sub_group: Mapping[str, Sequence[Pod]] = {}
 
 
 def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> ModelReport:
     """The report of a session. asked: uid of a pod whose nodes and evictions are reported."""
     session = opened.session
-    jobs = [_job(opened, reasons, job) for job in session.jobs.values() if job.tasks()]
+    jobs = [
+        _job(opened, reasons, job)
+        for job in session.jobs.values()
+        if job.tasks() or job.uid in opened.without_sub_group
+    ]
     jobs += _orphans(opened, reasons)
     idle = [0.0, 0.0, 0.0]
     for node in session.nodes.values():
         shares = session.index.shares(node.idle)
         idle = [a + b for a, b in zip(idle, shares, strict=True)]
-    counts = _counts(session)
+    counts = _counts(opened)
     queues = [
         _queue(session, queue, *counts[name]) for name, queue in session.queues.queues.items()
     ]
@@ -67,7 +75,10 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     session, (reason, message) = opened.session, reasons.of(job)
     own = opened.own.get(job.uid)
-    tasks = job.tasks()
+    tasks, without_sub_group = job.tasks(), opened.without_sub_group.get(job.uid, ())
+    if without_sub_group:
+        text = _outside_text(job, len(without_sub_group))
+        reason, message = (reason, f"{message}; {text}") if reason else (SUB_GROUP_NOT_FOUND, text)
     return JobReport(
         uid=job.uid,
         name=job.uid if own is None else _own_name(own),
@@ -75,17 +86,29 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         queue=job.queue,
         priority=job.priority,
         min_member=reasons.minimum(job),
-        pods=len(tasks),
+        pods=len(tasks) + len(without_sub_group),
         ready=len(placed(job)),
         placed={t.key: t.node for t in tasks if t.status == KaiStatus.BINDING},
         promised={t.key: t.node for t in tasks if t.status == KaiStatus.PIPELINED},
-        waiting=tuple(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
+        waiting=(
+            *(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
+            *(pod.key for pod in without_sub_group if _waits(pod)),
+        ),
         reason=reason,
         message=message,
         uses=_some(session.index.shares(job.allocated)),
         wanted=_some(session.wanted(job)) if job.n_pending else {},
         is_preemptible=job.is_preemptible or job.queue not in session.queues.queues,
     )
+
+
+def _waits(pod: Pod) -> bool:
+    return not pod.node_name and not pod.is_finished
+
+
+def _outside_text(job: KaiJob, n_pods: int) -> str:
+    count = f"{n_pods} {'pod belongs' if n_pods == 1 else 'pods belong'}"
+    return f"{count} to none of its sub-groups ({', '.join(job.sets)}): label {SUB_GROUP_LABEL}"
 
 
 def _some(amounts: Sequence[float]) -> dict[str, float]:
@@ -116,13 +139,15 @@ def _orphans(opened: OpenKaiSession, reasons: KaiReasons) -> Iterator[JobReport]
         )
 
 
-def _counts(session: KaiSession) -> dict[str, tuple[int, int]]:
+def _counts(opened: OpenKaiSession) -> dict[str, tuple[int, int]]:
     """Queue -> pods with a place and pods that wait, with those of all queues below it."""
+    session = opened.session
     counts = dict.fromkeys(session.queues.queues, (0, 0))
     for job in session.jobs.values():
         tasks = job.tasks()
         n_placed = sum(bool(task.status & ALLOCATED_STATUSES) for task in tasks)
         n_pending = sum(task.status == KaiStatus.PENDING for task in tasks)
+        n_pending += sum(_waits(pod) for pod in opened.without_sub_group.get(job.uid, ()))
         for queue in session.queues.up(job.queue):
             before = counts[queue.name]
             counts[queue.name] = (before[0] + n_placed, before[1] + n_pending)

@@ -20,12 +20,8 @@ from stowplan.batch.queue_models.kai.kai_objects import (
     task_of,
     topologies_of,
 )
-from stowplan.batch.queue_models.kai.kai_session import (
-    KaiOptions,
-    KaiRules,
-    KaiSession,
-    KeptCluster,
-)
+from stowplan.batch.queue_models.kai.kai_options import KaiOptions
+from stowplan.batch.queue_models.kai.kai_session import KaiRules, KaiSession, KeptCluster
 from stowplan.batch.queue_models.kai.model.bind_requests import BindRequests
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.model.node_zones import NodeZones
@@ -124,6 +120,16 @@ class KaiState:
             if since is not None:
                 yield since.timestamp()
 
+    def without_sub_group(self, session: KaiSession) -> dict[str, list[Pod]]:
+        """Job -> its pods that belong to none of its sub-groups, which no session counts."""
+        found = {}
+        for key, job in session.jobs.items():
+            members = self._members.get(key, {})
+            if len(members) > sum(len(pods.tasks) for pods in job.sets.values()):
+                known = {task.uid for task in job.tasks()}
+                found[key] = [self._pods[uid] for uid in members if uid not in known]
+        return found
+
     # Sessions.
 
     def open(
@@ -133,13 +139,20 @@ class KaiState:
         usage: Mapping[str, Shares] | None = None,
     ) -> KaiSession:
         """The session of a cluster. usage: of queues over time."""
+        session = self._open(cluster, options, usage or {})
+        session.volumes = self._rules.volumes(cluster.snapshot)
+        return session
+
+    def _open(
+        self, cluster: ModelCluster, options: KaiOptions, usage: Mapping[str, Shares]
+    ) -> KaiSession:
         self.remade.clear()
         self._shares_cards = options.shares_cards
         self._zones.follow(cluster, options.zones)
         nodes = _nodes(cluster)
         requested = self._requests.follow(cluster, {node.name for node in nodes})
         if any(cluster.objects.get(kind) for kind in (ResourceClaim, ResourceSlice, DeviceClass)):
-            return self._open_anew(cluster, options, usage or {})
+            return self._open_anew(cluster, options, usage)
         self._follow(cluster, nodes, requested)
         self._follow_nodes(nodes, cluster)
         self._make_nodes()

@@ -28,6 +28,8 @@ from stowplan.batch.queue_models.kai.state.kai_task import (
     KaiTask,
 )
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaPolicy, NumaTopology, Placement
+from stowplan.columns.nodeinfo import NodeInfo
+from stowplan.columns.pods.podinfo import host_ports
 from stowplan.objects.kai.annotation_numbers import unsigned_number
 from stowplan.objects.node import Node
 
@@ -244,6 +246,15 @@ class KaiNode:
             self.affine[task.key] = self.tasks[task.key]
         self._note_change()
         return True
+
+    def has_ports_for(self, task: KaiTask) -> bool:
+        """Whether the host ports of a pod are free; those of pods that terminate are not."""
+        ports = host_ports(task.pod.spec)
+        if not ports:
+            return True
+        taken = [port for other in self.tasks.values() for port in host_ports(other.pod.spec)]
+        there = NodeInfo(self.node, used_ports=tuple(taken))
+        return not any(map(there.port_conflicts, ports))
 
     def remove(self, task: KaiTask) -> bool:
         """Take a pod off the node, as it was put there; False if it is not here."""

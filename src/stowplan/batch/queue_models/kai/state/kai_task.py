@@ -8,6 +8,7 @@ from enum import IntFlag
 from stowplan.apis.machinery.strconv import int_or_none
 from stowplan.batch.queue_models.kai.state.kai_amount import Amount, KaiCards, ResourceIndex
 from stowplan.batch.queue_models.kai.state.numa_zones import NumaRequests, Placement, numa_requests
+from stowplan.columns.pods.podinfo import host_ports
 from stowplan.objects.devices.device_claim import AllocationResult
 from stowplan.objects.kai.bind_request import CARD_LABEL, RECEIVED
 from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
@@ -143,19 +144,31 @@ class KaiTask:
 
     @property
     def is_plain(self) -> bool:
-        """Asks for whole amounts of a node alone: no part of a card, no claims, no other pods."""
+        """Asks for whole amounts of a node alone: no part of a card, no claims or volumes, no other
+        pods or host ports."""
         if self._is_plain is None:
-            affinity = self.pod.spec.affinity
+            spec = self.pod.spec
+            affinity = spec.affinity
             self._is_plain = (
                 self.kind == WHOLE
                 and not self.is_old_mig
-                and not self.pod.spec.resource_claims
+                and not spec.resource_claims
                 and (
                     affinity is None
                     or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
                 )
+                and not self.has_volumes
+                and not host_ports(spec)
             )
         return self._is_plain
+
+    @property
+    def has_volumes(self) -> bool:
+        """Mounts volumes that are claimed."""
+        return any(
+            volume.persistent_volume_claim is not None or volume.ephemeral is not None
+            for volume in self.pod.spec.volumes
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -224,4 +237,9 @@ def _constraints(pod: Pod) -> str:
     priority_class = getattr(spec, "priority_class_name", "")
     spread = getattr(spec, "topology_spread_constraints", ())
     parts = (spec.node_selector, spec.affinity, spec.tolerations, priority_class, spread, ports)
-    return repr(parts)
+    claims = [
+        volume.name if volume.ephemeral is not None else volume.persistent_volume_claim
+        for volume in spec.volumes
+        if volume.ephemeral is not None or volume.persistent_volume_claim is not None
+    ]
+    return repr((parts, pod.key, claims)) if claims else repr(parts)
