@@ -99,19 +99,21 @@ def read_cluster_source(
     with_finished: bool = False,
     with_workloads: bool = False,
     next_run: str = "",
+    also: Deciders | None = None,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
     keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
     note, except nodes and pods. with_finished: list finished pods too. with_workloads: list what
-    owns pods, too. next_run: as for `read_cluster`; files only. Raises InputError, usage errors,
-    and CommandError where the API server does not answer.
+    owns pods, too. next_run: as for `read_cluster`; files only. also: as for `list_once`. Raises
+    InputError, usage errors, and CommandError where the API server does not answer.
     """
     if source.is_live:
         return _list_cluster(
             source,
             deciders,
+            also,
             partial=partial,
             with_finished=with_finished,
             with_workloads=with_workloads,
@@ -147,7 +149,9 @@ def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None
     return cluster_of(restored, recording), moment
 
 
-def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:
+def _list_cluster(
+    source: ClusterSource, deciders: Deciders, also: Deciders | None, **how: bool
+) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.kueue_listing import list_kueue_objects
@@ -156,7 +160,7 @@ def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Clu
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
-        found = list_once(client_config, deciders, **how)
+        found = list_once(client_config, deciders, also=also, **how)
         trees = list_kueue_objects(client_config) if deciders.kueue is not None else []
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes, kueue_objects=trees)
 

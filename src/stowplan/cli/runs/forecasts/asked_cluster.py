@@ -21,6 +21,7 @@ def read_asked_cluster(
     keep_manifests: bool = False,
     with_finished: bool = False,
     with_workloads: bool = False,
+    also: Deciders | None = None,
 ) -> tuple[Cluster, datetime | None]:
     """The cluster, and the time until which its running pods have run: `now` if it is given, else
     the present of a live cluster or the moment of a recording; None: what the pods show.
@@ -38,5 +39,6 @@ def read_asked_cluster(
         keep_manifests=keep_manifests,
         with_finished=with_finished,
         with_workloads=with_workloads,
+        also=also,
     )
     return cluster, datetime.now(UTC) if now is None and source.is_live else now
