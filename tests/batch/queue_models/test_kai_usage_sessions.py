@@ -117,7 +117,7 @@ def test_jobs_that_never_fit_need_no_sessions(tmp_path: Path) -> None:
     ),
     after=st.floats(1, 50_000),
 )
-def test_the_outlook_is_what_the_record_says_later(
+def test_the_outlook_is_the_record_of_later(
     half_life: float | None,
     window: float,
     is_fixed: bool,

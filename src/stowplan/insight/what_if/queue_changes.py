@@ -199,7 +199,7 @@ def _check_is_there(
     state: ChangeState, change: RequestedChange, kind: type[Object], name: str
 ) -> None:
     names = [one.name for one in state.objects if isinstance(one, kind)]
-    # Volcano makes this one where nobody has.
+    # Volcano creates this one by itself.
     if name not in names and not (kind is Queue and name == "root"):
         hint = did_you_mean(name, names)
         raise change.error(f'queues "{name}" not found' + (f" ({hint})" if hint else ""))
