@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stowplan.inputs.cluster_reader import Cluster
 
 DEFAULT_NAMESPACE = "default"
+USAGE_NOTE = (
+    "fair shares are without usage over time (usageDBConfig): only the running scheduler has its "
+    "record"
+)
 IGNORED_EXIT_CODE = 2
 """Exit code with --strict where kinds were ignored that may change the answer."""
 
@@ -110,7 +114,7 @@ def read_cluster_source(
     InputError, usage errors, and CommandError where the API server does not answer.
     """
     if source.is_live:
-        return _list_cluster(
+        cluster = _list_cluster(
             source,
             deciders,
             also,
@@ -118,20 +122,37 @@ def read_cluster_source(
             with_finished=with_finished,
             with_workloads=with_workloads,
         )
-    if source.record_file is not None:
-        return read_recorded_cluster(source.record_file, source.at)[0]
-    if not source.paths:
+    elif source.record_file is not None:
+        cluster = read_recorded_cluster(source.record_file, source.at)[0]
+    elif source.paths:
+        cluster = _read_files(
+            source,
+            notes=notes,
+            keep_manifests=keep_manifests,
+            next_run=next_run,
+            admits=deciders.kueue is not None,
+        )
+    else:
         raise click.UsageError(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(
-        source,
-        notes=notes,
-        keep_manifests=keep_manifests,
-        next_run=next_run,
-        admits=deciders.kueue is not None,
-    )
+    note = usage_note(deciders)
+    if note and notes:
+        click.echo(f"Note: {note}", err=True)
+    elif note and partial:
+        cluster.notes.append(note)
+    return cluster
+
+
+def usage_note(deciders: Deciders) -> str:
+    """What is not known of a cluster's queues, "" for nothing."""
+    if deciders.batch is None or deciders.batch.queue_model is None:
+        return ""
+    # Imported here: other configurations have no queue model.
+    from stowplan.assembly.sessions.queue_models import counts_usage
+
+    return USAGE_NOTE if counts_usage(deciders.batch, deciders.model_compat) else ""
 
 
 def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:

@@ -9,6 +9,7 @@ from stowplan.cli.runs.cluster_source import (
     ClusterSource,
     read_cluster_source,
     read_recorded_cluster,
+    usage_note,
 )
 from stowplan.inputs.cluster_reader import Cluster
 
@@ -31,6 +32,7 @@ def read_asked_cluster(
     """
     if source.record_file is not None:
         cluster, moment = read_recorded_cluster(source.record_file, source.at)
+        cluster.notes += filter(None, (usage_note(deciders),))
         return cluster, now or moment
     cluster = read_cluster_source(
         source,
