@@ -597,4 +597,6 @@ def check_profile_of(profile: str, configuration: Configuration) -> None:
     if profile not in known:
         hint = did_you_mean(profile, known)
         wanted = f"one of {', '.join(known)}" + (f" ({hint})" if hint else "")
+        if not known:
+            wanted = "a configuration with profiles: this one has only sessions"
         raise InputError(configuration.source, "profile", repr(profile), wanted)

@@ -77,6 +77,17 @@ def read_asked_deciders(
     return read_command_deciders(config_files, plugin_files, compat, gates, admits=admits)
 
 
+def read_profile_deciders(
+    source: ClusterSource, plugin_files: tuple[str, ...], compat: str | tuple[str, ...] | None
+) -> Deciders:
+    """The scheduler one of whose profiles is named, where no configuration is: the default one
+    where the one that runs has sessions only. Raises as `read_asked_deciders`."""
+    found = read_asked_deciders(source, (), plugin_files, compat)
+    if found.configuration.profiles or compat:
+        return found
+    return read_command_deciders((), plugin_files, compat)
+
+
 def running_deciders(source: ClusterSource) -> Deciders | None:
     """What the scheduler of a `stowplan up` cluster decides by; None for its default, for other
     clusters, and with a warning where it cannot be read. Raises CommandError."""
