@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.sessions.session_config import batch_configuration
 from stowplan.config import Configuration, effective
-from stowplan.config.session_configuration import configuration_tree
+from stowplan.config.effective_configuration import session_tree
 from stowplan.framework import ConfigError
 
 
@@ -103,7 +103,7 @@ def test_what_is_read_and_printed_is_read_again() -> None:
         "- plugins:\n  - name: nodeorder\n    arguments:\n      leastrequested.weight: 2\n"
     )
     read = batch_configuration(text, "x")
-    assert batch_configuration(yaml.safe_dump(configuration_tree(read)), "x") == read
+    assert batch_configuration(yaml.safe_dump(session_tree(read)), "x") == read
 
 
 # The block of options, and several files.
@@ -229,7 +229,7 @@ def test_what_volcano_installs_is_read_and_what_has_no_effect_is_warned_of() -> 
     deciders = deciders_of([ConfigText(VOLCANO, "volcano-scheduler.conf")])
     actions = [action.name for action in deciders.session_options().actions]
     assert actions == ["resume", "allocate", "backfill"]
-    again = batch_configuration(yaml.safe_dump(configuration_tree(read)), "again")
+    again = batch_configuration(yaml.safe_dump(session_tree(read)), "again")
     assert replace(again, source=read.source) == read
 
 

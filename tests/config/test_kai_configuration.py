@@ -75,8 +75,8 @@ def test_a_config_map_has_the_file_of_the_scheduler() -> None:
     assert batch is not None
     (warning,) = batch.warnings
     assert warning == (
-        "scenarioSearchBudgets: it has no effect; in KAI-Scheduler it would limit searches by "
-        "time, which are limited by a count here"
+        "data.config.yaml: scenarioSearchBudgets: it has no effect; in KAI-Scheduler it would "
+        "limit searches by time, which are limited by a count here"
     )
 
 
@@ -140,8 +140,8 @@ def test_compat_keeps_the_defects_of_kai() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ("kValue: .inf", "arguments.kValue: Invalid value: inf: expected a number"),
-        ("kValue: .nan", "arguments.kValue: Invalid value: nan: expected a number"),
+        ("kValue: .inf", "spec.kValue: Invalid value: inf: expected a number"),
+        ("kValue: .nan", "spec.kValue: Invalid value: nan: expected a number"),
         (
             "plugins: {proportion: {arguments: {relcaimerSaturationMultiplier: .inf}}}",
             "relcaimerSaturationMultiplier: Invalid value: inf: expected a number",

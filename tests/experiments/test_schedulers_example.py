@@ -26,7 +26,7 @@ def test_four_schedulers_place_the_same_jobs_each_in_its_way(tmp_path: Path) -> 
     # One node, so that jobs wait.
     nodes = (tmp_path / "spot-nodes.csv").read_text().splitlines()[:2]
     (tmp_path / "spot-nodes.csv").write_text("\n".join(nodes) + "\n")
-    files = [str(tmp_path / name) for name in plan["workloads"][0]["files"]]
+    files = [str(tmp_path / Path(name).name) for name in plan["workloads"][0]["files"]]
     plan["workloads"][0]["files"] = files
     plan |= {"seeds": 1, "options": {"sampleEvery": "12h"}}
     out = tmp_path / "out"
@@ -72,7 +72,7 @@ def test_consolidation_moves_are_counted_and_others_make_none(tmp_path: Path) ->
     runs = (("long", 3600), ("short", 60), ("long-2", 3600), ("short-2", 60))
     jobs = [job(name, 1, 10 * i, seconds) for i, (name, seconds) in enumerate(runs)]
     jobs.append(job("whole", 2, 300, 600))
-    queues = [*yaml.safe_load_all((EXAMPLES / "queues.yaml").read_text())]
+    queues = [*yaml.safe_load_all((EXAMPLES / "objects" / "queues.yaml").read_text())]
     trace = tmp_path / "jobs.yaml"
     trace.write_text(yaml.safe_dump_all([*nodes, *queues, *jobs]))
     plan: dict[str, Any] = yaml.safe_load((EXAMPLES / "schedulers.yaml").read_text())

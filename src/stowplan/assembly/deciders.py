@@ -17,7 +17,13 @@ from stowplan.assembly.build import decoded, registered, scheduler_for
 from stowplan.assembly.in_tree import default_plugins
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.profile_reload import ProfileReload
-from stowplan.config.queue_models.queue_model_choice import KAI, KUEUE, SCHEDULER, VOLCANO
+from stowplan.config.queue_models.queue_model_choice import (
+    KAI,
+    KUEUE,
+    KUEUE_KIND,
+    SCHEDULER,
+    VOLCANO,
+)
 from stowplan.config.queue_models.scheduler_config_map import configuration_of_config_map
 from stowplan.config.session_configuration import (
     KUBE_BATCH_0_5,
@@ -333,7 +339,8 @@ def deciders_of(
 
 def _is_for_kueue(file: ConfigText) -> bool:
     """Whether a file chooses Kueue; most do not name it and need not be read twice."""
-    if KUEUE not in decoded(file.text):
+    text = decoded(file.text)
+    if KUEUE not in text and f"kind: {KUEUE_KIND}" not in text:
         return False
     from stowplan.assembly.sessions.kueue_settings import is_for_kueue
 

@@ -7,18 +7,30 @@ extension point, so that nothing depends on defaults.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from stowplan.config import policy as policies
 from stowplan.config import session_configuration as batches
+from stowplan.config.batch_options import BatchOptions
 from stowplan.config.kube_scheduler import KIND
 from stowplan.config.model import Configuration, Extender
 from stowplan.config.plugin_args import API_VERSION, has_arguments
 from stowplan.config.plugin_sets import ALL, MULTI_POINT
 from stowplan.config.policy_document import ExtenderConfig, PredicatePolicy, PriorityPolicy
 from stowplan.config.policy_profile import Policy
+from stowplan.config.queue_models.kai_configuration import complete_kai
+from stowplan.config.queue_models.queue_model_choice import (
+    KAI,
+    KUBE_BATCH,
+    SCHEDULER,
+    VOLCANO,
+    has_parts_of_volcano,
+)
+from stowplan.config.queue_models.volcano_configuration import complete_volcano
 from stowplan.config.strict_decoder import encode
 from stowplan.framework.profile import PluginUse, Profile
 
@@ -43,8 +55,8 @@ def digest(configuration: Configuration) -> str:
 
 def _configuration_tree(c: Configuration) -> dict[str, Any]:
     if c.batch is not None and not c.profiles:
-        return batches.configuration_tree(c.batch)
-    block = {} if c.batch is None else {batches.OPTIONS: batches.configuration_block(c.batch)}
+        return session_tree(c.batch)
+    block = {} if c.batch is None else {batches.OPTIONS: _session_block(c.batch)}
     if c.policy is not None:
         return _policy(c.policy) | block
     percentage = c.percentage_of_nodes_to_score
@@ -105,3 +117,58 @@ def _extender_tree(extender: Extender | ExtenderConfig) -> dict[str, Any]:
     tree: dict[str, Any] = encode(extender)
     # Empty values are left out, except weights and switches.
     return {key: value for key, value in tree.items() if value not in ("", [])}
+
+
+_COMPLETE: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    KAI: complete_kai,
+    VOLCANO: complete_volcano,
+}
+"""Queue model -> its file with the actions and tiers that are in force."""
+
+
+def session_tree(configuration: batches.BatchConfiguration) -> dict[str, Any]:
+    """The tree of a file: actions, tiers with the switches that are off, and all options."""
+    return {**_what(configuration), batches.OPTIONS: _options(configuration)}
+
+
+def _session_block(configuration: batches.BatchConfiguration) -> dict[str, Any]:
+    """Same, as the block `batch` of another document."""
+    return {**_options(configuration), **_what(configuration)}
+
+
+def _options(configuration: batches.BatchConfiguration) -> dict[str, Any]:
+    names = configuration.scheduler_names
+    options = BatchOptions(
+        names[0] if len(names) == 1 else None,
+        names if len(names) > 1 else None,
+        timedelta(seconds=configuration.period_s),
+        configuration.default_queue,
+        configuration.uses_priority_classes,
+        configuration.bind_failures_max,
+        configuration.bind_failure_policy,
+    )
+    tree: dict[str, Any] = encode(options)
+    return {key: value for key, value in tree.items() if value is not None}
+
+
+def _what(configuration: batches.BatchConfiguration) -> dict[str, Any]:
+    if configuration.queue_model is not None:
+        model = configuration.queue_model
+        return {SCHEDULER: model.model, **_COMPLETE[model.model](model.tree)}
+    tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
+    if configuration.tiers is not None:
+        tree["tiers"] = [
+            {"plugins": [_session_plugin(policy) for policy in tier]}
+            for tier in configuration.tiers
+        ]
+    if configuration.action_arguments:
+        tree[batches.CONFIGURATIONS] = [
+            {"name": name, "arguments": dict(arguments)}
+            for name, arguments in configuration.action_arguments.items()
+        ]
+    return {SCHEDULER: KUBE_BATCH, **tree} if has_parts_of_volcano(tree) else tree
+
+
+def _session_plugin(policy: batches.PluginOption) -> dict[str, Any]:
+    tree: dict[str, Any] = {"name": policy.name} | dict.fromkeys(policy.disabled, False)
+    return tree | ({"arguments": dict(policy.arguments)} if policy.arguments else {})

@@ -16,6 +16,8 @@ from stowplan.config import session_configuration as batches
 from stowplan.config.document_trees import documents
 from stowplan.config.model import Configuration
 from stowplan.config.plugin_args import API_VERSION
+from stowplan.config.queue_models.kai_shard import SHARD
+from stowplan.config.queue_models.queue_model_choice import KUEUE_KIND
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
 from stowplan.framework.profile import PluginUse
@@ -44,6 +46,8 @@ FORMATS: dict[str, ConfigurationFormat] = {
 """kind -> format."""
 
 _SESSIONS = "one with actions and tiers"
+_OF_QUEUES = (SHARD, KUEUE_KIND)
+"""Kinds of objects with the configuration of a queue model."""
 
 
 def parse(
@@ -65,8 +69,7 @@ def parse(
     found = documents(text, problems)
     if not found:
         if not problems.found:
-            wanted = f"a document of kind {format_alternatives(FORMATS)}"
-            wanted += f", or {_SESSIONS}" if batch is not None else ""
+            wanted = f"a document of kind {_kinds_wanted(batch)}"
             problems.add("document", "nothing", wanted)
         raise problems.error(source)
     if len(found) > 1:
@@ -95,6 +98,13 @@ def merged(found: Sequence[Configuration]) -> Configuration:
         first = msgspec.structs.replace(base, source=source, batch=batch)
         _check_names(first, other.source)
     return first
+
+
+def _kinds_wanted(batch: batches.SupportedSettings | None) -> str:
+    if batch is None:
+        return format_alternatives(FORMATS)
+    kinds = format_alternatives((*FORMATS, *_OF_QUEUES))
+    return f"{kinds}, or one with scheduler, or actions and tiers"
 
 
 def _check_names(configuration: Configuration, source: str) -> None:
@@ -136,15 +146,18 @@ def _read(
     batch: batches.SupportedSettings | None = None,
 ) -> Configuration:
     if not isinstance(tree, dict):
-        wanted = f"a mapping with apiVersion and kind: {format_alternatives(FORMATS)}"
+        wanted = f"a mapping with apiVersion and kind: {_kinds_wanted(batch)}"
         problems.add("document", format_value(tree), wanted)
         raise problems.error(source)
     kind = tree.get("kind") or (kube_scheduler.KIND if body else None)
     if not isinstance(kind, str) or kind not in FORMATS:
         got = "" if kind is None else format_value(kind)
-        hint = did_you_mean(kind, FORMATS) if isinstance(kind, str) else ""
-        wanted = format_alternatives(FORMATS)
-        wanted += ", or actions and tiers" if batch is not None and not got else ""
+        kinds = (*FORMATS, *(_OF_QUEUES if batch is not None else ()))
+        hint = did_you_mean(kind, kinds) if isinstance(kind, str) else ""
+        wanted = format_alternatives(kinds)
+        if batch is not None:
+            maps = "" if not got else ", a ConfigMap with the file of KAI, Kueue or Volcano"
+            wanted += f"{maps}, or a file with scheduler, or actions and tiers"
         problems.add("kind", got, wanted, hint)
         raise problems.error(source)
     form = FORMATS[kind]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -30,16 +29,23 @@ import yaml
 from stowplan.config import volcano_settings
 from stowplan.config.batch_options import BatchOptions
 from stowplan.config.queue_models.kai_configuration import read_kai
-from stowplan.config.queue_models.kai_shard import is_kai_object, kai_file_of
+from stowplan.config.queue_models.kai_shard import (
+    is_kai_object,
+    kai_file_of,
+    path_in_object,
+    warnings_of_object,
+)
 from stowplan.config.queue_models.queue_model_choice import (
     KAI,
     KUBE_BATCH,
+    MODEL_DEFAULT_QUEUES,
     MODEL_SCHEDULER_NAMES,
     SCHEDULER,
     VOLCANO,
     QueueModelSettings,
+    check_keys,
+    check_one_document,
     chosen_queue_model,
-    has_parts_of_volcano,
     plain_tree,
 )
 from stowplan.config.queue_models.volcano_configuration import read_volcano
@@ -48,7 +54,6 @@ from stowplan.config.strict_decoder import (
     Problems,
     child_path,
     decode,
-    encode,
     fields_of,
     format_alternatives,
     format_value,
@@ -179,11 +184,21 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
+    if not known.lenient:
+        check_one_document(text, problems)
     tree = plain_tree(root)
-    tree = kai_file_of(tree, problems) if is_kai_object(tree) else tree
+    given = tree if is_kai_object(tree) else None
+    tree = tree if given is None else kai_file_of(given, problems)
     model = _model_of(tree, known, problems)
+    if model is None:
+        # Which names are known depends on it.
+        raise problems.error(source)
     if model:
+        check_keys(root, problems)
+        n_before = len(problems.found)
         found = walk.model_configuration(source, model, tree)
+        if given is not None:
+            found = _with_paths_of(given, tree, found, problems, n_before)
         if problems.found:
             raise problems.error(source)
         return found
@@ -192,13 +207,26 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
     fields = walk.fields(root, "", names, idle)
     if CONFIGURATIONS not in names:
         fields.pop(CONFIGURATIONS, None)
-    fields.pop(SCHEDULER, None)
+    is_chosen = fields.pop(SCHEDULER, None) is not None and not known.lenient
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
-    found = walk.configuration(source, fields, options, by_default=block is not None)
+    found = walk.configuration(source, fields, options, by_default=is_chosen or block is not None)
     if problems.found:
         raise problems.error(source)
     return found
+
+
+def _with_paths_of(
+    given: Any, tree: Any, found: BatchConfiguration, problems: Problems, n_before: int
+) -> BatchConfiguration:
+    """Warnings and problems with the paths of KAI's object in place of those of the file made of
+    it, without warnings about what the object does not name. n_before: problems of the object."""
+    for i in range(n_before, len(problems.found)):
+        problem = problems.found[i]
+        path = path_in_object(given, tree, problem.path) or problem.path
+        problems.found[i] = msgspec.structs.replace(problem, path=path)
+    warnings = warnings_of_object(given, tree, found.warnings)
+    return msgspec.structs.replace(found, warnings=warnings)
 
 
 def read_block(
@@ -216,7 +244,9 @@ def read_block(
     walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
     what = (*_WHAT, CONFIGURATIONS, SCHEDULER)
     names = (*fields_of(BatchOptions), *what)
-    model = _model_of(tree, known, problems)
+    model = _model_of(tree, known, problems, OPTIONS)
+    if model is None:
+        return None
     if model:
         options_of = fields_of(BatchOptions)
         block = {key: value for key, value in tree.items() if key in options_of}
@@ -240,11 +270,14 @@ def read_block(
     return walk.configuration(source, fields, options, by_default=True)
 
 
-def _model_of(tree: Any, known: SupportedSettings, problems: Problems) -> str:
-    """The queue model that decides by a file; "" for Stowplan's own sessions."""
+def _model_of(
+    tree: Any, known: SupportedSettings, problems: Problems, path: str = ""
+) -> str | None:
+    """See `chosen_queue_model`."""
     if known.lenient:
         return ""
-    return chosen_queue_model(tree, problems, known.model, (*known.actions, *known.policies))
+    others = (*known.actions, *known.policies)
+    return chosen_queue_model(tree, problems, known.model, others, path)
 
 
 def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
@@ -310,7 +343,10 @@ class _SessionConfigurationReader:
         options = BatchOptions()
         if isinstance(tree, dict):
             own = {key: value for key, value in tree.items() if key not in (OPTIONS, SCHEDULER)}
-            options = self.decoded(tree.get(OPTIONS) or {}, OPTIONS)
+            block = tree.get(OPTIONS) or {}
+            if isinstance(block, dict):
+                block = {"defaultQueue": MODEL_DEFAULT_QUEUES[model], **block}
+            options = self.decoded(block, OPTIONS)
         read = (read_kai if model == KAI else read_volcano)(own, self._problems)
         names = self._names(options, MODEL_SCHEDULER_NAMES[model])
         return BatchConfiguration(
@@ -552,49 +588,3 @@ def _format_node(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return format_value(str(node.value))
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-def configuration_tree(configuration: BatchConfiguration) -> dict[str, Any]:
-    """The tree of a file: actions, tiers with the switches that are off, and all options."""
-    return {**_what(configuration), OPTIONS: _options(configuration)}
-
-
-def configuration_block(configuration: BatchConfiguration) -> dict[str, Any]:
-    """Same, as the block `batch` of another document."""
-    return {**_options(configuration), **_what(configuration)}
-
-
-def _options(configuration: BatchConfiguration) -> dict[str, Any]:
-    names = configuration.scheduler_names
-    options = BatchOptions(
-        names[0] if len(names) == 1 else None,
-        names if len(names) > 1 else None,
-        timedelta(seconds=configuration.period_s),
-        configuration.default_queue,
-        configuration.uses_priority_classes,
-        configuration.bind_failures_max,
-        configuration.bind_failure_policy,
-    )
-    tree: dict[str, Any] = encode(options)
-    return {key: value for key, value in tree.items() if value is not None}
-
-
-def _what(configuration: BatchConfiguration) -> dict[str, Any]:
-    if configuration.queue_model is not None:
-        return {SCHEDULER: configuration.queue_model.model, **configuration.queue_model.tree}
-    tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
-    if configuration.tiers is not None:
-        tree["tiers"] = [
-            {"plugins": [_policy(policy) for policy in tier]} for tier in configuration.tiers
-        ]
-    if configuration.action_arguments:
-        tree[CONFIGURATIONS] = [
-            {"name": name, "arguments": dict(arguments)}
-            for name, arguments in configuration.action_arguments.items()
-        ]
-    return {SCHEDULER: KUBE_BATCH, **tree} if has_parts_of_volcano(tree) else tree
-
-
-def _policy(policy: PluginOption) -> dict[str, Any]:
-    tree: dict[str, Any] = {"name": policy.name} | dict.fromkeys(policy.disabled, False)
-    return tree | ({"arguments": dict(policy.arguments)} if policy.arguments else {})

@@ -136,10 +136,34 @@ def evaluate(
             forms = ", ".join(name for name, one in FORMATS.items() if one.takes_plugins)
             raise InputError(source, "--plugin", f"not allowed with --as {form}", f"--as {forms}")
         answered = partial(answered, plugins=classes)
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_checked_lines(lines, form, source), start=1):
         text = line.encode() if isinstance(line, str) else line
         if text.strip():
             yield _answered(text, f"line {number}", source, chosen.read, answered)
+
+
+def _checked_lines(lines: Iterable[bytes | str], form: str, source: str) -> Iterator[bytes | str]:
+    """The lines; raises InputError for several of which none is JSON, as of a manifest."""
+    rest = iter(lines)
+    held: list[bytes | str] = []
+    for line in rest:
+        held.append(line)
+        if _is_object(line):
+            break
+    else:
+        n = sum(bool(line.strip()) for line in held)
+        if n > 1:
+            got = f"none of its {n} lines is a JSON object"
+            raise InputError(source, "", got, f"JSON lines with a case of --as {form} on each")
+    yield from held
+    yield from rest
+
+
+def _is_object(line: bytes | str) -> bool:
+    try:
+        return isinstance(untyped(line.encode() if isinstance(line, str) else line), dict)
+    except (DecodeError, RecursionError):
+        return False
 
 
 def _with_gates(read: Callable[[bytes], Case], gates: dict[str, bool], line: bytes) -> Case:

@@ -7,6 +7,7 @@ configuration of profiles and sessions.
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import yaml
@@ -22,16 +23,22 @@ from stowplan.batch.queue_models.kueue.kueue_options import (
     PodsReadyOptions,
     kueue_options_of,
 )
-from stowplan.config.queue_models.queue_model_choice import KUEUE, SCHEDULER
+from stowplan.config.queue_models.queue_model_choice import (
+    KUEUE,
+    KUEUE_KIND,
+    SCHEDULER,
+    check_keys,
+    check_one_document,
+)
 from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
-from stowplan.objects.encoding.duration import parse
-from stowplan.objects.timing.duration_text import parse_duration
+from stowplan.objects.encoding.duration import parse, render
 
 _FAIR_SHARING, _PODS_READY = "fairSharing", "waitForPodsReady"
 _RESOURCES = "resources"
 _FIELDS = (SCHEDULER, _FAIR_SHARING, USAGE, "featureGates", _PODS_READY, _RESOURCES)
 _API_GROUP = "config.kueue.x-k8s.io/"
+_API_VERSIONS = tuple(_API_GROUP + version for version in ("v1beta1", "v1beta2"))
 _ENABLE = "enable"
 _NOT_READ = (
     "apiVersion", "kind", "namespace", "health", "metrics", "webhook", "leaderElection",
@@ -50,6 +57,7 @@ _RESOURCE_FIELDS = (_EXCLUDED, "transformations")
 _PODS_READY_FIELDS = ("enable", "timeout", "blockAdmission", "recoveryTimeout", "requeuingStrategy")
 _REQUEUING_FIELDS = ("timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds")
 _STRATEGIES = "preemptionStrategies"
+_TRANSFORMATIONS = ("Retain", "Replace")
 _OLD_TIMEOUT_S = 300.0
 """Default of `waitForPodsReady.timeout` in v1beta1."""
 
@@ -62,14 +70,20 @@ def is_for_kueue(text: str | bytes) -> bool:
 
 def _is_own(tree: dict[str, Any]) -> bool:
     """Whether a tree is the Configuration that Kueue's manager reads."""
-    is_kind = tree.get("kind") == "Configuration"
-    return is_kind and str(tree.get("apiVersion", "")).startswith(_API_GROUP)
+    return tree.get("kind") == KUEUE_KIND
 
 
 def read_kueue_options(text: str | bytes, source: str, *, is_fixed: bool) -> KueueOptions:
     """The options of a text; raises ConfigError with every mistake."""
     tree, problems = _tree(text), Problems()
     is_own = _is_own(tree)
+    check_one_document(text, problems)
+    check_keys(next(yaml.compose_all(text, Loader=yaml.SafeLoader), None), problems)
+    version = tree.get("apiVersion")
+    if is_own and version not in _API_VERSIONS:
+        hint = did_you_mean(str(version), _API_VERSIONS)
+        got = "" if version is None else format_value(version)
+        problems.add("apiVersion", got, format_alternatives(_API_VERSIONS), hint)
     for key in tree:
         if key not in _FIELDS and not (is_own and key in _NOT_READ):
             hint = did_you_mean(str(key), _FIELDS)
@@ -116,7 +130,25 @@ def _transformations(tree: Any, problems: Problems) -> list[Any]:
         wanted = "a mapping with transformations, each with an input"
         problems.add(_RESOURCES, format_value(tree), wanted)
         return []
+    for i, one in enumerate(found or ()):
+        _check_transformation(one, f"{_RESOURCES}.transformations[{i}]", problems)
     return list(found or ())
+
+
+def _check_transformation(tree: dict[str, Any], path: str, problems: Problems) -> None:
+    _check_mapping(tree, path, ("input", "strategy", "outputs", "multiplyBy"), problems)
+    strategy, outputs = tree.get("strategy"), tree.get("outputs") or {}
+    if strategy not in (None, *_TRANSFORMATIONS):
+        wanted = format_alternatives(_TRANSFORMATIONS)
+        problems.add(f"{path}.strategy", format_value(strategy), wanted)
+    if not isinstance(outputs, dict):
+        problems.add(f"{path}.outputs", format_value(outputs), "a mapping of resources to factors")
+        return
+    for name, factor in outputs.items():
+        try:
+            float(factor)
+        except (TypeError, ValueError):
+            problems.add(f"{path}.outputs[{name}]", format_value(factor), "a number")
 
 
 def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOptions | None:
@@ -126,6 +158,9 @@ def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOpt
     _check_mapping(tree, _PODS_READY, _PODS_READY_FIELDS, problems)
     if not isinstance(tree, dict) or tree.get(_ENABLE) is False:
         return None
+    for name in (_ENABLE, "blockAdmission"):
+        if not isinstance(tree.get(name), bool | None):
+            problems.add(f"{_PODS_READY}.{name}", format_value(tree[name]), "true or false")
     strategy = tree.get("requeuingStrategy") or {}
     path = f"{_PODS_READY}.requeuingStrategy"
     _check_mapping(strategy, path, _REQUEUING_FIELDS, problems)
@@ -139,11 +174,12 @@ def _pods_ready(tree: Any, default_s: float, problems: Problems) -> PodsReadyOpt
     numbers = {}
     for name, default in (("backoffBaseSeconds", 60), ("backoffMaxSeconds", 3600)):
         numbers[name] = strategy.get(name) or default
-        if not isinstance(numbers[name], int):
-            problems.add(f"{path}.{name}", format_value(numbers[name]), "a number of seconds")
+        if not _is_count(numbers[name]):
+            wanted = "a number of seconds, 0 or more"
+            problems.add(f"{path}.{name}", format_value(numbers[name]), wanted)
     limit = strategy.get("backoffLimitCount")
-    if limit is not None and not isinstance(limit, int):
-        problems.add(f"{path}.backoffLimitCount", format_value(limit), "a number")
+    if limit is not None and not _is_count(limit):
+        problems.add(f"{path}.backoffLimitCount", format_value(limit), "a number, 0 or more")
     if problems.found:
         return None
     return PodsReadyOptions(
@@ -163,10 +199,18 @@ def _seconds(tree: dict[str, Any], field: str, default: float, problems: Problem
     if text is None:
         return default
     try:
-        return parse_duration(str(text))
+        found = parse(str(text)).total_seconds()
     except ValueError:
-        problems.add(f"{_PODS_READY}.{field}", format_value(text), "a duration such as 5m")
+        found = -1.0
+    if found < 0:
+        wanted = "a duration such as 5m, not below 0"
+        problems.add(f"{_PODS_READY}.{field}", format_value(text), wanted)
         return default
+    return found
+
+
+def _is_count(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
 def _check_mapping(tree: Any, path: str, fields: tuple[str, ...], problems: Problems) -> None:
@@ -252,3 +296,52 @@ def _check_fair_sharing(tree: Any, problems: Problems) -> None:
         if name not in STRATEGIES:
             wanted = format_alternatives(STRATEGIES)
             problems.add(f"{path}.{_STRATEGIES}", format_value(name), wanted)
+
+
+def kueue_tree(options: KueueOptions) -> dict[str, Any]:
+    """The tree of a file with all that is in force; reading it gives the same options."""
+    tree: dict[str, Any] = {SCHEDULER: KUEUE}
+    if options.is_fair:
+        tree[_FAIR_SHARING] = {_STRATEGIES: list(options.strategies)}
+    if options.usage is not None:
+        tree[USAGE] = {
+            HALF_LIFE: _duration(options.usage.half_life_s),
+            INTERVAL: _duration(options.usage.interval_s),
+            USAGE_WEIGHTS: dict(options.usage.weights),
+        }
+    tree["featureGates"] = {name: name in options.gates for name in GATES}
+    if options.pods_ready is not None:
+        tree[_PODS_READY] = _pods_ready_tree(options.pods_ready)
+    if options.excluded or options.transformations:
+        tree[_RESOURCES] = {
+            _EXCLUDED: list(options.excluded),
+            "transformations": [
+                {
+                    "input": one.resource,
+                    "strategy": "Replace" if one.is_replaced else "Retain",
+                    "outputs": dict(one.outputs),
+                }
+                for one in options.transformations
+            ],
+        }
+    return tree
+
+
+def _pods_ready_tree(options: PodsReadyOptions) -> dict[str, Any]:
+    limit = options.requeues_max
+    return {
+        _ENABLE: True,
+        "timeout": _duration(options.timeout_s),
+        "recoveryTimeout": _duration(options.recovery_s or 0.0),
+        "blockAdmission": options.blocks,
+        "requeuingStrategy": {
+            "timestamp": "Eviction" if options.by_eviction else "Creation",
+            **({} if limit is None else {"backoffLimitCount": limit}),
+            "backoffBaseSeconds": int(options.backoff_s),
+            "backoffMaxSeconds": int(options.backoff_max_s),
+        },
+    }
+
+
+def _duration(seconds: float) -> str:
+    return render(timedelta(seconds=seconds))

@@ -18,6 +18,9 @@ stowplan config check scheduler.yaml
 # Validate profiles, and the actions and tiers of sessions, as they are used together
 stowplan config check scheduler.yaml kube-batch-conf.yaml -o json
 
+# Validate the configuration of Kueue, KAI-Scheduler or Volcano
+stowplan config check kueue.yaml
+
 # Validate a configuration that names out-of-tree plugins
 stowplan config check scheduler.yaml --plugin my_rule.py
 """
@@ -41,13 +44,22 @@ def check(
     """Validate FILEs and print the effective configuration, with all defaults.
 
     Every error is reported, one per line: field, value, what is allowed, and a suggestion. Of
-    several files one has profiles and one has actions and tiers; they are printed as one. The
-    enable switches of a tier's plugins are true where none is printed.
+    several files one has profiles and one has actions and tiers; they are printed as one, after
+    that of Kueue where there is one. The enable switches of a tier's plugins are true where none
+    is printed.
     """
     from stowplan import config
     from stowplan.cli.runs.scheduler_config import read_command_deciders
     from stowplan.cli.tables.console import print_tree
 
-    print_tree(
-        config.effective(read_command_deciders(files, plugin_files, compat).configuration), output
-    )
+    deciders = read_command_deciders(files, plugin_files, compat, admits=True)
+    if deciders.kueue is None:
+        print_tree(config.effective(deciders.configuration), output)
+        return
+    # Kueue's file is one of its own beside profiles; alone, there are none to print.
+    from stowplan.assembly.sessions.kueue_settings import kueue_tree
+
+    print_tree(kueue_tree(deciders.kueue), output)
+    if deciders.files:
+        click.echo("---" if output == "yaml" else "", nl=output == "yaml")
+        print_tree(config.effective(deciders.configuration), output)

@@ -140,6 +140,16 @@ def read_kai(tree: Any, problems: Problems) -> KaiConfiguration:
     return _KaiReader(problems).configuration(tree)
 
 
+def complete_kai(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid file with the actions and tiers that are in force, where it has none."""
+    plugins = [
+        {"name": name, **({"arguments": dict(arguments)} if arguments else {})}
+        for name, arguments in _DEFAULT_PLUGINS.items()
+    ]
+    given = {key: value for key, value in tree.items() if value or key not in ("actions", "tiers")}
+    return {"actions": ", ".join(ACTIONS), "tiers": [{"plugins": plugins}], **given}
+
+
 class _KaiReader:
     """Reads trees; collects mistakes and warnings."""
 
@@ -246,6 +256,8 @@ class _KaiReader:
 
     def _plugin(self, tree: Any, path: str, found: dict[str, Mapping[str, Any]]) -> None:
         fields = self._fields(tree, path, ("name", "arguments", *_SWITCHES))
+        if not isinstance(tree, dict):
+            return
         for switch in _SWITCHES:
             if fields.get(switch):
                 self._warn(f"{path}.{switch}", "it", "leave a part of the plugin out")

@@ -7,17 +7,26 @@ pkg/operator/operands/scheduler/resources_for_shard.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from stowplan.config.queue_models.queue_model_choice import KAI, SCHEDULER
-from stowplan.config.strict_decoder import Problems, format_value, mapping_of
+from stowplan.config.strict_decoder import (
+    Problems,
+    child_path,
+    format_alternatives,
+    format_value,
+    mapping_of,
+)
+from stowplan.framework.problems import did_you_mean
 
 SHARD, CONFIG_MAP = "SchedulingShard", "ConfigMap"
 FILE = "config.yaml"
 """Key of the ConfigMap with the file."""
+_API_VERSION = "kai.scheduler/v1"
 _OBJECT = ("apiVersion", "kind", "metadata", "status")
 _PLUGINS = {
     "predicates": 1900, "proportion": 1800, "priority": 1700, "nodeavailability": 1600,
@@ -37,6 +46,16 @@ _SPEC = (
     "placementStrategy", "partitionLabelValue", "minRuntime", "kValue", "plugins", "actions",
     *_PASSED_ON, *_IDLE,
 )  # fmt: skip
+_ENTRY = re.compile(r"tiers\[0\]\.plugins\[(?P<n>\d+)\](?P<rest>.*)")
+_NOT_NAMED = re.compile(r"plugin '(?P<name>.+)' is not named; (?P<rest>.*)")
+_FIELD_OF_ARGUMENT = {
+    ("proportion", "kValue"): "kValue",
+    ("minruntime", "defaultPreemptMinRuntime"): "minRuntime.preemptMinRuntime",
+    ("minruntime", "defaultReclaimMinRuntime"): "minRuntime.reclaimMinRuntime",
+    ("nodeplacement", "gpu"): "placementStrategy.gpu",
+    ("nodeplacement", "cpu"): "placementStrategy.cpu",
+}
+"""Plugin and argument -> field of a shard that sets it."""
 
 
 def is_kai_object(tree: Any) -> bool:
@@ -62,8 +81,61 @@ def kai_file_of(tree: dict[str, Any], problems: Problems) -> dict[str, Any]:
             inner = {}
         return {SCHEDULER: KAI, **(inner or {})}
     fields = mapping_of(tree, "", (*_OBJECT, "spec"), problems)
+    version = tree.get("apiVersion")
+    if version != _API_VERSION:
+        problems.add("apiVersion", "" if version is None else format_value(version), _API_VERSION)
     spec = mapping_of(fields.get("spec") or {}, "spec", _SPEC, problems)
     return _file_of_shard(spec, problems)
+
+
+def path_in_object(tree: Mapping[str, Any], file: Mapping[str, Any], path: str) -> str:
+    """Where an object says what is at a path of the file made of it; "" where it does not."""
+    if tree["kind"] == CONFIG_MAP:
+        return f"data.{FILE}: {path}"
+    given = tree.get("spec")
+    spec = given if isinstance(given, dict) else {}
+    found = _ENTRY.fullmatch(path)
+    if found is not None:
+        entry = file["tiers"][0]["plugins"][int(found["n"])]
+        return _path_of_plugin(spec, entry["name"], found["rest"])
+    field = re.split(r"[.\[]", path, maxsplit=1)[0]
+    if field == "args" and "partition-label-value" in path and spec.get("partitionLabelValue"):
+        return "spec.partitionLabelValue"
+    return f"spec.{path}" if field in spec else ""
+
+
+def warnings_of_object(
+    tree: Mapping[str, Any], file: Mapping[str, Any], warnings: Iterable[str]
+) -> tuple[str, ...]:
+    """Warnings about the file made of an object, as warnings about what the object says."""
+    found = []
+    for text in warnings:
+        path, _, what = text.partition(": ")
+        off = _NOT_NAMED.fullmatch(what) if tree["kind"] == SHARD else None
+        if off is not None:
+            # A shard has all plugins but those that it turns off.
+            place = f"spec.plugins.{off['name']}.enabled"
+            found.append(f"{place}: it has no effect; {off['rest']}")
+            continue
+        place = path_in_object(tree, file, path)
+        if place:
+            found.append(f"{place}: {what}")
+    return tuple(found)
+
+
+def _path_of_plugin(spec: Mapping[str, Any], name: str, rest: str) -> str:
+    """Path of a plugin, or of a part of it. rest: path below its entry in the file."""
+    plugins = spec.get("plugins")
+    given = plugins.get(name) if isinstance(plugins, dict) else None
+    argument = rest.removeprefix(".arguments.")
+    arguments = given.get("arguments") if isinstance(given, dict) else None
+    if not isinstance(arguments, dict | None) or argument in (arguments or {}):
+        return f"spec.plugins.{name}{rest}"
+    field = _FIELD_OF_ARGUMENT.get((name, argument), "")
+    if field:
+        return f"spec.{field}"
+    is_named = isinstance(plugins, dict) and name in plugins
+    return f"spec.plugins.{name}{rest.removesuffix('.name')}" if is_named else ""
 
 
 def _file_of_shard(spec: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
@@ -131,6 +203,11 @@ def _override(
         problems.add(path, format_value(tree), "a mapping")
         return
     for name, given in tree.items():
+        if path == "spec.actions" and name not in _ACTIONS:
+            hint = did_you_mean(str(name), _ACTIONS)
+            place = child_path(path, str(name))
+            problems.add(place, "an unknown action", format_alternatives(_ACTIONS), hint)
+            continue
         fields = mapping_of(given or {}, f"{path}.{name}", known, problems)
         changed = {key: value for key, value in fields.items() if value is not None}
         for key, kind in (("enabled", bool), ("priority", int)):

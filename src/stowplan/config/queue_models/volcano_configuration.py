@@ -216,6 +216,11 @@ def read_volcano(tree: Any, problems: Problems) -> VolcanoConfiguration:
     return _VolcanoReader(problems).configuration(tree)
 
 
+def complete_volcano(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A valid file with the actions and tiers that are in force: an empty one has the default."""
+    return dict(tree) or dict(_tree(DEFAULT_TEXT, Problems()))
+
+
 def _tree(text: str, problems: Problems) -> Any:
     try:
         return yaml.safe_load(text)
@@ -289,6 +294,8 @@ class _VolcanoReader:
     def _plugin(self, tree: Any, path: str) -> VolcanoPluginEntry:
         fields = self._fields(tree, path, ("name", "arguments", *SWITCHES))
         name = str(fields.get("name") or "")
+        if not isinstance(tree, dict):
+            return VolcanoPluginEntry(name, frozenset())
         enabled = frozenset(switch for switch in SWITCHES if self._is_on(fields, switch, path))
         arguments = fields.get("arguments")
         place = f"{path}.arguments"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -137,13 +138,15 @@ class PlanInputs:
         run at all."""
         asked_workloads = {cell.workload for cell in cells}
         workloads = {
-            one.name: self._workload(one)
-            for one in self.plan.workloads
+            one.name: self._workload(one, f"workloads[{i}]")
+            for i, one in enumerate(self.plan.workloads)
             if one.name in asked_workloads
         }
         asked_policies = {cell.policy for cell in cells}
         policies = {
-            one.name: self._policy(one) for one in self.plan.policies if one.name in asked_policies
+            one.name: self._policy(one, f"policies[{i}]")
+            for i, one in enumerate(self.plan.policies)
+            if one.name in asked_policies
         }
         if self.plan.mode != GPU_SHARING:
             policies = {name: self._checked(policy) for name, policy in policies.items()}
@@ -153,9 +156,11 @@ class PlanInputs:
     def _read_measures(self) -> None:
         """Find and check the plan's own measures."""
         found = []
-        for source in self.plan.measures:
+        for i, source in enumerate(self.plan.measures):
             file, _, function = source.rpartition(":")
             path = self._found(file) if file else None
+            if path is not None:
+                self._hashed(source, path, f"measures[{i}]")
             found.append(source if path is None else f"{path}:{function}")
             own_measure(found[-1])
             if path is not None:
@@ -224,7 +229,7 @@ class PlanInputs:
             self._measure_distributions,
         )
 
-    def _workload(self, given: PlanWorkload) -> WorkloadSource:
+    def _workload(self, given: PlanWorkload, field: str) -> WorkloadSource:
         if given.generated is not None:
             return WorkloadSource(given.name, generated=given.generated)
         if given.openb:
@@ -234,20 +239,23 @@ class PlanInputs:
             return WorkloadSource(given.name, files, tuple(one.path for one in files), given.openb)
         paths = tuple(str(self._found(name)) for name in given.paths)
         named: list[NamedFile] = []
-        for name, path in zip(given.paths, paths, strict=True):
-            for leaf in map(Path, files_below(path)):
+        places = _places(f"{field}.files", given.files)
+        for name, path, place in zip(given.paths, paths, places, strict=True):
+            with self._at(place):
+                leaves = [Path(leaf) for leaf in files_below(path)]
+            for leaf in leaves:
                 inner = "" if leaf == Path(path) else f"/{leaf.relative_to(path)}"
-                named.append(self._hashed(f"{name.rstrip('/')}{inner}", leaf))
+                named.append(self._hashed(f"{name.rstrip('/')}{inner}", leaf, place))
         return WorkloadSource(given.name, tuple(named), paths, trace_format=given.trace_format)
 
-    def _policy(self, given: PlanPolicy) -> PolicySource:
+    def _policy(self, given: PlanPolicy, field: str) -> PolicySource:
         inline = "" if given.configuration is None else canonical(given.configuration).decode()
         return PolicySource(
             given.name,
-            self._all_hashed(given.files("config")),
+            self._all_hashed(given, field, "config"),
             inline,
-            self._all_hashed(given.files("plugins")),
-            self._all_hashed(given.files("extenders")),
+            self._all_hashed(given, field, "plugins"),
+            self._all_hashed(given, field, "extenders"),
             given.profile,
             given.compat,
             given.gpu_share,
@@ -259,7 +267,9 @@ class PlanInputs:
             return None
         path = self._found(str(name))
         if str(path) not in self._digests:
-            read_autoscale(read_bytes(path), str(path))
+            with self._at("options.autoscale"):
+                text = read_bytes(path)
+            read_autoscale(text, str(path))
         return self._hashed(str(name), path)
 
     def openb_folder(self) -> Path:
@@ -276,14 +286,37 @@ class PlanInputs:
         places = [folder / name for folder in self._folders]
         return next((place for place in places if place.exists()), places[0])
 
-    def _all_hashed(self, names: Iterable[str]) -> tuple[NamedFile, ...]:
-        return tuple(self._hashed(name, self._found(name)) for name in names)
+    def _all_hashed(self, given: PlanPolicy, path: str, field: str) -> tuple[NamedFile, ...]:
+        names, places = given.files(field), _places(f"{path}.{field}", getattr(given, field))
+        return tuple(
+            self._hashed(name, self._found(name), place)
+            for name, place in zip(names, places, strict=True)
+        )
 
-    def _hashed(self, label: str, path: Path) -> NamedFile:
+    def _hashed(self, label: str, path: Path, field: str = "") -> NamedFile:
+        """A file; raises InputError. field: of the plan that names it, for errors."""
         text = str(path)
         if text not in self._digests:
-            self._digests[text] = hashlib.sha256(read_bytes(path)).hexdigest()
+            with self._at(field):
+                self._digests[text] = hashlib.sha256(read_bytes(path)).hexdigest()
         return NamedFile(label, text, self._digests[text])
+
+    @contextmanager
+    def _at(self, field: str) -> Iterator[None]:
+        """Errors about a file say where the plan names it."""
+        try:
+            yield
+        except InputError as problem:
+            if not field:
+                raise
+            raise InputError.at(self.plan.source, field, problem) from None
+
+
+def _places(field: str, given: Sequence[str] | str) -> tuple[str, ...]:
+    """Paths of the files of a field, which has one or a list of them."""
+    if isinstance(given, str):
+        return (field,)
+    return tuple(f"{field}[{i}]" if len(given) > 1 else field for i in range(len(given)))
 
 
 def check_policy(policy: PolicySource) -> None:
