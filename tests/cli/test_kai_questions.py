@@ -55,7 +55,7 @@ def test_nodes_are_looked_for_pod_by_pod(mode: str, files: tuple[str, str]) -> N
 
 def test_a_profile_of_sessions_only(files: tuple[str, str]) -> None:
     ran = ask("what-if --cordon a --profile x", files, "--base-config")
-    assert "profile: Invalid value: 'x': expected a configuration with profiles" in ran.err
+    assert "profile: Invalid value: 'x': expected one of (none: it has only sessions)" in ran.err
 
 
 def test_a_group_of_kai_counts_whole(files: tuple[str, str], tmp_path: Path) -> None:

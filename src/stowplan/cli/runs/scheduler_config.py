@@ -78,14 +78,21 @@ def read_asked_deciders(
 
 
 def read_profile_deciders(
-    source: ClusterSource, plugin_files: tuple[str, ...], compat: str | tuple[str, ...] | None
+    source: ClusterSource,
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    compat: str | tuple[str, ...] | None,
+    *,
+    profile: str | None,
+    admits: bool,
 ) -> Deciders:
-    """The scheduler one of whose profiles is named, where no configuration is: the default one
-    where the one that runs has sessions only. Raises as `read_asked_deciders`."""
-    found = read_asked_deciders(source, (), plugin_files, compat)
-    if found.configuration.profiles or compat:
+    """As `read_asked_deciders`, where a profile may be named: then the default scheduler where the
+    one of `stowplan up` has sessions only."""
+    asked = config_files, plugin_files, compat
+    found = read_asked_deciders(source, *asked, admits=admits)
+    if not profile or any(asked) or found.configuration.profiles:
         return found
-    return read_command_deciders((), plugin_files, compat)
+    return read_command_deciders(*asked)
 
 
 def running_deciders(source: ClusterSource) -> Deciders | None:
