@@ -178,3 +178,33 @@ def test_kueue(names_config: bool, tmp_path: Path) -> None:
             drained = ask("what-if", "--drain", "n1")
             assert drained.out.startswith("--drain n1: 1 node cordoned")
             assert "Kueue admits no jobs in it" in drained.err
+
+
+SUBMITTED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: default, labels: {kai.scheduler/queue: red}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: "1"}}}]
+"""
+PLAIN = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_what_if_lists_what_either_configuration_reads(tmp_path: Path) -> None:
+    plain, new = tmp_path / "plain.yaml", tmp_path / "new.yaml"
+    plain.write_text(PLAIN)
+    new.write_text(SUBMITTED)
+    with cluster_of(tmp_path, KAI, "scheduler: kai\n") as kubeconfig:
+        config = str(tmp_path / "config.yaml")
+        for words in (
+            ("--submit", str(new)),
+            ("--submit", str(new), "--config", config),
+            ("--submit", str(new), "--base-config", str(plain), "--config", config),
+        ):
+            ran = run("what-if", *words, "--kubeconfig", kubeconfig, "-o", "json")
+            assert "not found" not in ran.out
+            pods = {one["pod"]: one for one in json.loads(ran.out)["pods"]}
+            assert pods["default/new"]["to"] == "n1"
+        ran = run("preempt-preview", "--submit", str(new), "--kubeconfig", kubeconfig)
+        assert "not found" not in ran.out

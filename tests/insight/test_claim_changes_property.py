@@ -249,7 +249,7 @@ def counts_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
         for count in range(1, place.asked.count):
             yield device_edits.lower_count(place, count)
 
-    monkeypatch.setattr(claim_problems, "_lower_counts", from_one)
+    monkeypatch.setattr(device_edits, "lower_counts", from_one)
 
 
 def what_others_have_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:

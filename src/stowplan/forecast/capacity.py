@@ -42,7 +42,7 @@ from stowplan.insight.capacity.pools import pools_of, runs_on_every_node
 from stowplan.insight.capacity.units import Unit, UnitCopier, UnitCopy, units_of
 from stowplan.insight.cluster_copy import ClusterCopy, follows
 from stowplan.objects.node import Node
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
@@ -229,8 +229,11 @@ class _Counting:
             self.notes.append(
                 f"sessions evict {count_of(n_evicted, 'running pod')} for {unit.name}"
             )
-        reasons = {message: len(self.cluster.nodes)} if message and len(placed) < n_copies else {}
-        return unit_capacity(unit, placed, self.cluster.nodes, self.limit, "", reasons)
+        if len(placed) == n_copies:
+            message = ""
+        reasons = {message: len(self.cluster.nodes)} if message else {}
+        found = unit_capacity(unit, placed, self.cluster.nodes, self.limit, "", reasons)
+        return replace(found, message=message)
 
 
 def _most_by_amounts(unit: Unit, cluster: Cluster) -> int:
@@ -269,6 +272,7 @@ def fit_nodes(
         own = [pod for pod in cluster.pods if not runs_on_every_node(pod)]
         workload = replace(cluster, nodes=[], pods=own, objects=[], notes=[])
     wanted = pending_workload(workload, cluster, profile)
+    _check_has_profiles(deciders)
     frameworks = trial_frameworks(deciders)
     _check_profiles(wanted.pods, frameworks)
     pools = pools_of(cluster.nodes, cluster.bound(), prices or {})
@@ -324,6 +328,7 @@ def compact(
     """
     cluster = cluster_of(cluster)
     deciders = deciders_for(cluster, config, plugins)
+    _check_has_profiles(deciders)
     pools_of(cluster.nodes, (), prices or {})
     frameworks = trial_frameworks(deciders)
     bound = cluster.bound()
@@ -356,6 +361,14 @@ def compact(
         tuple(search.not_searched),
         tuple(note for note in notes if note),
     )
+
+
+def _check_has_profiles(deciders: Deciders) -> None:
+    """Raise InputError where sessions decide all pods: these questions place them one by one."""
+    if not deciders.configuration.profiles:
+        how = f"without a configuration: --profile {DEFAULT_SCHEDULER}"
+        wanted = f"profiles: these nodes are looked for pod by pod ({how})"
+        raise InputError(deciders.configuration.source, "", "only sessions", wanted)
 
 
 def _check_profiles(pods: Iterable[Pod], frameworks: Mapping[str, Framework]) -> None:

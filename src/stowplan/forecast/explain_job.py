@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
@@ -50,6 +51,7 @@ from stowplan.simulation.session_runner import (
 SCHEMA = "stowplan.dev/job-explanation/v1"
 PREDICATES = "node(s) didn't pass the predicates"
 FULL = "Too many pods"
+POD_SCHEDULED, NOT_BOUND = "PodScheduled", "NotBound"
 NOTHING_FOUND = JobChanges((), ())
 
 
@@ -145,7 +147,7 @@ def explain_job(
     found = found_pod(pod, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders, now=now), pod=found)
     run = inspection.runner.run_session()
-    job = next((job for job in run.jobs if job.uid == inspection.job), None)
+    job = _reported_job(run, inspection.job, inspection.runner)
     waiting = "pending" if job is not None else "unseen"
     gates = tuple(gate.name for gate in found.spec.scheduling_gates)
     searched = NOTHING_FOUND
@@ -192,7 +194,7 @@ def explain_pod_group(
     found = found_pod_group(group, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders, now=now), group=found.key)
     run = inspection.runner.run_session()
-    job = next((job for job in run.jobs if job.uid == found.key), None)
+    job = _reported_job(run, found.key, inspection.runner)
     message = ""
     if job is None:
         names = " or ".join(inspection.runner.batch.scheduler_names)
@@ -236,6 +238,29 @@ def found_pod_group(key: str, cluster: Cluster) -> PodGroup | KaiPodGroupObject:
         got = f'podgroups "{name}" not found in namespace "{namespace}"'
         raise InputError(f"podgroup {key}", "", got, f"{wanted}; {hint}" if hint else wanted)
     return groups[key]
+
+
+def _reported_job(run: SessionRun, uid: str, runner: SessionRunner) -> JobReport | None:
+    """The report of a job; pods that the session chose nodes for and that are not bound wait."""
+    job = next((job for job in run.jobs if job.uid == uid), None)
+    if job is None:
+        return None
+    unbound = {key: node for key, node in job.placed.items() if run.bound.get(key) != node}
+    if not unbound:
+        return job
+    key, node = next(iter(unbound.items()))
+    pod = runner.cluster.pods.get(key)
+    conditions = () if pod is None else pod.status.conditions
+    texts = (one.message for one in conditions if one.type == POD_SCHEDULED and one.message)
+    why = next(texts, "its volumes are not ready, or the binding failed")
+    return replace(
+        job,
+        ready=job.ready - len(unbound),
+        placed={key: node for key, node in job.placed.items() if key not in unbound},
+        waiting=(*job.waiting, *unbound),
+        reason=job.reason or NOT_BOUND,
+        message=job.message or f"a session chooses {node} for pod {key}, which is not bound: {why}",
+    )
 
 
 class _SessionInspection:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.workloads.next_run import scheduling_cron_job
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import HASH_LABEL
 
@@ -29,6 +31,12 @@ OWNER_KINDS: dict[str, str] = {
     for name in names.split()
 }
 """Kubectl's names and short names of the kinds that own pods -> the kind."""
+
+
+def pod_group_of(pod: Pod) -> str:
+    """Key of the PodGroup of any scheduler that the pod's annotations name, "" for none."""
+    of_kai = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION)
+    return group_of(pod) or (f"{pod.namespace}/{of_kai}" if of_kai else "")
 
 
 def owners_of(pod: Pod) -> list[tuple[str, str]]:

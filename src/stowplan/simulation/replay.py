@@ -45,6 +45,8 @@ from stowplan.simulation.placement_run import load_cluster
 IDLE_TIMEOUT = 660 * SECOND
 """How long a replay goes on with pending pods when no pod arrives or ends any more: twice the
 interval of the unschedulable flush."""
+SWAPS_TIMEOUT = 24 * 3600 * SECOND
+"""How long a replay without an end goes on in which pods only take the places of each other."""
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -135,6 +137,9 @@ class Replay:
         self.n_to_end = 0
         self.last_bound = 0
         self.last_left = 0
+        # When a pod was last bound for the first time, or ended by itself.
+        self.last_news = 0
+        self._was_again_due = False
         self.instance = self._make_instance()
         self.cluster.on_bound = self._bound
         self.cluster.on_started = self._started
@@ -244,6 +249,7 @@ class Replay:
         pod_history = self.pod_histories[pod.key]
         pod_history.node, pod_history.bound = pod.node_name, now
         if pod_history.waited is None:
+            self.last_news = now
             pod_history.waited = now - pod_history.arrived
         if self._run_of(pod) is not None:
             self.n_to_end += 1
@@ -266,7 +272,9 @@ class Replay:
         self.last_left = now
         pod_history = self.pod_histories[pod.key]
         pod_history.ended = now
-        if why:
+        if not why:
+            self.last_news = now
+        else:
             self.disrupted += 1
             self.n_to_arrive += 1
             self.event_queue.after(0, self._recreate, pod_history)
@@ -350,6 +358,10 @@ class Replay:
         """Time at which the run ends, if it was given."""
         return None if self.options.until_s is None else round(self.options.until_s * SECOND)
 
+    @property
+    def _has_end(self) -> bool:
+        return self._limit is not None
+
     def _quiet_until(self) -> int | None:
         """See `SchedulerInstance`. None when the run may be over before that."""
         at, limit = self.event_queue.next(), self._limit
@@ -366,6 +378,8 @@ class Replay:
             return False
         if len(self.scheduler.bindings) or len(self.scheduler.extender_attempts):
             return False
+        if self._is_session_due():
+            return False
         since = self.event_queue.now - max(self.last_bound, self.last_left)
         if len(self.scheduler.queue) and since <= IDLE_TIMEOUT:
             return False
@@ -377,6 +391,17 @@ class Replay:
             self.node_churn.is_active = False
             return not len(self.node_churn)
         return True
+
+    def _is_session_due(self) -> bool:
+        """True while time alone will let another session decide more."""
+        was_due, now = self._was_again_due, self.event_queue.now
+        may_wait = self._has_end or now - self.last_news <= SWAPS_TIMEOUT
+        lanes = self.scheduler.lanes.batch
+        self._was_again_due = may_wait and any(lane.is_again_due for lane in lanes)
+        if was_due and not self._was_again_due:
+            # What that session evicts has still to leave.
+            self.last_left = now
+        return self._was_again_due
 
     @property
     def workloads(self) -> Sequence[msgspec.Struct] | None:

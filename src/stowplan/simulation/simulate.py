@@ -593,8 +593,8 @@ def without_post_filter(configuration: Configuration) -> Configuration:
 
 def check_profile_of(profile: str, configuration: Configuration) -> None:
     """Raise InputError for a profile that the configuration does not have."""
-    known = configuration.profiles
+    known, hint = configuration.profiles, did_you_mean(profile, configuration.profiles)
     if profile not in known:
-        hint = did_you_mean(profile, known)
-        wanted = f"one of {', '.join(known)}" + (f" ({hint})" if hint else "")
+        names = ", ".join(known) or "(none: it has only sessions)"
+        wanted = f"one of {names}" + (f" ({hint})" if hint else "")
         raise InputError(configuration.source, "profile", repr(profile), wanted)

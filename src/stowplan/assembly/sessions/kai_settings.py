@@ -10,7 +10,7 @@ import msgspec
 
 from stowplan.apis.batch.cron_schedule import parse_schedule
 from stowplan.batch.queue_models.kai.kai_options import KaiOptions
-from stowplan.batch.queue_models.kai.state.kai_usage import WEEK, UsageRules
+from stowplan.batch.queue_models.kai.state.kai_usage import FETCH_INTERVAL, WEEK, UsageRules
 from stowplan.batch.queue_models.kai.state.numa_zones import ZoneRules
 from stowplan.config.queue_models import kai_flags
 from stowplan.config.queue_models.kai_configuration import (
@@ -29,6 +29,8 @@ MOVED_MAX = 16
 """KAI's `--max-consolidation-preemptees`."""
 STALENESS_GRACE_S = 60.0
 """KAI's `--default-staleness-grace-period`, in seconds."""
+SESSION_S = 1.0
+"""KAI's `--schedule-period`, in seconds."""
 SIMULATED_MAX = 400
 """Evictions that an action of a session may simulate."""
 
@@ -36,9 +38,9 @@ SIMULATED_MAX = 400
 def live_kai_options(read: KaiConfiguration, *, is_exact: bool = False) -> KaiOptions:
     """Options of a configuration, where it says nothing as KAI's flags are by default. is_exact:
     nothing of KAI is mended."""
-    rules, usage, flags = None, read.usage, read.flags
+    rules, usage, flags, interval = None, read.usage, read.flags, FETCH_INTERVAL
     if usage is not None:
-        rules = _usage_rules(usage)
+        rules, interval = _usage_rules(usage), _fetch_interval(usage)
     return msgspec.structs.replace(
         kai_options(read.actions, read.plugins, skips_alike=flags.get(SIGNATURES, True)),
         max_moved=flags.get(kai_flags.MOVED_MAX, MOVED_MAX),
@@ -46,6 +48,7 @@ def live_kai_options(read: KaiConfiguration, *, is_exact: bool = False) -> KaiOp
         depths={name: depth for name, depth in read.depths.items() if depth >= 0},
         simulated_max=SIMULATED_MAX,
         usage=rules,
+        usage_interval=interval,
         shares_cards=read.shares_cards,
         keeps_minimum=not is_exact,
     )
@@ -62,6 +65,12 @@ def _usage_rules(usage: Mapping[str, Any]) -> UsageRules:
         start=0.0 if start is None else moment_of(start),
         resets=parse_schedule(usage["cronString"]) if kind == "cron" else None,
     )
+
+
+def _fetch_interval(usage: Mapping[str, Any]) -> float:
+    """Seconds, at least those of a session."""
+    given = usage.get("fetchInterval")
+    return max(days_or_duration(given), SESSION_S) if given else FETCH_INTERVAL
 
 
 def kai_options(

@@ -95,3 +95,12 @@ def model_plan(configuration: BatchConfiguration, compat: str) -> ModelPlan:
         settings,
         QUEUE_MODELS[model.model].reads(settings),
     )
+
+
+def counts_usage(configuration: BatchConfiguration | None, compat: str) -> bool:
+    """Whether fair shares depend on usage over time, of which the scheduler's process has the
+    record."""
+    model = None if configuration is None else configuration.queue_model
+    if configuration is None or model is None or model.model != KAI:
+        return False
+    return _kai_settings(configuration, compat).usage is not None

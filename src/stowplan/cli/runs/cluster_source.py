@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stowplan.inputs.cluster_reader import Cluster
 
 DEFAULT_NAMESPACE = "default"
+USAGE_NOTE = (
+    "fair shares are without usage over time (usageDBConfig): only the running scheduler has its "
+    "record"
+)
 IGNORED_EXIT_CODE = 2
 """Exit code with --strict where kinds were ignored that may change the answer."""
 
@@ -99,37 +103,56 @@ def read_cluster_source(
     with_finished: bool = False,
     with_workloads: bool = False,
     next_run: str = "",
+    also: Deciders | None = None,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
     keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
     note, except nodes and pods. with_finished: list finished pods too. with_workloads: list what
-    owns pods, too. next_run: as for `read_cluster`; files only. Raises InputError, usage errors,
-    and CommandError where the API server does not answer.
+    owns pods, too. next_run: as for `read_cluster`; files only. also: as for `list_once`. Raises
+    InputError, usage errors, and CommandError where the API server does not answer.
     """
     if source.is_live:
-        return _list_cluster(
+        cluster = _list_cluster(
             source,
             deciders,
+            also,
             partial=partial,
             with_finished=with_finished,
             with_workloads=with_workloads,
         )
-    if source.record_file is not None:
-        return read_recorded_cluster(source.record_file, source.at)[0]
-    if not source.paths:
+    elif source.record_file is not None:
+        cluster = read_recorded_cluster(source.record_file, source.at)[0]
+    elif source.paths:
+        cluster = _read_files(
+            source,
+            notes=notes,
+            keep_manifests=keep_manifests,
+            next_run=next_run,
+            admits=deciders.kueue is not None,
+        )
+    else:
         raise click.UsageError(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(
-        source,
-        notes=notes,
-        keep_manifests=keep_manifests,
-        next_run=next_run,
-        admits=deciders.kueue is not None,
-    )
+    note = usage_note(deciders)
+    if note and notes:
+        click.echo(f"Note: {note}", err=True)
+    elif note and partial:
+        cluster.notes.append(note)
+    return cluster
+
+
+def usage_note(deciders: Deciders) -> str:
+    """What is not known of a cluster's queues, "" for nothing."""
+    if deciders.batch is None or deciders.batch.queue_model is None:
+        return ""
+    # Imported here: other configurations have no queue model.
+    from stowplan.assembly.sessions.queue_models import counts_usage
+
+    return USAGE_NOTE if counts_usage(deciders.batch, deciders.model_compat) else ""
 
 
 def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:
@@ -147,7 +170,9 @@ def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None
     return cluster_of(restored, recording), moment
 
 
-def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:
+def _list_cluster(
+    source: ClusterSource, deciders: Deciders, also: Deciders | None, **how: bool
+) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.kueue_listing import list_kueue_objects
@@ -156,7 +181,7 @@ def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Clu
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
-        found = list_once(client_config, deciders, **how)
+        found = list_once(client_config, deciders, also=also, **how)
         trees = list_kueue_objects(client_config) if deciders.kueue is not None else []
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes, kueue_objects=trees)
 

@@ -11,6 +11,9 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 
 NAMES_LISTED = 5
+QUEUE_NAMES = (
+    "queue", "queues", "clusterqueue", "clusterqueues", "localqueue", "localqueues",
+)  # fmt: skip
 
 
 def find_pod_argument(
@@ -50,6 +53,9 @@ def unknown_resource(word: str, cluster: Cluster) -> str:
     spaces |= {one.name for one in cluster.objects if isinstance(one, Namespace)}
     if word.lower() in known or word in spaces:
         return ""
+    if word.lower() in QUEUE_NAMES:
+        there = "`stowplan queues` shows queues, `stowplan queues --audit` what is wrong with them"
+        return f'resource type "{word}": expected pods, workloads or podgroups ({there})'
     close = guess(word.lower(), (*known, *spaces))
     if not close or any(f'"{space}"' in close for space in spaces - {*known}):
         return ""

@@ -77,6 +77,24 @@ def read_asked_deciders(
     return read_command_deciders(config_files, plugin_files, compat, gates, admits=admits)
 
 
+def read_profile_deciders(
+    source: ClusterSource,
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    compat: str | tuple[str, ...] | None,
+    *,
+    profile: str | None,
+    admits: bool,
+) -> Deciders:
+    """As `read_asked_deciders`, where a profile may be named: then the default scheduler where the
+    one of `stowplan up` has sessions only."""
+    asked = config_files, plugin_files, compat
+    found = read_asked_deciders(source, *asked, admits=admits)
+    if not profile or any(asked) or found.configuration.profiles:
+        return found
+    return read_command_deciders(*asked)
+
+
 def running_deciders(source: ClusterSource) -> Deciders | None:
     """What the scheduler of a `stowplan up` cluster decides by; None for its default, for other
     clusters, and with a warning where it cannot be read. Raises CommandError."""

@@ -31,7 +31,7 @@ def print_count(found: CapacityCount, screen: Console) -> None:
     for unit in found.units:
         if unit.reasons:
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in unit.reasons.items())
-            screen.print(Text(f"No more of {unit.name}: {reasons}"))
+            screen.print(Text(f"No more of {unit.name}: {unit.message or reasons}"))
     _print_notes((), found.notes, screen)
 
 

@@ -112,8 +112,9 @@ _USAGE_CHECKS = {
     "windowType": WINDOW,
     "cronString": CRON,
     "tumblingWindowStartTime": MOMENT,
+    "fetchInterval": PERIOD,
 }
-_USAGE_IDLE = ("fetchInterval", "stalenessPeriod", "waitTimeout", "extraParams")
+_USAGE_IDLE = ("stalenessPeriod", "waitTimeout", "extraParams")
 _SWITCHES = (
     "disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable",
     "disableQueueOrder", "disablePredicate", "disableNodeOrder",

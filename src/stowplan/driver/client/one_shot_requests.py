@@ -73,20 +73,25 @@ def list_once(
     partial: bool = False,
     with_finished: bool = False,
     with_workloads: bool = False,
+    also: Deciders | None = None,
 ) -> ClusterListing:
     """List all objects that scheduling reads, once. Raises ServerUnreachable and CredentialError.
 
     partial: note the kinds that the user may not list and go on, except for nodes and pods.
     with_finished: list finished pods too, which sessions read anyway. with_workloads: list what
-    owns pods, and their disruption budgets, which decisions need not read.
+    owns pods, and their disruption budgets, which decisions need not read. also: another scheduler
+    that is to decide by the objects.
     """
-    kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
+    every = (deciders,) if also is None else (deciders, also)
+    read = dict.fromkeys(kind for one in every for kind in kinds_read(one))
+    kinds: tuple[type[Object], ...] = (Node, Pod, *read)
     if with_workloads:
         kinds += WORKLOADS
     if deciders.kueue is not None and Namespace not in kinds:
         # Queues of Kueue select namespaces by label.
         kinds += (Namespace,)
-    resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
+    has_sessions = any(one.batch is not None for one in every)
+    resources = resources_of(kinds, with_ended=with_finished or has_sessions)
     found = asyncio.run(_list_resources(client_config, resources, partial=partial))
     names = {node.name for node in found.nodes}
     found.pods, found.objects = with_bind_requests(found.pods, found.objects, names)

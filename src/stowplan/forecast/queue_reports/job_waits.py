@@ -44,7 +44,8 @@ class QueueLevel(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """A resource that a job asks for in its queue or one above it, in cores, bytes or cards.
 
     allocated: after the session. fixed: of that what may not be preempted. quota, fair_share,
-    limit: None where there is no bound. over: those of them that would be exceeded with the job.
+    limit: None where there is no bound. over: those of them that would be exceeded with the job;
+    of queues above its own not the fair share, by which reclaim judges the job's queue alone.
     """
 
     queue: str
@@ -127,7 +128,8 @@ def _level(job: JobReport, queue: ModelQueue, resource: str, asked: float) -> Qu
         over.append(LIMIT)
     if not job.is_preemptible and quota is not None and fixed + asked > quota + AMOUNT_MIN:
         over.append(QUOTA)
-    if fair is not None and has + asked > fair + AMOUNT_MIN:
+    is_own = queue.name == job.queue
+    if is_own and fair is not None and has + asked > fair + AMOUNT_MIN:
         over.append(FAIR_SHARE)
     return QueueLevel(queue.name, resource, asked, has, fixed, quota, fair, limit, tuple(over))
 

@@ -17,12 +17,25 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change, ChangedObject
 from stowplan.cycle.explanation import pending_form
+from stowplan.forecast.session_changes.claim_changes import (
+    edits_for,
+    is_of_template,
+    lowered_counts,
+    text_for,
+    with_edits,
+)
 from stowplan.forecast.session_changes.gang_freeing import GangFreeing
 from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome, smallest
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.insight.changes.changed_objects import PodSource, changed_objects, source_of
-from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, PodEdit, can_be_combined
+from stowplan.insight.changes.edits import (
+    AddNodeEdit,
+    NodeEdit,
+    ObjectEdit,
+    PodEdit,
+    can_be_combined,
+)
 from stowplan.insight.changes.node_edits import copies_of, new_nodes
 from stowplan.insight.changes.node_problems import NodeProblems
 from stowplan.insight.changes.pod_edits import (
@@ -56,10 +69,11 @@ class MemberPods(NamedTuple):
 
 
 class GangEdit(NamedTuple):
-    """An edit for a gang. members: whose pods a PodEdit changes. n_copies: of a new node.
-    is_enough: whether a node has no other problem than resources after it."""
+    """An edit for a gang. members: whose pods a PodEdit changes, or whose claims that were made
+    from one template. n_copies: of a new node. is_enough: whether a node has no other problem than
+    resources after it."""
 
-    edit: PodEdit | NodeEdit | AddNodeEdit
+    edit: PodEdit | NodeEdit | ObjectEdit | AddNodeEdit
     members: MemberPods | None = None
     n_copies: int = 1
     is_enough: bool = True
@@ -75,7 +89,16 @@ class GangEdit(NamedTuple):
         if self.n_copies > 1:
             assert isinstance(self.edit, AddNodeEdit)
             return f"add {self.n_copies} nodes of pool {self.edit.pool}"
+        if isinstance(self.edit, ObjectEdit) and self.members is not None:
+            return text_for(self.edit, self.members.pods)
         return self.edit.text
+
+    def of_objects(self, cluster: Cluster) -> list[ObjectEdit]:
+        """What it does to claims and to the devices of nodes."""
+        if not isinstance(self.edit, ObjectEdit):
+            return []
+        pods = () if self.members is None else self.members.pods
+        return edits_for(self.edit, pods, cluster.objects)
 
 
 def find_gang_changes(
@@ -120,7 +143,7 @@ class _GangSearch:
         found = [
             self._first_that_helps(kind, [(one,) for one in own]) for kind, own in by_kind.items()
         ]
-        found += [self._lowered_request(), self._new_nodes()]
+        found += [self._lowered_request(), self._lowered_count(), self._new_nodes()]
         freed = self._freed()
         if not any(found) and freed is None:
             found.append(self._first_that_helps("combined", self._pairs(candidates)))
@@ -158,10 +181,12 @@ class _GangSearch:
                 case for row in problems.rows for case in problems.cases(row, pairs=False)
             ):
                 for remedy in case.remedies:
-                    edit = remedy.edits[0]
-                    assert isinstance(edit, PodEdit | NodeEdit)
+                    edit, *others = remedy.edits
+                    if others or not isinstance(edit, PodEdit | NodeEdit | ObjectEdit):
+                        continue
                     is_enough = remedy.covers >= case.problems
-                    own = members if isinstance(edit, PodEdit) else None
+                    is_of_pods = isinstance(edit, PodEdit) or is_of_template(edit)
+                    own = members if is_of_pods else None
                     key = edit.text, -1 if own is None else number
                     if key not in found or is_enough > found[key].is_enough:
                         found[key] = GangEdit(edit, own, is_enough=is_enough)
@@ -197,6 +222,21 @@ class _GangSearch:
         percent = smallest(1, PERCENT, helps)
         edit = None if percent is None else lower(percent)
         return [] if edit is None else [GangEdit(edit, members)]
+
+    def _lowered_count(self) -> tuple[GangEdit, ...]:
+        """The cheapest lowering of the number of devices that a request of their claims is for."""
+        found: list[GangEdit] = []
+        for members in self.members:
+            for edits in lowered_counts(members.pods[0], self.cluster.objects):
+                own = members if edits and is_of_template(edits[0]) else None
+                tried = [GangEdit(edit, own) for edit in edits]
+
+                def helps(number: int, tried: list[GangEdit] = tried) -> bool:
+                    return self.starts_after([tried[number - 1]])
+
+                number = smallest(1, len(tried), helps)
+                found += [] if number is None else [tried[number - 1]]
+        return (min(found, key=lambda one: one.cost),) if found else ()
 
     def _new_nodes(self) -> tuple[GangEdit, ...]:
         """The fewest new nodes of one kind."""
@@ -270,18 +310,25 @@ class _GangSearch:
         text = " and ".join(one.text for one in edits)
         objects: list[ChangedObject] = []
         for members in self.members:
-            own = [one.edit for one in edits if one.members is members and members.sources]
+            own = [
+                one.edit
+                for one in edits
+                if one.members is members and members.sources and isinstance(one.edit, PodEdit)
+            ]
             for source in members.sources if own else ():
                 objects += changed_objects(own, source, {})
         nodes = {node.name: node for node in self.cluster.nodes}
         of_nodes: list[NodeEdit | AddNodeEdit] = []
+        of_objects: list[ObjectEdit] = []
         for one in edits:
+            of_objects += one.of_objects(self.cluster)
             if isinstance(one.edit, NodeEdit):
                 of_nodes.append(one.edit)
             elif isinstance(one.edit, AddNodeEdit):
                 of_nodes += copies_of(one.edit, one.n_copies, nodes)
         named = {edit.node for edit in of_nodes if isinstance(edit, NodeEdit)}
-        objects += changed_objects(of_nodes, None, {name: nodes[name] for name in named})
+        named_nodes = {name: nodes[name] for name in named}
+        objects += changed_objects([*of_nodes, *of_objects], None, named_nodes)
         return Change(kind, _cost(edits), text, tuple(objects))
 
 
@@ -317,6 +364,7 @@ def _edited(cluster: Cluster, edits: Sequence[GangEdit]) -> Cluster:
     """The cluster after the edits."""
     nodes = {node.name: node for node in cluster.nodes}
     pods = {pod.key: pod for pod in cluster.pods}
+    of_objects: list[ObjectEdit] = []
     for one in sorted(edits, key=lambda one: -one.edit.position):
         match one.edit:
             case PodEdit():
@@ -329,4 +377,7 @@ def _edited(cluster: Cluster, edits: Sequence[GangEdit]) -> Cluster:
             case AddNodeEdit():
                 for edit in copies_of(one.edit, one.n_copies, nodes):
                     nodes[edit.node.name] = edit.node
-    return replace(cluster, nodes=list(nodes.values()), pods=list(pods.values()))
+            case ObjectEdit():
+                of_objects += one.of_objects(cluster)
+    objects = with_edits(cluster.objects, of_objects) if of_objects else cluster.objects
+    return replace(cluster, nodes=list(nodes.values()), pods=list(pods.values()), objects=objects)

@@ -66,10 +66,9 @@ class StartReplay(Replay):
         self._waiting = set(targets)
         self._begins = begins
         self._how = how
-        self._is_again_due = False
         options = ReplayOptions(pace=how.pace, autoscale=how.autoscale)
         super().__init__(cluster, scheduler, options)
-        self.last_left = begins
+        self.last_left = self.last_news = begins
         if how.arrivals is not None:
             self.n_to_arrive += 1
             self._arrive_later(how.arrivals)
@@ -123,18 +122,14 @@ class StartReplay(Replay):
         super()._bound(pod)
         self._waiting.discard(pod.key)
 
+    @property
+    def _has_end(self) -> bool:
+        return not math.isinf(self._how.horizon_s)
+
     def _is_over(self) -> bool:
         is_late = self.event_queue.now - self._begins > self._how.horizon_s * SECOND
         if not self._waiting or is_late:
             return True
-        # Pods may also start when a minimum run time ends, though nothing else does.
-        was_due, lanes = self._is_again_due, self.scheduler.lanes.batch
-        self._is_again_due = any(lane.is_again_due for lane in lanes)
-        if self._is_again_due:
-            return False
-        if was_due:
-            # What that session evicts has still to leave.
-            self.last_left = self.event_queue.now
         return super()._is_over()
 
     def starts(self) -> dict[str, float]:

@@ -210,16 +210,29 @@ def _deciders_after(
     question: Question, changes: tuple[RequestedChange, ...]
 ) -> tuple[Deciders, LoadedCluster]:
     """The scheduler after the changes: the same one, loaded, where they do not concern it."""
-    if not any(one.kind in NOT_OF_CLUSTER for one in changes):
+    deciders = changed_deciders(changes, question.config, question.plugins, question.deciders.gates)
+    if deciders is None:
         return question.deciders, question.loaded
-    files = tuple(one.text for one in changes if one.kind == "config") or question.config
-    plugins = (*question.plugins, *(one.text for one in changes if one.kind == "plugin"))
-    deciders = read_deciders(files, plugins, feature_gates=question.deciders.gates)
     deciders = counting_cards(deciders, question.cluster)
     options = question.options
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
     return deciders, LoadedCluster(deciders, options.seed, options.profile)
+
+
+def changed_deciders(
+    changes: tuple[RequestedChange, ...],
+    config: tuple[str, ...],
+    plugins: Iterable[PluginSource],
+    gates: FeatureGateSettings | None,
+) -> Deciders | None:
+    """The scheduler after the changes; None where they do not concern it. config, plugins, gates:
+    of the scheduler before. Raises InputError, ConfigError and ContractError."""
+    if not any(one.kind in NOT_OF_CLUSTER for one in changes):
+        return None
+    files = tuple(one.text for one in changes if one.kind == "config") or config
+    added = (one.text for one in changes if one.kind == "plugin")
+    return read_deciders(files, (*plugins, *added), feature_gates=gates)
 
 
 def _decided(

@@ -28,7 +28,8 @@ class UnitCapacity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     pods_per_unit: pods of one unit. count: units that fit; is_limited: the search ended at its
     limit, so that more may fit. pools: pool -> pods placed there. nodes: the same by node. reasons:
     reason -> number of nodes that refuse the next pod for it, most nodes first. next_pod: the pod
-    of the unit that is refused.
+    of the unit that is refused. message: of units that sessions decide, why they start no further
+    one; their reasons have it, too, with the number of all nodes.
     """
 
     name: str
@@ -40,6 +41,7 @@ class UnitCapacity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     nodes: dict[str, int] = {}
     reasons: dict[str, int] = {}
     next_pod: str = ""
+    message: str = ""
 
 
 class CapacityCount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import owners_of
+from stowplan.insight.pod_owners import owners_of, pod_group_of
 from stowplan.objects.devices.device_claim import ResourceClaim, ResourceClaimStatus
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod import Pod, PodResourceClaimStatus
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.volume import Volume
 
+Group: TypeAlias = PodGroup | KaiPodGroupObject
+GROUP_KINDS = (PodGroup, KaiPodGroupObject)
 N = TypeVar("N", bound=NamespacedObject)
+
+_ANNOTATIONS = (*GROUP_ANNOTATIONS, KAI_GROUP_ANNOTATION)
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -31,7 +35,7 @@ class Unit(msgspec.Struct, frozen=True):
     name: str
     kind: str
     pods: tuple[Pod, ...]
-    group: PodGroup | None = None
+    group: Group | None = None
 
 
 class UnitCopy(msgspec.Struct, frozen=True):
@@ -44,10 +48,10 @@ class UnitCopy(msgspec.Struct, frozen=True):
 def units_of(workload: Cluster) -> list[Unit]:
     """The units of a workload, in the order of its pods.
 
-    A PodGroup is one unit of its first minMember pods; of all other pods each template is a unit of
-    one pod. Several units make another one: the whole workload.
+    A PodGroup is one unit of its first minMember pods, one with sub-groups of all; of all other
+    pods each template is a unit of one pod. Several units make another one: the whole workload.
     """
-    groups = {one.key: one for one in workload.objects if isinstance(one, PodGroup)}
+    groups = {one.key: one for one in workload.objects if isinstance(one, GROUP_KINDS)}
     members: dict[tuple[str, str], list[Pod]] = {}
     for pod in workload.pods:
         members.setdefault(_unit_key(pod, groups), []).append(pod)
@@ -57,8 +61,8 @@ def units_of(workload: Cluster) -> list[Unit]:
     return units
 
 
-def _unit_key(pod: Pod, groups: Mapping[str, PodGroup]) -> tuple[str, str]:
-    group = group_of(pod)
+def _unit_key(pod: Pod, groups: Mapping[str, Group]) -> tuple[str, str]:
+    group = pod_group_of(pod)
     if group in groups:
         return "gang", group
     owners = owners_of(pod)
@@ -68,11 +72,13 @@ def _unit_key(pod: Pod, groups: Mapping[str, PodGroup]) -> tuple[str, str]:
     return "pod", f"{kind.lower()}/{name}"
 
 
-def _unit(kind: str, name: str, pods: list[Pod], groups: Mapping[str, PodGroup]) -> Unit:
+def _unit(kind: str, name: str, pods: list[Pod], groups: Mapping[str, Group]) -> Unit:
     if kind == "pod":
         return Unit(name, kind, (pods[0],))
     group = groups[name]
-    least = max(group.spec.min_member, 1)
+    least = max(group.spec.min_member or 0, 1)
+    if isinstance(group, KaiPodGroupObject) and group.spec.sub_groups:
+        least = len(pods)
     return Unit(f"podgroup/{group.name}", kind, tuple(pods[:least]), group)
 
 
@@ -86,7 +92,7 @@ class UnitCopier:
         self._claims = {claim.key: claim for claim in claims}
         devices = (one for one in workload.objects if isinstance(one, ResourceClaim))
         self._device_claims = {claim.key: claim for claim in devices}
-        self._groups = {one.key: one for one in workload.objects if isinstance(one, PodGroup)}
+        self._groups = {one.key: one for one in workload.objects if isinstance(one, GROUP_KINDS)}
 
     def copy(self, number: int) -> UnitCopy:
         """Copy `number` of the unit."""
@@ -98,11 +104,11 @@ class UnitCopier:
         """A copy of one pod; its own objects are added to `objects`."""
         old = pod.metadata
         annotations = old.annotations
-        group = self._groups.get(group_of(pod))
+        group = self._groups.get(pod_group_of(pod))
         if group is not None:
             copied = _renamed(group, group.name + suffix)
             objects[f"PodGroup {copied.key}"] = copied
-            named = {key: copied.name for key in GROUP_ANNOTATIONS if annotations.get(key)}
+            named = {key: copied.name for key in _ANNOTATIONS if annotations.get(key)}
             annotations = {**annotations, **named}
         name, uid = old.name + suffix, f"{pod.uid or pod.key}{suffix}"
         spec = pod.spec

@@ -18,7 +18,7 @@ from stowplan.insight.changes.device_edits import RequestPlace
 from stowplan.insight.changes.edits import AddNodeEdit, ObjectEdit
 from stowplan.insight.changes.node_edits import node_content
 from stowplan.objects.devices.device import Device, DeviceTaint, ResourceSlice
-from stowplan.objects.devices.device_claim import ALL, ResourceClaim
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.quantity import Quantity
@@ -167,7 +167,7 @@ class ClaimProblems:
         for claim in self._search.to_allocate:
             template = self._template_of(claim)
             for place in device_edits.places_of(claim, template):
-                yield from self._first(node, _lower_counts(place))
+                yield from self._first(node, device_edits.lower_counts(place))
                 for index in range(len(place.asked.selectors)):
                     yield from self._first(node, [device_edits.drop_selector(place, index)])
                 for taint in _untolerated(place, pools):
@@ -239,12 +239,6 @@ def _pool_of(one: ResourceSlice) -> PoolId:
 def _devices(pools: Iterable[DevicePool]) -> Iterator[PoolDevice]:
     for pool in pools:
         yield from pool.devices()
-
-
-def _lower_counts(place: RequestPlace) -> Iterator[ObjectEdit]:
-    if place.asked.allocation_mode != ALL:
-        for count in range(place.asked.count - 1, 0, -1):
-            yield device_edits.lower_count(place, count)
 
 
 def _untolerated(place: RequestPlace, pools: Iterable[DevicePool]) -> list[DeviceTaint]:

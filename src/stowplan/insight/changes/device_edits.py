@@ -14,6 +14,7 @@ from stowplan.insight.changes import edits
 from stowplan.insight.changes.edits import ObjectEdit, pointer
 from stowplan.objects.devices.device import Device, DeviceTaint, ResourceSlice
 from stowplan.objects.devices.device_claim import (
+    ALL,
     CapacityRequirements,
     DeviceToleration,
     ResourceClaim,
@@ -90,6 +91,13 @@ def lower_count(place: RequestPlace, count: int) -> ObjectEdit:
     operation = {"op": "add", "path": pointer(*place.path, "count"), "value": count}
     cost = -(-edits.REQUEST_MAX * (asked - count) // asked)
     return _of_request("device-count", cost, text, place, _with(count=count), operation)
+
+
+def lower_counts(place: RequestPlace) -> list[ObjectEdit]:
+    """Fewer devices, from one less down to one; none where all devices are asked for."""
+    if place.asked.allocation_mode == ALL:
+        return []
+    return [lower_count(place, count) for count in range(place.asked.count - 1, 0, -1)]
 
 
 def drop_selector(place: RequestPlace, index: int) -> ObjectEdit:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
-from stowplan.insight.what_if import node_changes, workload_changes
+from stowplan.insight.what_if import node_changes, queue_changes, workload_changes
 from stowplan.insight.what_if.budgets import BudgetIndex
 from stowplan.insight.what_if.change_state import ChangedCluster, ChangeState
 from stowplan.insight.what_if.owned_pods import is_of_daemon_set, is_static
@@ -69,6 +69,8 @@ def apply_changes(
                 effects[index] = workload_changes.submit(state, change, submissions or {})
             else:
                 effects[index] = _APPLY[change.kind](state, change)
+        if kinds == ("queue",):
+            queue_changes.check_queues(state, [change for _, change in chosen])
     state.found.effects = [effects.get(index, "") for index in range(len(changes))]
     state.found.cluster, state.found.pods = state.cluster(), state.pods
     return state.found
@@ -93,7 +95,7 @@ _APPLY: Mapping[str, Callable[[ChangeState, RequestedChange], str]] = {
     "taint": node_changes.taint,
     "cordon": node_changes.cordon,
     "remove-node": node_changes.remove_node,
-    "queue": workload_changes.change_queue,
+    "queue": queue_changes.change_queue,
     "priority": workload_changes.change_priority,
     "scale": workload_changes.scale,
     "delete": workload_changes.delete,

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from stowplan.apis.machinery.label_selector import SelectorParseError, parse_label_selector
 from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, owners_of
 from stowplan.insight.what_if.requested_changes import RequestedChange
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject, KaiQueueObject
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node, Taint, zone_key
-from stowplan.objects.pod import Pod
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OTHER_KINDS: Mapping[str, str] = {
@@ -30,7 +31,19 @@ _OTHER_KINDS: Mapping[str, str] = {
     }.items()
     for name in names.split()
 }
-_PLURALS = {"Pod": "pods", "Deployment": "deployments.apps", "ReplicaSet": "replicasets.apps"}
+_PLURALS = {
+    "Pod": "pods",
+    "Deployment": "deployments.apps",
+    "ReplicaSet": "replicasets.apps",
+    "PriorityClass": "priorityclasses.scheduling.k8s.io",
+    "StorageClass": "storageclasses.storage.k8s.io",
+}
+_WITHOUT_NAMESPACE = ("PriorityClass", "Queue", "Node", "PersistentVolume", "StorageClass")
+_KIND_OF_TYPE: Mapping[type[Object], str] = {
+    KaiQueueObject: "Queue",
+    KaiPodGroupObject: "PodGroup",
+}
+"""Types that are not named as their kinds."""
 
 
 class Target(NamedTuple):
@@ -61,15 +74,25 @@ def target_of(change: RequestedChange, text: str, namespace: str) -> Target:
         raise change.error(
             f'the server doesn\'t have a resource type "{word}"' + (f" ({hint})" if hint else "")
         )
-    return Target(kind, namespace, name)
+    return Target(kind, "" if kind in _WITHOUT_NAMESPACE else namespace, name)
 
 
-def not_found(change: RequestedChange, target: Target, pods: Iterable[Pod]) -> Exception:
+def not_found(change: RequestedChange, target: Target, cluster: Cluster) -> Exception:
     """The error for a target that does not exist."""
     plural = _PLURALS.get(target.kind, f"{target.kind.lower()}s")
+    if not target.namespace:
+        known = [one.name for one in cluster.objects if _kind_of(one) == target.kind]
+        hint = did_you_mean(target.name, known)
+        return change.error(f'{plural} "{target.name}" not found' + (f" ({hint})" if hint else ""))
     elsewhere: dict[str, None] = {}
-    names: dict[str, None] = {}
-    for pod in pods:
+    names: dict[str, None] = {
+        one.name: None
+        for one in cluster.objects
+        if isinstance(one, NamespacedObject)
+        and one.namespace == target.namespace
+        and _kind_of(one) == target.kind
+    }
+    for pod in cluster.pods:
         owned = [name for kind, name in owners_of(pod) if kind == target.kind]
         for name in owned if target.kind != "Pod" else [pod.name]:
             if name == target.name:
@@ -85,11 +108,15 @@ def not_found(change: RequestedChange, target: Target, pods: Iterable[Pod]) -> E
     )
 
 
+def _kind_of(one: Object) -> str:
+    return _KIND_OF_TYPE.get(type(one), type(one).__name__)
+
+
 def object_of(target: Target, objects: Iterable[Object]) -> Object | None:
     """The object of a target, if it is in the input."""
     for one in objects:
         is_there = not isinstance(one, NamespacedObject) or one.namespace == target.namespace
-        if is_there and type(one).__name__ == target.kind and one.name == target.name:
+        if is_there and _kind_of(one) == target.kind and one.name == target.name:
             return one
     return None
 

@@ -1,4 +1,4 @@
-"""Changes of workloads, pods and queues: sizes, priorities, deletions and submissions."""
+"""Changes of workloads and pods: sizes, priorities, deletions and submissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.manifests import Workload
@@ -27,12 +26,9 @@ from stowplan.insight.what_if.targets import (
 )
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import Queue
-from stowplan.objects.quantity import QuantityError, value
 from stowplan.objects.workload import DaemonSet, PriorityClass, ReplicaSet
 
 _SCALABLE = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
-_FIELD = re.compile(r"(?P<queue>.+?)\.(?P<field>weight|capability\.(?P<resource>.+))")
 _PRIORITY_MAX = 1_000_000_000
 CLAIMS_NOTE = "claims of new pods of a StatefulSet are not created: they are decided without them"
 
@@ -49,7 +45,7 @@ def scale(state: ChangeState, change: RequestedChange) -> str:
     pods = _active(state, target)
     workload = object_of(target, state.objects) or _replica_set_of(state, target, pods)
     if workload is None and not pods:
-        raise not_found(change, target, state.given.pods)
+        raise not_found(change, target, state.given)
     before = len(pods)
     if isinstance(workload, Workload) and not isinstance(workload, DaemonSet):
         _scale_object(state, target, workload, pods, n_pods)
@@ -158,7 +154,7 @@ def delete(state: ChangeState, change: RequestedChange) -> str:
     if target.kind == "Pod":
         pod = state.pods.get(f"{target.namespace}/{target.name}")
         if pod is None:
-            raise not_found(change, target, state.given.pods)
+            raise not_found(change, target, state.given)
         if pod.controller is None or not pod.node_name:
             _delete(state, [pod], "it is deleted")
             return f"pod {pod.key} deleted"
@@ -171,7 +167,7 @@ def delete(state: ChangeState, change: RequestedChange) -> str:
         if pod.namespace == target.namespace and (target.kind, target.name) in owners_of(pod)
     ]
     if found is None and not owned:
-        raise not_found(change, target, state.given.pods)
+        raise not_found(change, target, state.given)
     if found is not None:
         state.replace_object(found, None)
     for one in [o for o in state.objects if isinstance(o, ReplicaSet)]:
@@ -234,7 +230,7 @@ def change_priority(state: ChangeState, change: RequestedChange) -> str:
         pods = _active(state, target)
     workload = object_of(target, state.objects)
     if not pods and not isinstance(workload, Workload):
-        raise not_found(change, target, state.given.pods)
+        raise not_found(change, target, state.given)
     resolver = PriorityClasses(classes)
     specs: dict[int, Any] = {}
     try:
@@ -254,34 +250,3 @@ def change_priority(state: ChangeState, change: RequestedChange) -> str:
                 state.origins[key] = after
     state.found.changed += [pod.key for pod in pods]
     return f"priority of {count_of(len(pods), 'pod')} of {target.text} is {text}"
-
-
-# Queues.
-
-
-def change_queue(state: ChangeState, change: RequestedChange) -> str:
-    """Set the weight of a Queue, or a resource of its capability."""
-    what, equals, text = change.text.rpartition("=")
-    found = _FIELD.fullmatch(what)
-    if not equals or found is None or not text:
-        raise change.error("expected NAME.weight=N or NAME.capability.RESOURCE=QUANTITY")
-    name = found["queue"]
-    queues = {one.name: one for one in state.objects if isinstance(one, Queue)}
-    if name not in queues:
-        hint = did_you_mean(name, queues)
-        raise change.error(f'queues "{name}" not found' + (f" ({hint})" if hint else ""))
-    queue = queues[name]
-    if found["resource"] is None:
-        if not re.fullmatch(r"\d{1,9}", text):
-            raise change.error(f"invalid weight {text!r}: expected a whole number of at least 0")
-        spec = replace(queue.spec, weight=int(text))
-    else:
-        try:
-            is_negative = value(text) < 0
-        except QuantityError as problem:
-            raise change.error(str(problem)) from None
-        if is_negative:
-            raise change.error(f"invalid quantity {text!r}: expected at least 0")
-        spec = replace(queue.spec, capability={**queue.spec.capability, found["resource"]: text})
-    state.replace_object(queue, replace(queue, spec=spec))
-    return f"{found['field']} of queue {name} set to {text}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stowplan.batch.queue_models.kai.state.kai_usage import UsageRules
+from stowplan.batch.queue_models.kai.state.kai_usage import FETCH_INTERVAL, UsageRules
 from stowplan.batch.queue_models.kai.state.numa_zones import ZoneRules
 
 
@@ -17,6 +17,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     with the constraints of one that found no victims is tried only if it asks for less.
     simulated_max: evictions that an action may simulate, 0 for any number. depths: action -> jobs
     of a queue that it tries. usage: how usage over time is counted, None where it is not.
+    usage_interval: seconds after which sessions know more of it.
     shares_cards: whether pods that ask for a part of a card are decided. zones: arguments of the
     plugin numa, None where it is off, so that objects say nothing of zones. unknown_memory: MiB by
     which shares in memory count to what queues ask for where no node says how large its cards are,
@@ -38,6 +39,7 @@ class KaiOptions(msgspec.Struct, frozen=True):
     simulated_max: int = 0
     depths: Mapping[str, int] = {}
     usage: UsageRules | None = None
+    usage_interval: float = FETCH_INTERVAL
     shares_cards: bool = True
     zones: ZoneRules | None = None
     unknown_memory: int = 0

@@ -110,15 +110,14 @@ def command(**given: Any) -> None:
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.capacity import CapacityRequest, run_capacity
-    from stowplan.cli.runs.scheduler_config import read_asked_deciders
+    from stowplan.cli.runs.scheduler_config import read_profile_deciders
 
     given["files"] = ()
     source = ClusterSource.take(given, local=True)
-    files, plugins = given.pop("config_files"), given.pop("plugin_files")
-    compat = given.pop("compat")
+    asked = [given.pop(name) for name in ("config_files", "plugin_files", "compat")]
     # Kueue counts quota, and no room: options about nodes are for the scheduler behind it.
     about_nodes = ("fit", "compact", "defragment", "autoscale", "profile")
-    admits = bool(files) or not any(given[name] for name in about_nodes)
-    deciders = read_asked_deciders(source, files, plugins, compat, admits=admits)
+    admits = bool(asked[0]) or not any(given[name] for name in about_nodes)
+    deciders = read_profile_deciders(source, *asked, profile=given["profile"], admits=admits)
     output = given.pop("output")
     sys.exit(run_capacity(CapacityRequest(source=source, **given), deciders, output))

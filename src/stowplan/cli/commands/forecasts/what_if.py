@@ -48,7 +48,11 @@ change_options = grouped(
     _change("scale", "KIND/NAME=N", "Give a workload N pods."),
     _change("submit", "FILE", "Create the pods and workloads of manifests."),
     _change("delete", "KIND/NAME", "Delete a workload with its pods, a pod, or an object."),
-    _change("queue", "NAME.FIELD=VALUE", "Set weight or capability.RESOURCE of a queue."),
+    _change(
+        "queue",
+        "NAME.FIELD=VALUE",
+        "Set a field of a queue, such as weight, capability.RESOURCE or quota.RESOURCE.",
+    ),
     _change("config", "FILE", "Schedule by another configuration."),
     _change("plugin", "FILE.py", "Schedule with these plugins, too."),
     _change("priority", "KIND/NAME=N|CLASS", "Give pods another priority."),

@@ -17,17 +17,20 @@ from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.eta import eta
-from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import (
     OWNER_KINDS,
     POD_GROUP_NAMES,
     POD_NAMES,
     owners_of,
+    pod_group_of,
     pods_of_owner,
 )
+from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
+
+GROUP_KINDS = (PodGroup, KaiPodGroupObject)
 
 _INTERVAL = re.compile(r"([0-9]{1,2})-([0-9]{2,3})")
 
@@ -128,8 +131,8 @@ def _by_key(key: str, cluster: Cluster) -> list[Pod]:
 
 def _of_group(name: str, namespace: str, cluster: Cluster) -> list[Pod]:
     key = name if "/" in name else f"{namespace}/{name}"
-    found = [pod for pod in cluster.pods if group_of(pod) == key]
-    groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
+    found = [pod for pod in cluster.pods if pod_group_of(pod) == key]
+    groups = (value.key for value in cluster.objects if isinstance(value, GROUP_KINDS))
     if not found and key in groups:
         raise CommandError(f'podgroups "{name}" has no pods in namespace "{namespace}"')
     return found
@@ -147,7 +150,7 @@ def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
         close = guess(name, known, f"{resource}/")
         return f'no pods found for {kind} "{name}" in namespace "{namespace}"{close}'
     if slash and resource in POD_GROUP_NAMES:
-        groups = {value.name for value in cluster.objects if isinstance(value, PodGroup)}
+        groups = {value.name for value in cluster.objects if isinstance(value, GROUP_KINDS)}
         return f'podgroups "{name}" not found in namespace "{namespace}"{guess(name, groups)}'
     unknown = unknown_resource(word, cluster) if slash else ""
     if unknown:
@@ -156,7 +159,7 @@ def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
         keys = [pod.key for pod in cluster.pods]
         return f'pods "{name}" not found in namespace "{word}"{guess(text, keys)}'
     name = name or word
-    names = {pod.name for pod in own} | {group_of(pod).partition("/")[2] for pod in own}
+    names = {pod.name for pod in own} | {pod_group_of(pod).partition("/")[2] for pod in own}
     close = guess(name, {*names, *(owner for _, owner in owners)} - {""})
     return f'pods "{name}" not found in namespace "{namespace}"{close}'
 

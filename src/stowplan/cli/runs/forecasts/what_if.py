@@ -17,7 +17,12 @@ from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.what_if.over_time import Timing
-from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
+from stowplan.forecast.what_if.questions import (
+    WhatIfOptions,
+    answer,
+    changed_deciders,
+    question_of,
+)
 from stowplan.framework.feature_gates import FeatureGates
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
@@ -78,6 +83,8 @@ def run_what_if(request: WhatIfRequest) -> int:
         request.now,
         keep_manifests=request.for_s is not None,
         with_workloads=True,
+        # Another configuration may read kinds that the one before does not.
+        also=changed_deciders(changes, request.config_files, request.plugin_files, deciders.gates),
     )
     timing = None if request.for_s is None else Timing(request.for_s, request.default_s)
     options = WhatIfOptions(

@@ -9,7 +9,7 @@ const KINDS = [
   ["add-nodes", "Add nodes", "POOL=N"], ["remove-node", "Remove a node", "NODE"], ["drain", "Drain", "ZONE, NODE or SELECTOR"],
   ["cordon", "Cordon", "NODE"], ["taint", "Taint, or remove one", "NODE=KEY=VALUE:EFFECT, a - at the end removes"],
   ["label", "Label", "NODE=KEY=VALUE"], ["scale", "Scale a workload", "KIND/NAME=N"], ["delete", "Delete", "KIND/NAME"],
-  ["queue", "Change a queue", "NAME.weight=N"], ["priority", "Change a priority", "KIND/NAME=N"],
+  ["queue", "Change a queue", "NAME.weight=N, NAME.capability.cpu=N; of KAI NAME.quota.gpu=N, NAME.limit.gpu=N"], ["priority", "Change a priority", "KIND/NAME=N"],
 ];
 const ROWS_MAX = 500;
 const QUOTA = "NAME.nominalQuota[FLAVOR/RESOURCE]=AMOUNT, or NAME.weight=N";

@@ -165,7 +165,8 @@ class KaiModel:
         decisions = self._decisions(session, changed, reasons, causes)
         outdated = self._memory.note(session, changed)
         self._state.outdated(outdated)
-        again = next_session_in(session, self._memory, self._state.terminating())
+        usage = None if self._options.usage is None else self._usage
+        again = next_session_in(session, self._memory, self._state.terminating(), usage)
         written = [*self._group_reports(cluster, session, reasons)]
         groups = cluster.objects.get(KaiPodGroupObject, {})
         evicted = (self._state.task(victim.uid) for victim in decisions.victims)

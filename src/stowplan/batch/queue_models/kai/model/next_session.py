@@ -8,19 +8,33 @@ from collections.abc import Iterable, Iterator
 from stowplan.batch.queue_models.kai.kai_objects import STUCK_AFTER
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
+from stowplan.batch.queue_models.kai.state.kai_usage import KaiUsage, UsageOutlook
+
+N_EACH = 8
+"""So many moments at which usage is read are looked at one by one."""
+STRIDE = 1.25
+"""Factor by which those after them are further away."""
+MONTHS = 62 * 86_400.0
+"""Seconds for which usage is looked at where its windows begin by a cron expression."""
 
 
 def next_session_in(
-    session: KaiSession, memory: KaiMemory, terminating: Iterable[float]
+    session: KaiSession,
+    memory: KaiMemory,
+    terminating: Iterable[float],
+    usage: KaiUsage | None = None,
 ) -> float | None:
     """Seconds until something ends that keeps a session from deciding; None for nothing.
 
     These are grace periods of stale gangs, delays before a job may evict, minimum runtimes while
-    jobs wait, and the time after which a pod that terminates counts as stuck. terminating: times
-    at which pods were deleted that are still there. Differs: shares by usage over time change all
-    the time, and are looked at with the next change.
+    jobs wait, the time after which a pod that terminates counts as stuck, and the time at which
+    usage changes fair shares while jobs wait. terminating: times at which pods were deleted that
+    are still there. usage: of queues over time; None where it does not count.
     """
-    moments = (*_moments(session, memory), *(since + STUCK_AFTER for since in terminating))
+    moments = [*_moments(session, memory), *(since + STUCK_AFTER for since in terminating)]
+    is_waiting = any(job.n_pending for job in session.waiting)
+    if usage is not None and session.options.k > 0 and is_waiting:
+        moments += filter(None, (_other_shares_at(session, usage.outlook()),))
     first = min((moment for moment in moments if moment > session.now), default=None)
     # A millisecond more: times are rounded to microseconds where they are written.
     return None if first is None else math.ceil((first - session.now) * 1e3 + 1) / 1e3
@@ -50,3 +64,40 @@ def _runtimes(session: KaiSession) -> set[float]:
         for runtime in (queue.terms.reclaim_min_runtime, queue.terms.preempt_min_runtime):
             found.add(runtime or 0.0)
     return {runtime for runtime in found if runtime > 0}
+
+
+def _other_shares_at(session: KaiSession, outlook: UsageOutlook) -> float | None:
+    """When fair shares will differ if queues keep what they have, in steps of the interval at which
+    usage is read; None for not within the time that counts."""
+    options, queues = session.options, session.queues
+    rules, period = outlook.rules, options.usage_interval
+
+    def differ(n_steps: int) -> bool:
+        usage = outlook.shares(session.now + n_steps * period)
+        return queues.fair_shares(options.k, usage) != now
+
+    now = queues.fair_shares(options.k, outlook.shares(session.now))
+    span = MONTHS if rules.resets is not None else 2 * rules.window
+    same = 0
+    for step in _steps(math.ceil(span / period)):
+        if differ(step):
+            break
+        same = step
+    else:
+        return None
+    while step - same > 1:
+        middle = (same + step) // 2
+        if differ(middle):
+            step = middle
+        else:
+            same = middle
+    return session.now + step * period
+
+
+def _steps(last: int) -> Iterator[int]:
+    """1, 2, 3 and so on, from N_EACH on growing by STRIDE, up to the last one."""
+    step = 1
+    while step < last:
+        yield step
+        step = step + 1 if step < N_EACH else math.ceil(step * STRIDE)
+    yield last

@@ -171,11 +171,17 @@ class QueueTree:
 
     def divide(self, k: float, usage: Mapping[str, Shares] | None = None) -> None:
         """Set fair shares. k: see fair_share. usage: of queues over time, from 0 to 1."""
+        for name, fair in self.fair_shares(k, usage).items():
+            self.queues[name].fair = fair
+
+    def fair_shares(
+        self, k: float, usage: Mapping[str, Shares] | None = None
+    ) -> dict[str, list[float]]:
+        """Queue -> its fair share by resource, as `divide` sets them."""
         known = usage or {}
         divided = [_shares(queue, known.get(queue.name)) for queue in self.queues.values()]
         divide(dict(zip(RESOURCES, self.total, strict=True)), divided, k)
-        for shares in divided:
-            self.queues[shares.name].fair = [shares.shares[name].fair for name in RESOURCES]
+        return {one.name: [one.shares[name].fair for name in RESOURCES] for one in divided}
 
     def is_over(self, name: str, asked: Sequence[float], is_preemptible: bool) -> bool:
         """Whether a job would be above a limit, or not preemptible and above a quota."""

@@ -253,11 +253,14 @@ def node_reasons(session: VolcanoSession, task: VolcanoTask) -> dict[str, tuple[
     """Node -> why it does not fit a task as the session leaves it, amounts first."""
     found = {node.name: tuple(_short_on(task, node)) for node in session.node_list}
     fitting = [node for node in session.node_list if not found[node.name]]
-    if fitting:
-        is_prepared = session.prepare(task)
-        for node, code in zip(fitting, session.codes(task, fitting).tolist(), strict=True):
-            if not is_prepared or code != PASSES:
-                found[node.name] = (PREDICATES,)
+    if not fitting:
+        return found
+    if not session.prepare(task):
+        # Filters have nothing to go by then.
+        return {**found, **{node.name: (PREDICATES,) for node in fitting}}
+    for node, code in zip(fitting, session.codes(task, fitting).tolist(), strict=True):
+        if code != PASSES:
+            found[node.name] = (PREDICATES,)
     return found
 
 
