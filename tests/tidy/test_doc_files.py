@@ -97,6 +97,12 @@ def files_of_blocks(text: str) -> Iterator[tuple[str, str]]:
                 yield name, block[2]
 
 
+def folders_named(text: str) -> list[Path]:
+    """Folders of examples that the last paragraph with any names."""
+    named = [part for part in text.split("\n\n") if FOLDER.search(part)]
+    return [tree.ROOT / name for part in named[-1:] for name in FOLDER.findall(part)]
+
+
 def is_written_by_script(name: str, blocks: dict[str, str], before: str) -> bool:
     """Whether a script of the page, that was run before, names this file."""
     return any(
@@ -111,8 +117,7 @@ def files_not_given(page: Path, text: str) -> Iterator[str]:
     written: set[str] = set()
     for found in COMMAND.finditer(text):
         before = text[: found.start()]
-        named = [part for part in before.split("\n\n") if FOLDER.search(part)]
-        folders = [tree.ROOT / name for part in named[-1:] for name in FOLDER.findall(part)]
+        folders = folders_named(before)
         for name in files_read(found[1]):
             name = name.rstrip("/")
             is_given = name in READERS_OWN or name in written or name in blocks
