@@ -98,9 +98,9 @@ def test_the_smallest_changes_are_those_that_the_page_shows(
     page = (ROOT / "docs" / "changes.md").read_text()
     ((name, content),) = files_of_blocks(page)
     Path(name).write_text(content)
-    shown = page.partition("```\nSmallest changes that let it run\n")[2].partition("```")[0]
-    assert shown
-    assert shown in run("explain", "deploy/web", name).out
+    text = page.partition("```\nSmallest changes that let it run\n")[2].partition("```")[0]
+    assert text
+    assert text in run("explain", "deploy/web", name).out
 
 
 def test_control_a_command_that_is_refused_is_seen(
