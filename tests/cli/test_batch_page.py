@@ -15,8 +15,8 @@ from tests.cli.run import check_one_line, run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "batch.md").read_text()
-BATCH, VOLCANO, CLUSTER, TIMED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-(PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BATCH, VOLCANO, CLUSTER, TIMED = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+(PYTHON,) = re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
 WARNING = re.findall(r"^    (Warning: .*)$", PAGE, re.MULTILINE)[0]
 QUEUE_LINE = "research borrows 3 cpu from product; product can reclaim 3 of it"
@@ -246,7 +246,7 @@ def test_backfilling_with_time_limits_takes_the_place_of_allocate(here: Path) ->
 
 
 def test_every_block_of_the_page_is_tested_here() -> None:
-    fenced = re.findall(r"```(\w*)\n.*?```", PAGE, re.DOTALL)
+    fenced = re.findall(r"```(\w*)[^\n]*\n.*?```", PAGE, re.DOTALL)
     assert fenced == ["yaml", "yaml", "yaml", "yaml", "python"]
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     printed = re.findall(r"^    (\S.*)$", prose, re.MULTILINE)

@@ -271,8 +271,8 @@ def test_simulate_calls_extenders(timed: str, tmp_path: Path) -> None:
 def test_the_page_about_extenders(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "extenders.md").read_text()
     config, mind = tmp_path / "scheduler.yaml", tmp_path / "cards.py"
-    config.write_text(page.partition("```yaml\n")[2].partition("```")[0])
-    mind.write_text(page.partition("```python\n")[2].partition("```")[0])
+    config.write_text(page.partition('```yaml title="scheduler.yaml"\n')[2].partition("```")[0])
+    mind.write_text(page.partition('```python title="cards.py"\n')[2].partition("```")[0])
     assert run("config", "check", str(config)).code == 0
     ran = run(
         *("simulate", "--node-count", "3", "--pod-count", "9", "--config", str(config)),

@@ -23,8 +23,8 @@ from tests.cli.run import check_one_line, run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
-PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+PYTHON = re.findall(r"```python[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+YAML = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, GANG, PAIRS, TESTS = PYTHON
 

@@ -20,6 +20,8 @@ SMALL = "{generated: {nodes: 3, pods: 3}}"
         (SMALL, "{name: x, extenders: [gone.yaml, b.py]}", "", "policies[1].extenders[0]"),
         ("{files: [gone.yaml]}", "{name: x}", "", "workloads[0].files"),
         ("{files: gone.yaml}", "{name: x}", "", "workloads[0].files"),
+        ("gone.yaml", "{name: x}", "", "workloads[0]"),
+        (SMALL, "gone.yaml", "", "policies[1]"),
         (SMALL, "{name: x}", "measures: ['gone.yaml:f']", "measures[0]"),
         (SMALL, "{name: x}", "mode: replay\noptions: {autoscale: gone.yaml}", "options.autoscale"),
     ],

@@ -11,30 +11,8 @@ import pytest
 from tests.cli.run import check_one_line, run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
-(EXAMPLE,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, CLUSTER = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-CLUSTER = """\
-kind: Node
-apiVersion: v1
-metadata: {name: ssd, labels: {disk: fast}}
-status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
----
-kind: Node
-apiVersion: v1
-metadata: {name: old, labels: {retiring: soon}}
-status: {allocatable: {cpu: "1", memory: 8Gi, pods: "110"}}
----
-kind: Node
-apiVersion: v1
-metadata: {name: plain}
-status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
----
-kind: Pod
-apiVersion: v1
-metadata: {name: web}
-spec: {containers: [{name: c, resources: {requests: {cpu: "2", memory: 1Gi}}}]}
-"""
 
 
 @pytest.fixture

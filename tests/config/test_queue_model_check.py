@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,14 @@ OWN = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
             f"{SHARD}{{plugins: {{proportion: {{arguments: {{kvalue: 1}}}}}}}}",
             ["spec.plugins.proportion.arguments.kvalue", "Unknown argument"],
         ),
+        (
+            "scheduler: kai\ntiers: [{plugins: [{name: proportion}, {name: proportion}]}]",
+            ["tiers[0].plugins[1].name", "'proportion'", "each plugin once"],
+        ),
+        (
+            "scheduler: kai\ntiers: [{plugins: [{name: ray}]}, {plugins: [{name: ray}]}]",
+            ["tiers[1].plugins[0].name", "'ray'", "each plugin once"],
+        ),
         (f"{SHARD}{{actions: {{alocate: {{}}}}}}", ["spec.actions.alocate", "mean 'allocate'?"]),
         (f"{SHARD}{{queueDepthPerAction: {{reclaim: x}}}}", ["spec.queueDepthPerAction.reclaim"]),
         (f"{MAP}config.yaml: 'actions: x'", ["data.config.yaml: actions", "'x'"]),
@@ -117,3 +126,38 @@ def test_warnings_are_about_what_a_shard_has(tmp_path: Path) -> None:
     assert "spec.plugins.ray.enabled: it has no effect" in found
     assert "spec.plugins.snapshot: plugin 'snapshot' has no effect" in found
     assert len(found.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "plugin", "argument"),
+    [
+        ("kValue: 2.5", "proportion", "kValue: 0.5"),
+        ("kValue: 2.5", "proportion", "relcaimerSaturationMultiplier: 2"),
+        ("minRuntime: {preemptMinRuntime: 1m}", "minruntime", "defaultReclaimMinRuntime: 2m"),
+    ],
+)
+def test_arguments_of_a_plugin_stand_in_the_place_of_a_shards_field(
+    tmp_path: Path, field: str, plugin: str, argument: str
+) -> None:
+    text = f"{SHARD}{{{field}, plugins: {{{plugin}: {{arguments: {{{argument}}}}}}}}}"
+    ran = run("config", "check", written(tmp_path, text))
+    plugins = yaml.safe_load(ran.out)["tiers"][0]["plugins"]
+    (found,) = (one["arguments"] for one in plugins if one["name"] == plugin)
+    assert found == yaml.safe_load(argument)
+    (warning,) = ran.err.splitlines()
+    assert f"spec.{field.partition(':')[0]}" in warning
+    assert f"no effect; spec.plugins.{plugin}.arguments is used in its place" in warning
+    assert run("config", "check", written(tmp_path, f"{SHARD}{{{field}}}")).err == ""
+
+
+def test_kueues_file_beside_profiles_is_one_document_of_json(tmp_path: Path) -> None:
+    kueue = written(tmp_path, f"scheduler: kueue\n{KUEUE}")
+    profiles = tmp_path / "profiles.yaml"
+    profiles.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    )
+    both = run("config", "check", kueue, str(profiles), "-o", "json")
+    documents = [*yaml.safe_load_all(run("config", "check", kueue, str(profiles)).out)]
+    assert json.loads(both.out) == documents
+    assert len(documents) == 2
+    assert json.loads(run("config", "check", kueue, "-o", "json").out) == documents[0]

@@ -22,61 +22,30 @@ from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cl
 from stowplan.driver.local_scheduler import local_deciders, local_scheduler_service
 from stowplan.objects.kai.node_topology import NodeResourceTopology
 from tests.driver.embedded import Tree
-from tests.driver.test_kai_guides_up import REQUESTS, node, placed, refused
-from tests.driver.test_kai_up import PODS, QUEUES, alone, on_nodes, pod, queue
+from tests.driver.test_kai_guides_up import REQUESTS, placed, refused
+from tests.driver.test_kai_up import PODS, QUEUES, on_nodes
 from tests.driver.test_volcano_up import create, listed, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 
 ZONES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 PREDICTED = "kai.scheduler/numa-placement-predicted"
-SHARD = """
-apiVersion: kai.scheduler/v1
-kind: SchedulingShard
-metadata: {name: default}
-spec:
-  plugins:
-    numa: {enabled: true}
-"""
-REPORT = """
-apiVersion: topology.node.k8s.io/v1alpha2
-kind: NodeResourceTopology
-metadata: {name: gpu}
-attributes:
-- {name: topologyManagerPolicy, value: single-numa-node}
-- {name: topologyManagerScope, value: pod}
-zones:
-- name: node-0
-  type: Node
-  costs: [{name: node-0, value: 10}, {name: node-1, value: 21}]
-  resources:
-  - {name: cpu, capacity: "4", allocatable: "4", available: "4"}
-  - {name: memory, capacity: 16Gi, allocatable: 16Gi, available: 16Gi}
-  - {name: nvidia.com/gpu, capacity: "1", allocatable: "1", available: "1"}
-- name: node-1
-  type: Node
-  costs: [{name: node-0, value: 21}, {name: node-1, value: 10}]
-  resources:
-  - {name: cpu, capacity: "4", allocatable: "4", available: "4"}
-  - {name: memory, capacity: 16Gi, allocatable: 16Gi, available: 16Gi}
-  - {name: nvidia.com/gpu, capacity: "0", allocatable: "0", available: "0"}
-"""
+EXAMPLES = Path(__file__).parents[2] / "examples" / "queues" / "kai" / "numa"
+"""The files of docs/kai-queues.md."""
 
 
-def whole(name: str, cpu: str, memory: str = "8Gi", gpus: int = 0) -> Tree:
-    """A Guaranteed pod."""
-    tree = alone(name, pod("default-queue"))
-    limits = {"cpu": cpu, "memory": memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
-    tree["spec"]["containers"][0]["resources"] = {"limits": limits}
+def example(name: str) -> Tree:
+    """An object of the examples."""
+    tree: Tree = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
     return tree
 
 
 async def guide(api: ApiClient) -> None:
-    await create(api, QUEUES, queue("default-queue", "", -1, -1))
+    await create(api, QUEUES, example("queue"))
     (served,) = await listed(api, ZONES)
     assert [one["name"] for one in served["zones"]] == ["node-0", "node-1"]
     # Four CPUs beside the GPU, of one zone: it goes to the one with the GPU.
-    await create(api, PODS, whole("train", "4", gpus=1))
+    await create(api, PODS, example("train"))
     pods = await until(api, PODS, on_nodes("train"))
     zones = [
         {"zone": "node-0", "amount": {"cpu": "4", "memory": "8589934592", "nvidia.com/gpu": "1"}}
@@ -87,12 +56,12 @@ async def guide(api: ApiClient) -> None:
     assert json.loads(pods[0]["metadata"]["annotations"][PREDICTED]) == zones
     assert pods[0]["status"]["qosClass"] == "Guaranteed"
     # Six would fit the node, which offers 32, and no zone of it.
-    await create(api, PODS, whole("wide", "6"))
+    await create(api, PODS, example("wide"))
     pods = await until(api, PODS, lambda found: "wide" in refused(found))
     assert "cannot NUMA-align" in waits_for(pods, "wide")
     # The other zone has room for one of these.
-    await create(api, PODS, whole("left", "3"))
-    await create(api, PODS, whole("right", "3"))
+    await create(api, PODS, example("left"))
+    await create(api, PODS, example("right"))
     await until(api, PODS, lambda found: refused(found) == {"wide", "right"})
     assert {*placed(await listed(api, PODS))} == {"train", "left"}
     # Zones are free again when their pod is gone.
@@ -118,7 +87,7 @@ def waits_for(pods: list[Any], name: str) -> str:
 
 
 async def without_kinds(api: ApiClient) -> None:
-    await create(api, PODS, whole("train", "4"))
+    await create(api, PODS, example("train"))
     pods = await until(api, PODS, lambda found: "train" in refused(found))
     assert waits_for(pods, "train") == 'queues "default-queue" not found'
 
@@ -130,8 +99,7 @@ def follow_zones(
     serves_kai: bool = True,
 ) -> None:
     """Do these steps on a cluster with the plugin."""
-    (tmp_path / "kai.yaml").write_text(SHARD)
-    deciders = local_deciders([str(tmp_path / "kai.yaml")])
+    deciders = local_deciders([str(EXAMPLES / "kai.yaml")])
     kubeconfig = tmp_path / "k"
 
     async def run() -> None:
@@ -150,17 +118,16 @@ def follow_zones(
 
 
 def test_pods_go_to_numa_zones_and_wait_for_them(tmp_path: Path) -> None:
-    follow_zones(tmp_path, [node("gpu", 1), yaml.safe_load(REPORT)], guide)
+    follow_zones(tmp_path, [example("node"), example("zones")], guide)
 
 
 def test_a_cluster_that_does_not_serve_the_kinds_is_followed(tmp_path: Path) -> None:
-    follow_zones(tmp_path, [node("gpu", 1)], without_kinds, serves_kai=False)
+    follow_zones(tmp_path, [example("node")], without_kinds, serves_kai=False)
 
 
 def test_zones_are_watched_only_with_the_plugin(tmp_path: Path) -> None:
-    (tmp_path / "kai.yaml").write_text(SHARD)
-    (tmp_path / "off.yaml").write_text("scheduler: kai\n")
+    (tmp_path / "kai.yaml").write_text("scheduler: kai\n")
     with_it, without = (
-        kinds_read(local_deciders([str(tmp_path / name)])) for name in ("kai.yaml", "off.yaml")
+        kinds_read(local_deciders([str(folder / "kai.yaml")])) for folder in (EXAMPLES, tmp_path)
     )
     assert {*with_it} - {*without} == {NodeResourceTopology}

@@ -76,8 +76,9 @@ config = flag(
     metavar="FILE",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="Scheduler configuration: a KubeSchedulerConfiguration, a Policy, or a kube-batch file "
-    "with actions and tiers. Repeatable.  [default: kube-scheduler's default profile]",
+    help="Scheduler configuration: a KubeSchedulerConfiguration, a Policy, or the configuration of "
+    "Volcano, KAI-Scheduler, Kueue or kube-batch. Repeatable.  [default: kube-scheduler's default "
+    "profile]",
 )
 compat = flag(
     "--compat",

@@ -45,12 +45,12 @@ def check(
 
     Every error is reported, one per line: field, value, what is allowed, and a suggestion. Of
     several files one has profiles and one has actions and tiers; they are printed as one, after
-    that of Kueue where there is one. The enable switches of a tier's plugins are true where none
-    is printed.
+    that of Kueue where there is one: as two documents, with -o json as a list of both. The enable
+    switches of a tier's plugins are true where none is printed.
     """
     from stowplan import config
     from stowplan.cli.runs.scheduler_config import read_command_deciders
-    from stowplan.cli.tables.console import print_tree
+    from stowplan.cli.tables.console import print_tree, print_trees
 
     deciders = read_command_deciders(files, plugin_files, compat, admits=True)
     if deciders.kueue is None:
@@ -59,7 +59,7 @@ def check(
     # Kueue's file is one of its own beside profiles; alone, there are none to print.
     from stowplan.assembly.sessions.kueue_settings import kueue_tree
 
-    print_tree(kueue_tree(deciders.kueue), output)
+    trees = [kueue_tree(deciders.kueue)]
     if deciders.files:
-        click.echo("---" if output == "yaml" else "", nl=output == "yaml")
-        print_tree(config.effective(deciders.configuration), output)
+        trees.append(config.effective(deciders.configuration))
+    print_trees(trees, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import IO, Any, cast
 
 import click
@@ -66,6 +66,17 @@ def examples(names: list[str], n_listed: int) -> str:
 def print_tree(value: Any, output: str) -> None:
     """Print a value, which may be of structs, as JSON or YAML."""
     click.echo(tree_text(msgspec.to_builtins(value), output), nl=False)
+
+
+def print_trees(values: Sequence[Any], output: str) -> None:
+    """Print values as documents of YAML, or as one of JSON: a list, or the only one."""
+    if output == "json":
+        print_tree(values[0] if len(values) == 1 else list(values), output)
+        return
+    for number, value in enumerate(values):
+        if number:
+            click.echo("---")
+        print_tree(value, output)
 
 
 def tree_text(tree: Any, output: str) -> str:

@@ -156,6 +156,8 @@ class _KaiReader:
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
         self._warnings: list[str] = []
+        self._named: set[str] = set()
+        """Plugins named so far."""
 
     def configuration(self, tree: Any) -> KaiConfiguration:
         """The whole file."""
@@ -262,6 +264,11 @@ class _KaiReader:
             if fields.get(switch):
                 self._warn(f"{path}.{switch}", "it", "leave a part of the plugin out")
         name = str(fields.get("name") or "")
+        if name in self._named:
+            # KAI opens it twice in a session: what it scores counts double.
+            self._problems.add(f"{path}.name", repr(name), "each plugin once")
+        if name:
+            self._named.add(name)
         if name in WITHOUT_EFFECT:
             self._warn(f"{path}.name", f"plugin {name!r}", WITHOUT_EFFECT[name])
         elif name in PLUGINS:

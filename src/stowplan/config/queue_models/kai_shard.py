@@ -8,7 +8,7 @@ pkg/operator/operands/scheduler/resources_for_shard.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -120,7 +120,26 @@ def warnings_of_object(
         place = path_in_object(tree, file, path)
         if place:
             found.append(f"{place}: {what}")
+    if tree["kind"] == SHARD:
+        found += _overridden(tree["spec"] if isinstance(tree.get("spec"), dict) else {})
     return tuple(found)
+
+
+def _overridden(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Warnings about fields in whose place a plugin's arguments stand: KAI's operator replaces all
+    arguments of the plugin by them."""
+    plugins = spec.get("plugins")
+    for (plugin, _), field in _FIELD_OF_ARGUMENT.items():
+        if field.startswith("placementStrategy."):
+            continue  # It also chooses plugins and actions.
+        given = plugins.get(plugin) if isinstance(plugins, dict) else None
+        arguments = given.get("arguments") if isinstance(given, dict) else None
+        value: Any = spec
+        for key in field.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if arguments is not None and value is not None:
+            place = f"spec.plugins.{plugin}.arguments"
+            yield f"spec.{field}: it has no effect; {place} is used in its place"
 
 
 def _path_of_plugin(spec: Mapping[str, Any], name: str, rest: str) -> str:

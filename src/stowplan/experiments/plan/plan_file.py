@@ -65,6 +65,10 @@ class PlanWorkload(msgspec.Struct, frozen=True, rename="camel"):
         return (self.files,) if isinstance(self.files, str) else tuple(self.files)
 
 
+class ShortWorkload(PlanWorkload, frozen=True):
+    """A workload written as the name of its file, in place of a mapping."""
+
+
 class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """A scheduler configuration: files, a mapping inside the plan, or neither for the default
     profile; with plugin files. gpu_share: a policy of the published experiment, in its mode."""
@@ -82,6 +86,10 @@ class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
         """Files of `config`, `plugins` or `extenders` as the plan names them."""
         named: tuple[str, ...] | str = getattr(self, field)
         return (named,) if isinstance(named, str) else tuple(named)
+
+
+class ShortPolicy(PlanPolicy, frozen=True):
+    """A policy written as the name of its file, in place of a mapping."""
 
 
 class PlanComparison(msgspec.Struct, frozen=True, rename="camel"):
@@ -207,7 +215,7 @@ class _Entries:
             if self.mode == GPU_SHARING:
                 self._refuse(path, tree, WORKLOADS)
                 return None
-            return PlanWorkload(_stem(tree), files=(tree,))
+            return ShortWorkload(_stem(tree), files=(tree,))
         entry = decode(tree, PlanWorkload, path, self.problems)
         if entry is INVALID:
             return None
@@ -259,7 +267,7 @@ class _Entries:
         if name == DEFAULT_POLICY:
             return PlanPolicy(name)
         if PurePath(name.removesuffix(".gz")).suffix in SUFFIXES:
-            return PlanPolicy(_stem(name), config=(name,))
+            return ShortPolicy(_stem(name), config=(name,))
         patterns = ", ".join("*" + suffix for suffix in SUFFIXES)
         wanted = f"{DEFAULT_POLICY!r}, a configuration file ({patterns}) or a mapping"
         hint = did_you_mean(name, (DEFAULT_POLICY,))

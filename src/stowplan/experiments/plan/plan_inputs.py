@@ -28,6 +28,8 @@ from stowplan.experiments.plan.plan_file import (
     GeneratedSize,
     PlanPolicy,
     PlanWorkload,
+    ShortPolicy,
+    ShortWorkload,
 )
 from stowplan.experiments.plan.run_matrix import Cell
 from stowplan.inputs.files import files_below, read_bytes, read_text
@@ -239,7 +241,8 @@ class PlanInputs:
             return WorkloadSource(given.name, files, tuple(one.path for one in files), given.openb)
         paths = tuple(str(self._found(name)) for name in given.paths)
         named: list[NamedFile] = []
-        places = _places(f"{field}.files", given.files)
+        is_short = isinstance(given, ShortWorkload)
+        places = _places(field if is_short else f"{field}.files", given.files)
         for name, path, place in zip(given.paths, paths, places, strict=True):
             with self._at(place):
                 leaves = [Path(leaf) for leaf in files_below(path)]
@@ -287,7 +290,8 @@ class PlanInputs:
         return next((place for place in places if place.exists()), places[0])
 
     def _all_hashed(self, given: PlanPolicy, path: str, field: str) -> tuple[NamedFile, ...]:
-        names, places = given.files(field), _places(f"{path}.{field}", getattr(given, field))
+        place = path if isinstance(given, ShortPolicy) else f"{path}.{field}"
+        names, places = given.files(field), _places(place, getattr(given, field))
         return tuple(
             self._hashed(name, self._found(name), place)
             for name, place in zip(names, places, strict=True)
