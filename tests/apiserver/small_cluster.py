@@ -76,7 +76,7 @@ class SmallCluster:
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []
-        webhooks += [KaiPodAdmission()] if kai else []
+        webhooks += [KaiPodAdmission()] if kai and validates else []
         definitions = [*(volcano_definitions() if volcano else ())]
         definitions += kueue_definitions() if kueue is not None else ()
         definitions += kai_definitions() if kai else ()

@@ -128,9 +128,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def serves_job_sets(self) -> bool:
-        """Whether JobSets and jobs of Kubeflow are served: where they are admitted, or where their
-        Jobs are gangs."""
-        return self.kueue is not None or self.gates.workload_with_job
+        """Whether JobSets and jobs of Kubeflow are served: where they are admitted, where KAI's
+        pod-grouper has rules for them, or where their Jobs are gangs."""
+        return self.kueue is not None or self.serves_kai or self.gates.workload_with_job
 
 
 class LocalCluster(NamedTuple):
