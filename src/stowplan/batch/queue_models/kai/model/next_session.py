@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from stowplan.batch.queue_models.kai.kai_objects import STUCK_AFTER
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 
 
 def next_session_in(
-    session: KaiSession, memory: KaiMemory, terminating: Iterable[float]
+    session: KaiSession, memory: KaiMemory, others: Iterable[float]
 ) -> float | None:
     """Seconds until something ends that keeps a session from deciding; None for nothing.
 
-    These are grace periods of stale gangs, delays before a job may evict, minimum runtimes while
-    jobs wait, and the time after which a pod that terminates counts as stuck. terminating: times
-    at which pods were deleted that are still there. Differs: shares by usage over time change all
+    These are grace periods of stale gangs, delays before a job may evict, and minimum runtimes
+    while jobs wait. others: further moments: when a pod that terminates counts as stuck, and when a
+    group is no longer waited for. Differs: shares by usage over time change all
     the time, and are looked at with the next change.
     """
-    moments = (*_moments(session, memory), *(since + STUCK_AFTER for since in terminating))
+    moments = (*_moments(session, memory), *others)
     first = min((moment for moment in moments if moment > session.now), default=None)
     # A millisecond more: times are rounded to microseconds where they are written.
     return None if first is None else math.ceil((first - session.now) * 1e3 + 1) / 1e3
