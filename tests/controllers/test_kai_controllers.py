@@ -38,7 +38,7 @@ def training(**replicas: int) -> Tree:
     return {"metadata": {"name": "train"}, "spec": {"pytorchReplicaSpecs": specs}}
 
 
-def test_groups_with_sub_groups_are_created_as_the_definition_says() -> None:
+def test_groups_with_sub_groups_are_created() -> None:
     cluster = kai_cluster()
     cluster.create(TORCH_JOBS, training(Master=1, Worker=2))
     template = of_kai({"spec": {"containers": [container()]}})

@@ -23,6 +23,7 @@ from stowplan.apis.resource.node_devices import device_class, parse_devices
 from stowplan.apiserver.admission import admission_plugins
 from stowplan.apiserver.admission.custom_object_checks import checks_of
 from stowplan.apiserver.admission.queues.kai_pod_admission import KaiPodAdmission
+from stowplan.apiserver.admission.queues.kai_queue_admission import KaiQueueAdmission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
@@ -336,7 +337,7 @@ def _api_server_options(
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
     definitions = [*_definitions(settings)]
     checks = (checks_of(definitions),) if definitions else ()
-    kai = (KaiPodAdmission(),) if settings.serves_kai else ()
+    kai = (KaiPodAdmission(), KaiQueueAdmission()) if settings.serves_kai else ()
     return ApiServerOptions(
         registry=registry,
         access=access,
