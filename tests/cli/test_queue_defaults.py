@@ -72,7 +72,7 @@ def test_what_if_has_the_gate_of_a_queue(tmp_path: Path) -> None:
     assert "not inqueue: queue q's capability cpu 1, 0 in use, 2 asked" in found.out, found
 
 
-def test_a_pod_of_kai_with_parts_of_no_card_says_why_it_fits_nowhere(tmp_path: Path) -> None:
+def test_why_a_pod_of_kai_with_parts_of_no_card_fits_nowhere(tmp_path: Path) -> None:
     """Where KAI's webhook did not look at it: in files that is a mistake."""
     pod = kai.pod("p", of="g")
     pod["metadata"]["annotations"] |= {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}
