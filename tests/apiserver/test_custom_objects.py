@@ -126,7 +126,7 @@ def test_a_queue_of_kai_with_others_below_it_is_not_deleted() -> None:
 def test_podgroups_of_kai_have_their_short_name() -> None:
     """`kubectl get pg`, as KAI's definition has it; its other kinds have none."""
     names = {
-        one["metadata"]["name"]: one["spec"]["names"]["shortNames"]
+        one["metadata"]["name"]: one["spec"]["names"].get("shortNames", [])
         for one in shared().list("apiextensions.k8s.io/customresourcedefinitions")
         if one["metadata"]["name"].endswith(("run.ai", "kai.scheduler"))
     }
