@@ -8,7 +8,7 @@ from stowplan.controllers.job_sets.job_set_kinds import JOB_SETS
 from stowplan.controllers.kai.kai_kinds_served import KAI_POD_GROUPS, KAI_QUEUES
 from tests.apiserver.small_cluster import JOBS, SmallCluster, Tree, container, job, pod
 
-TORCH_JOBS = "kubeflow.org/pytorchjobs"
+TORCH_JOBS, TF_JOBS = "kubeflow.org/pytorchjobs", "kubeflow.org/tfjobs"
 EVENTS = "events"
 
 
@@ -28,8 +28,8 @@ def warnings(cluster: SmallCluster) -> list[str]:
     return [one["message"] for one in events(cluster)]
 
 
-def events(cluster: SmallCluster) -> list[Tree]:
-    return [one for one in cluster.list(EVENTS) if one["reason"] == "PodGrouperWarning"]
+def events(cluster: SmallCluster, reason: str = "PodGrouperWarning") -> list[Tree]:
+    return [one for one in cluster.list(EVENTS) if one["reason"] == reason]
 
 
 def training(**replicas: int) -> Tree:
@@ -79,6 +79,51 @@ def test_a_workload_that_the_grouper_skips_has_no_warning() -> None:
     cluster.run(1)
     assert len(cluster.pods()) == 1
     assert (warnings(cluster), cluster.list(KAI_POD_GROUPS)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (None, "spec.tfReplicaSpecs: Required value"),
+        ({"tfReplicaSpecs": [1]}, "spec.tfReplicaSpecs: Required value"),
+        ({"tfReplicaSpecs": {"Worker": None}}, "Worker.template.spec.containers: Required value"),
+        ({"tfReplicaSpecs": {"Worker": {"template": "x"}}}, "spec.containers: Required value"),
+        (
+            {"tfReplicaSpecs": {"Worker": {"replicas": "two"}}},
+            'spec.tfReplicaSpecs.Worker.replicas: Invalid value: "two": must be',
+        ),
+        ({"tfReplicaSpecs": {"Worker": {"replicas": -1}}}, "Invalid value: -1: must be"),
+        ({"runPolicy": "x"}, "spec.runPolicy: Invalid value: must be an object"),
+    ],
+)
+def test_a_job_of_kubeflow_that_makes_no_sense_fails(spec: Tree | None, text: str) -> None:
+    """Its definition keeps every field."""
+    cluster = kai_cluster()
+    cluster.create(TF_JOBS, {"metadata": {"name": "x"}, **({} if spec is None else {"spec": spec})})
+    cluster.run(5)
+    (failed,) = cluster.the(TF_JOBS, "x")["status"]["conditions"]
+    assert (failed["type"], failed["reason"]) == ("Failed", "TFJobFailedValidation")
+    assert text in failed["message"]
+    assert cluster.server.faults.counts == {}
+
+
+def test_pods_of_a_job_that_the_server_refuses_are_an_event_of_the_job() -> None:
+    cluster = kai_cluster()
+    tree = training(Worker=1)
+    template = tree["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"annotations": {"gpu-fraction": "half"}}
+    cluster.create(TORCH_JOBS, tree)
+    cluster.run(1)
+    (text,) = events(cluster, "FailedCreatePod")
+    assert 'gpu-fraction]: Invalid value: "half"' in text["message"]
+
+
+@pytest.mark.parametrize("path", [TORCH_JOBS, JOB_SETS, "trainer.kubeflow.org/trainjobs"])
+def test_jobs_without_a_spec_fail_no_controller(path: str) -> None:
+    cluster = kai_cluster()
+    cluster.create(path, {"metadata": {"name": "x"}})
+    cluster.run(1)
+    assert cluster.server.faults.counts == {}
 
 
 @pytest.mark.parametrize(
