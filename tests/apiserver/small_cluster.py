@@ -13,6 +13,7 @@ from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
 from stowplan.apiserver.admission.custom_object_checks import checks_of
 from stowplan.apiserver.admission.queues.kai_pod_admission import KaiPodAdmission
+from stowplan.apiserver.admission.queues.kai_queue_admission import KaiQueueAdmission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.crd.definition_controller import DefinitionController
@@ -76,7 +77,7 @@ class SmallCluster:
         )
         webhooks: list[AdmissionPluginBase] = [VolcanoAdmission()] if volcano else []
         webhooks += [QueuedJobAdmission()] if kueue is not None else []
-        webhooks += [KaiPodAdmission()] if kai else []
+        webhooks += [KaiPodAdmission(), KaiQueueAdmission()] if kai and validates else []
         definitions = [*(volcano_definitions() if volcano else ())]
         definitions += kueue_definitions() if kueue is not None else ()
         definitions += kai_definitions() if kai else ()

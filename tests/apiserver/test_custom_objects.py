@@ -110,6 +110,31 @@ def test_it_is_in_files_too_in_the_same_words(path: str, spec: Tree, text: str) 
     assert any(one in text if is_type else text in one for one in texts), texts
 
 
+def test_a_queue_of_kai_with_others_below_it_is_not_deleted() -> None:
+    cluster = SmallCluster(kai=True)
+    for name, parent in (("org", ""), ("team-b", "org"), ("team-a", "org")):
+        cluster.create(KAI_QUEUES, {"metadata": {"name": name}, "spec": {"parentQueue": parent}})
+    text = r'"org" is forbidden: cannot delete queue org: it has child queues \[team-a team-b\]'
+    with pytest.raises(ApiError, match=text) as caught:
+        cluster.delete(KAI_QUEUES, "org")
+    assert caught.value.code == 403
+    for name in ("team-a", "team-b", "org"):
+        cluster.delete(KAI_QUEUES, name)
+    assert cluster.list(KAI_QUEUES) == []
+
+
+def test_podgroups_of_kai_have_their_short_name() -> None:
+    """`kubectl get pg`, as KAI's definition has it; its other kinds have none."""
+    names = {
+        one["metadata"]["name"]: one["spec"]["names"].get("shortNames", [])
+        for one in shared().list("apiextensions.k8s.io/customresourcedefinitions")
+        if one["metadata"]["name"].endswith(("run.ai", "kai.scheduler"))
+    }
+    assert names.pop("podgroups.scheduling.run.ai") == ["pg"]
+    assert len(names) == 3
+    assert not any(names.values())
+
+
 def test_pods_of_kai_have_annotations_that_say_something() -> None:
     notes = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}
     container = {"name": "c", "image": "x"}

@@ -1,7 +1,7 @@
 """`stowplan up` with KAI's configuration: further guides of KAI, restated with their outcome.
 
-Sources: KAI-Scheduler, docs/elastic, docs/fairness, docs/gpu-sharing, docs/preemption-delay and
-docs/topology.
+Sources: KAI-Scheduler, docs/batch, docs/elastic, docs/fairness, docs/gpu-sharing,
+docs/preemption-delay and docs/topology.
 """
 
 from __future__ import annotations
@@ -111,6 +111,122 @@ async def elastic(api: ApiClient) -> None:
 
 def test_an_elastic_workload_grows_and_shrinks(tmp_path: Path) -> None:
     follow(tmp_path, [node("gpu", 3)], elastic)
+
+
+# JobSets.
+
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+
+
+async def job_set(api: ApiClient) -> None:
+    await create(api, PODS, cards("other", 1))
+    await until(api, PODS, on_nodes("other"))
+    template = {"spec": {"parallelism": 2, "completions": 2, "template": pod("default-queue")}}
+    jobs = [{"name": name, "replicas": 1, "template": template} for name in ("a", "b")]
+    meta = {"name": "set", "labels": {"kai.scheduler/queue": "default-queue"}}
+    version = "jobset.x-k8s.io/v1alpha2"
+    tree = {"apiVersion": version, "kind": "JobSet", "metadata": meta}
+    await create(api, JOB_SETS, {**tree, "spec": {"replicatedJobs": jobs}})
+    # One of its Jobs has room, and both are needed.
+    pods = await until(api, PODS, lambda pods: len(refused(pods)) == 4)
+    assert {*placed(pods)} == {"other"}
+    groups = await until(api, GROUPS, lambda groups: len(groups) == 2)
+    (group,) = (one for one in groups if one["metadata"]["name"].startswith("pg-set-"))
+    assert group["spec"]["minSubGroup"] == 2
+    names = ["a", "a-replica-0", "b", "b-replica-0"]
+    assert [one["name"] for one in group["spec"]["subGroups"]] == names
+    await api.send(ApiRequest("DELETE", f"{PODS}/other"))
+    await until(api, PODS, on_nodes("set-a-0", "set-a-0", "set-b-0", "set-b-0"))
+
+
+def test_a_job_set_starts_with_all_of_its_jobs(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 4)], job_set)
+
+
+# Jobs of the training operator.
+
+TORCH_JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+
+
+def torch_job(name: str, asks: Tree, policy: Tree | None = None, **replicas: int) -> Tree:
+    """A PyTorchJob as in the guides: its queue is on the job alone. asks: of each pod."""
+    specs = {}
+    for role, number in replicas.items():
+        template = pod("")
+        del template["metadata"]["labels"], template["spec"]["restartPolicy"]
+        template["spec"]["containers"][0] |= {"name": "pytorch", "resources": asks}
+        specs[role] = {"replicas": number, "restartPolicy": "OnFailure", "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "labels": {"kai.scheduler/queue": "default-queue"}},
+        "spec": {
+            "pytorchReplicaSpecs": specs,
+            **({} if policy is None else {"elasticPolicy": policy}),
+        },
+    }
+
+
+def states(jobs: Sequence[Any]) -> set[str]:
+    """What of jobs is true, beside that they are there."""
+    return {
+        one["type"]
+        for job in jobs
+        for one in (job.get("status") or {}).get("conditions") or ()
+        if one["status"] == "True" and one["type"] != "Created"
+    }
+
+
+async def training(api: ApiClient) -> None:
+    await create(api, PODS, cards("other", 1))
+    await until(api, PODS, on_nodes("other"))
+    name = "pytorch-dist-mnist-nccl"
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    await create(api, TORCH_JOBS, torch_job(name, limits, Master=1, Worker=2))
+    roles = {f"{name}-{role}" for role in ("master-0", "worker-0", "worker-1")}
+    # There is room for two of the three pods: none starts,
+    pods = await until(api, PODS, lambda pods: roles <= refused(pods))
+    assert {*placed(pods)} == {"other"}
+    groups = await until(api, GROUPS, lambda groups: len(groups) == 2)
+    (group,) = (one for one in groups if name in one["metadata"]["name"])
+    assert (group["spec"]["queue"], group["spec"]["minMember"]) == ("default-queue", 3)
+    # and then all do.
+    await api.send(ApiRequest("DELETE", f"{PODS}/other"))
+    await until(api, PODS, lambda pods: {*placed(pods)} == roles)
+    await until(api, TORCH_JOBS, lambda jobs: states(jobs) == {"Running"})
+
+
+def test_a_pytorch_job_starts_whole(tmp_path: Path) -> None:
+    follow(tmp_path, [node("gpu", 3)], training)
+
+
+async def elastic_training(api: ApiClient) -> None:
+    asks = {"requests": {"cpu": "4"}}
+    urgent = alone("urgent", pod("default-queue", priorityClassName="build-preemptible"))
+    # Of the 32 CPUs of the node, one worker has room.
+    urgent["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "28"}}
+    await create(api, PODS, urgent)
+    await until(api, PODS, on_nodes("urgent"))
+    policy = {"rdzvBackend": "c10d", "minReplicas": 1, "maxReplicas": 3, "maxRestarts": 100}
+    await create(api, TORCH_JOBS, torch_job("imagenet", asks, policy, Worker=2))
+    # One worker is enough; the second one starts when there is room,
+    await until(api, PODS, on_nodes("imagenet-worker", "urgent"))
+    await until(api, TORCH_JOBS, lambda jobs: states(jobs) == {"Running"})
+    await api.send(ApiRequest("DELETE", f"{PODS}/urgent"))
+    await until(api, PODS, on_nodes("imagenet-worker", "imagenet-worker"))
+    # and of both, a job of higher priority evicts one.
+    await create(api, PODS, urgent)
+
+    def has_one_worker(pods: list[Any]) -> bool:
+        workers = {name for name in placed(pods) if name != "urgent"}
+        return "urgent" in placed(pods) and len(workers) == 1
+
+    await until(api, PODS, has_one_worker)
+    await until(api, TORCH_JOBS, lambda jobs: states(jobs) == {"Running"})
+
+
+def test_an_elastic_pytorch_job_runs_with_one_worker_and_loses_only_one(tmp_path: Path) -> None:
+    follow(tmp_path, [node("cpu", 0)], elastic_training)
 
 
 # Fairness.

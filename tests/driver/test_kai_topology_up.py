@@ -22,6 +22,7 @@ from tests.driver.test_kai_guides_up import (
     GROUPS,
     RACK,
     TOPOLOGIES,
+    TORCH_JOBS,
     ZONE,
     cards,
     follow,
@@ -222,33 +223,29 @@ async def create_pytorch_job(
     of_workers: Tree,
     least: int | None = None,
 ) -> None:
-    """A PyTorchJob with its pods. least: pods with which it may start, None: all."""
+    """A PyTorchJob. least: pods with which it may start, None: all."""
     policy = {} if least is None else {"schedulingPolicy": {"minAvailable": least}}
+    master = template({})
+    # The master needs no card, so that it takes none from a segment.
+    master["spec"]["containers"][0]["resources"] = {}
     spec = {
         "runPolicy": policy,
         "pytorchReplicaSpecs": {
-            "Master": {"replicas": 1, "template": template({})},
+            "Master": {"replicas": 1, "template": master},
             "Worker": {"replicas": n_workers, "template": template(of_workers)},
         },
     }
-    tree = {"metadata": {"name": "train", "annotations": notes}, "spec": spec}
-    owner = await create_job(api, "kubeflow.org", "v1", "PyTorchJob", tree)
-    label = "training.kubeflow.org/replica-"
-    for role, number in (("master", 1), ("worker", n_workers)):
-        for i in range(number):
-            labels = {f"{label}type": role, f"{label}index": str(i)}
-            # The master needs no card, so that it takes none from a segment.
-            n_cards = 1 if role == "worker" else 0
-            own = of_workers if role == "worker" else {}
-            await create_replica(api, owner, f"{role}-{i}", n_cards, own, **labels)
+    head = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    meta = {"name": "train", "annotations": notes}
+    await create(api, TORCH_JOBS, {**head, "metadata": meta, "spec": spec})
 
 
 def segments(pods: Sequence[Any]) -> list[tuple[str, ...]]:
     """Racks of workers 0 to 3, 4 to 7 and so on."""
     found: dict[int, set[str]] = defaultdict(set)
     for name, on in placed(pods).items():
-        role, _, number = name.partition("-")
-        if role == "worker":
+        of, _, number = name.rpartition("-")
+        if of == "train-worker":
             found[int(number) // 4].add(rack_of(on))
     return [tuple(sorted(found[i])) for i in sorted(found)]
 

@@ -29,6 +29,7 @@ from tests.batch.queue_models import test_volcano_model as volcano
 Tree = dict[str, Any]
 
 VICTIM = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+ClusterPair = tuple[tuple[Tree, ...], tuple[Tree, ...]]
 KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
@@ -182,6 +183,41 @@ def test_starts_by_kai_are_compared() -> None:
     (found,) = compared(comparer, before, after)
     assert (found.what, found.here, found.there) == (STARTED, "", "n")
     assert comparer.counts == {(STARTED, SAME): 1, (STARTED, THERE_ONLY): 1}
+
+
+def kai_reclaim(*, noted: bool) -> list[ClusterPair]:
+    """Two listings each: a pod of one queue ends, while another queue asks for its quota. noted:
+    KAI has written the time of the eviction to the group."""
+    queues = (kai.queue("rich", 2), kai.queue("poor", 2))
+    old, new = kai.group("old", "rich", 1), (kai.group("new", "poor", 1), kai.pod("new-0", "new"))
+    pods = [kai.pod(f"old-{i}", "old", node="n") for i in range(4)]
+    found = []
+    for place in range(4):
+        ending = {"deletionTimestamp": "2026-01-01T00:00:30Z"}
+        changed = [bound(one, "n", **ending) if i == place else one for i, one in enumerate(pods)]
+        notes = {"kai.scheduler/last-eviction-timestamp": "2026-01-01T00:00:00Z"}
+        meta = {**old["metadata"], **({"annotations": notes} if noted else {})}
+        fixed = (kai.node("n", 4), *queues, *new)
+        found.append(((*fixed, old, *pods), (*fixed, {**old, "metadata": meta}, *changed)))
+    return found
+
+
+def test_victims_of_kai_are_known_by_the_time_on_their_group() -> None:
+    """KAI writes a condition to the pod only with a flag."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for before, after in kai_reclaim(noted=True):
+        comparer = QueueComparer(kai.deciders())
+        compared(comparer, before, after)
+        counts += comparer.counts
+    # One of the four is the model's victim.
+    assert counts == {(EVICTED, SAME): 1, (EVICTED, THERE_ONLY): 3}
+
+
+def test_pods_of_kai_that_end_otherwise_are_no_victims() -> None:
+    before, after = kai_reclaim(noted=False)[0]
+    comparer = QueueComparer(kai.deciders())
+    assert compared(comparer, before, after) == []
+    assert comparer.counts == {}
 
 
 def kueue_objects(*workloads: Tree) -> tuple[Tree, ...]:

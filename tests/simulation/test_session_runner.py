@@ -162,7 +162,10 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
 
 
 def test_a_negative_min_member_is_reported(tmp_path: Path) -> None:
-    cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", -1), pod("a", "g"))
+    # As a server without these checks has stored it; a person's file is refused.
+    stored = group("g", -1)
+    stored["metadata"] |= {"uid": "g", "resourceVersion": "1"}
+    cluster = make_cluster(tmp_path, node("n1"), queue("default"), stored, pod("a", "g"))
     held = first_round(cluster)
     found = job(held, "default/g")
     assert held.bound == {}

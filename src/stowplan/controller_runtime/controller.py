@@ -13,6 +13,10 @@ from stowplan.controller_runtime.work_queue import WorkQueue
 from stowplan.objects.store import Store, WatchEvent
 
 
+class RetrySync(Exception):
+    """Raised by `sync` to be retried with backoff; what is wrong has been recorded."""
+
+
 class Controller:
     """Base of the controllers.
 
@@ -39,7 +43,7 @@ class Controller:
         raise NotImplementedError
 
     def sync(self, key: Key) -> None:
-        """Sync one key. Raises ApiError to be retried later."""
+        """Sync one key. Raises ApiError and RetrySync to be retried later."""
         raise NotImplementedError
 
     def work_once(self) -> bool:
@@ -52,6 +56,8 @@ class Controller:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(key, self.api.now)
+        except RetrySync:
+            self.queue.retry(key, self.api.now)
         # Any exception concerns this object only: the others are synced.
         except Exception as error:  # noqa: BLE001
             self._failed(key, error)

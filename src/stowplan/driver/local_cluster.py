@@ -23,6 +23,7 @@ from stowplan.apis.resource.node_devices import device_class, parse_devices
 from stowplan.apiserver.admission import admission_plugins
 from stowplan.apiserver.admission.custom_object_checks import checks_of
 from stowplan.apiserver.admission.queues.kai_pod_admission import KaiPodAdmission
+from stowplan.apiserver.admission.queues.kai_queue_admission import KaiQueueAdmission
 from stowplan.apiserver.admission.queues.queued_job_admission import QueuedJobAdmission
 from stowplan.apiserver.admission.volcano_admission import VolcanoAdmission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
@@ -128,9 +129,9 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def serves_job_sets(self) -> bool:
-        """Whether JobSets and jobs of Kubeflow are served: where they are admitted, or where their
-        Jobs are gangs."""
-        return self.kueue is not None or self.gates.workload_with_job
+        """Whether JobSets and jobs of Kubeflow are served: where they are admitted, where KAI's
+        pod-grouper has rules for them, or where their Jobs are gangs."""
+        return self.kueue is not None or self.serves_kai or self.gates.workload_with_job
 
 
 class LocalCluster(NamedTuple):
@@ -336,7 +337,7 @@ def _api_server_options(
     kueue = (QueuedJobAdmission(),) if settings.kueue is not None else ()
     definitions = [*_definitions(settings)]
     checks = (checks_of(definitions),) if definitions else ()
-    kai = (KaiPodAdmission(),) if settings.serves_kai else ()
+    kai = (KaiPodAdmission(), KaiQueueAdmission()) if settings.serves_kai else ()
     return ApiServerOptions(
         registry=registry,
         access=access,

@@ -27,6 +27,7 @@ from stowplan.framework.deciders.session_decider import (
     BindFailureResult,
     NodeAssignment,
     PodGroupReport,
+    PodReport,
     SessionResult,
     SessionVictim,
 )
@@ -34,7 +35,11 @@ from stowplan.framework.deciders.session_metrics import SessionFigures, record_s
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
-from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
+from stowplan.objects.kai.kai_kinds import (
+    KAI_GROUP_ANNOTATION,
+    KAI_GROUP_API_VERSION,
+    KaiPodGroupObject,
+)
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, Queue
@@ -87,8 +92,9 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         self._binding: dict[str, str] = {}
         self._evicting: dict[str, datetime] = {}
         self._nominations: dict[str, str] = {}
-        # Why jobs wait, by PodGroup or, where it has none, by pod.
+        # Why groups wait, and pods: by uid, for the job or the pod alone.
         self._reasons: dict[str, str] = {}
+        self._pod_reasons: dict[str, PodReport] = {}
 
     # Watch events.
 
@@ -110,9 +116,6 @@ class ModelDecider(AttachedDecider[ModelPlan]):
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
-        gone = self._observed.get(uid)
-        if gone is not None and not group_of(gone):
-            self._reasons.pop(gone.key, None)
         for known in (self._observed, self._binding, self._evicting, self._nominations):
             known.pop(uid, None)
         self._failures.pop(uid, None)
@@ -125,11 +128,14 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         observed = self._observed.get(uid)
         if observed is None:
             self._pods.pop(uid, None)
+            self._pod_reasons.pop(uid, None)
             return
         pod = self._pods[uid] = self._as_decided(observed)
         is_ours = pod.spec.scheduler_name in self.plan.scheduler_names
         if is_ours and not pod.node_name and not pod.is_finished:
             self._waiting[uid] = None
+        else:
+            self._pod_reasons.pop(uid, None)
 
     def _as_decided(self, pod: Pod) -> Pod:
         uid = pod.uid
@@ -274,15 +280,19 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         """Keep why jobs wait; a model reports that when it changes."""
         for uid in decided.binds:
             if uid in self._observed:
-                self._reasons.pop(_job_key(self._observed[uid]), None)
+                self._reasons.pop(group_of(self._observed[uid]), None)
         for group in decided.groups:
             key = f"{group.namespace}/{group.name}"
+            # What is noted on a group of KAI is reported of its pods as well.
+            if group.api_version == KAI_GROUP_API_VERSION:
+                continue
             for _, reason, message in group.notes:
                 self._reasons.pop(key, None)
                 if reason == UNSCHEDULABLE:
                     self._reasons[key] = message
         for pod in decided.pods:
-            self._reasons[_job_key(pod.pod)] = pod.message
+            if pod.pod.uid in self._waiting:
+                self._pod_reasons[pod.pod.uid] = pod
 
     def _note_status(self, report: PodGroupReport) -> None:
         group = self._objects.get(PodGroup, {}).get(f"{report.namespace}/{report.name}")
@@ -350,7 +360,18 @@ class ModelDecider(AttachedDecider[ModelPlan]):
     @property
     def waiting_reasons(self) -> Mapping[str, str]:
         """Why jobs wait, as sessions have last reported it: by PodGroup, or by pod."""
-        return self._reasons
+        return dict(self.each_waiting_reason())
+
+    def each_waiting_reason(self) -> Iterator[tuple[str, str]]:
+        """The same, one by one: there may be very many."""
+        known = set()
+        for uid, report in self._pod_reasons.items():
+            pod = self._observed[uid]
+            key = pod.key if report.is_own else self._job_key(pod)
+            if key not in known:
+                known.add(key)
+                yield key, report.message
+        yield from ((key, text) for key, text in self._reasons.items() if key not in known)
 
     def pending_pods(self) -> Iterator[Pod]:
         """Its pods that wait for a node."""
@@ -360,6 +381,13 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         """Uids of all known pods."""
         return iter(self._observed)
 
+    def _job_key(self, pod: Pod) -> str:
+        """The PodGroup of a pod, else the pod."""
+        if KaiPodGroupObject in self._objects:
+            name = pod.metadata.annotations.get(KAI_GROUP_ANNOTATION)
+            return f"{pod.namespace}/{name}" if name else pod.key
+        return group_of(pod) or pod.key
+
     def validate(self) -> None:
         """Compare the pods as decided with what they are made of; raises InvariantBroken."""
         for uid, pod in self._observed.items():
@@ -368,8 +396,3 @@ class ModelDecider(AttachedDecider[ModelPlan]):
         unknown = (self._binding.keys() | self._evicting.keys()) - self._observed.keys()
         if unknown:
             raise InvariantBroken(f"queue model {self.model.name}: {min(unknown)} is no pod")
-
-
-def _job_key(pod: Pod) -> str:
-    """The PodGroup of a pod, else the pod."""
-    return group_of(pod) or pod.key

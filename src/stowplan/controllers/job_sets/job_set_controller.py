@@ -65,7 +65,7 @@ class JobSetController(Controller):
         job_set = self.api.get(JOB_SETS, *key)
         if job_set is None or is_deleting(job_set):
             return
-        if (job_set["spec"].get("managedBy") or MANAGER) != MANAGER:
+        if (job_set.setdefault("spec", {}).get("managedBy") or MANAGER) != MANAGER:
             return
         sync = _JobSetSync(self, job_set)
         sync.run()

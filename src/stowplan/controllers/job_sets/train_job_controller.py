@@ -59,7 +59,7 @@ class TrainJobController(Controller):
         job = self.api.get(TRAIN_JOBS, *key)
         if job is None or is_deleting(job):
             return
-        if (job["spec"].get("managedBy") or MANAGER) != MANAGER or _has_ended(job):
+        if (job.setdefault("spec", {}).get("managedBy") or MANAGER) != MANAGER or _has_ended(job):
             return
         runtime = self.api.get(*runtime_key(job)) if runtime_key(job)[0] else None
         if runtime is None:

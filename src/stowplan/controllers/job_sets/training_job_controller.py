@@ -10,8 +10,12 @@ controllers of its kinds; mpi-operator v0.6, pkg/controller.
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Iterator
+from typing import Any
 
 from stowplan.apis.kind.conditions import find_condition
+from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
@@ -70,6 +74,9 @@ class TrainingJobController(Controller):
         job = self.api.get(self.path, *key)
         if job is None or is_deleting(job):
             return
+        if problem := next(self._problems(job), ""):
+            self._refuse(job, problem)
+            return
         policy = job["spec"].get("runPolicy") or {}
         if (policy.get("managedBy") or "") not in _MANAGERS:
             return
@@ -87,6 +94,35 @@ class TrainingJobController(Controller):
             self._run(job, pods)
         if status != before:
             self.api.update_status(self.path, job)
+
+    def _problems(self, job: Tree) -> Iterator[str]:
+        """What is wrong in a job. The definitions of most kinds keep every field."""
+        spec = job.get("spec")
+        spec = spec if isinstance(spec, dict) else {}
+        if not isinstance(spec.get("runPolicy") or {}, dict):
+            yield "spec.runPolicy: Invalid value: must be an object"
+        field, replicas = f"spec.{self._field}", spec.get(self._field)
+        if not isinstance(replicas, dict) or not replicas:
+            yield f"{field}: Required value"
+            return
+        for name, replica in replicas.items():
+            given = replica if isinstance(replica, dict) else {}
+            n = given.get("replicas", 1)
+            if type(n) is not int or n < 0:
+                text = "must be a whole number of at least 0"
+                yield f"{field}.{name}.replicas: Invalid value: {json.dumps(n)}: {text}"
+            if not _containers(given):
+                yield f"{field}.{name}.template.spec.containers: Required value"
+
+    def _refuse(self, job: Tree, problem: str) -> None:
+        """Let a job fail that makes no sense, as the operator does without its webhooks."""
+        if _end(job) is not None:
+            return
+        title = f"{self.kind} {job['metadata']['name']}"
+        job.setdefault("status", {})
+        text = f"{title} failed validation because {problem}"
+        self._note(job, "Failed", text, "FailedValidation")
+        self.api.update_status(self.path, job)
 
     def _suspend(self, job: Tree, pods: list[PodFacts]) -> None:
         for pod in pods:
@@ -107,7 +143,7 @@ class TrainingJobController(Controller):
             for index in range(int(replica.get("replicas", 1))):
                 pod = known.get(self._pod_name(job, name, index))
                 if pod is None:
-                    self.api.create(PODS, self._pod(job, name, replica, index))
+                    self._create(job, self._pod(job, name, replica, index))
                 elif pod.phase == "Failed" and self._is_retried(replica, pod):
                     self._delete(pod)
                 elif not pod.deleting:
@@ -118,6 +154,15 @@ class TrainingJobController(Controller):
             name: {key: n for key, n in found.items() if n} for name, found in counts.items()
         }
         self._note_outcome(job, counts)
+
+    def _create(self, job: Tree, pod: Tree) -> None:
+        try:
+            self.api.create(PODS, pod)
+        except ApiError as problem:
+            if problem.code != 404:
+                text = f"Error creating: {problem}"
+                self.recorder.record(job, self.name, "FailedCreatePod", text, type="Warning")
+            raise
 
     def _note_outcome(self, job: Tree, counts: Tree) -> None:
         """The condition that follows from the numbers of pods."""
@@ -205,15 +250,16 @@ class TrainingJobController(Controller):
         made["spec"]["restartPolicy"] = "Never" if policy == "ExitCode" else policy
         return made
 
-    def _note(self, job: Tree, kind: str, message: str) -> None:
-        """Make a condition true, and those that it ends false."""
+    def _note(self, job: Tree, kind: str, message: str, why: str = "") -> None:
+        """Make a condition true, and those that it ends false. why: the end of its reason, if that
+        is not its kind."""
         status = job["status"]
         conditions: list[Tree] = status.setdefault("conditions", [])
         old = find_condition(conditions, kind)
         if old is not None and old["status"] == "True":
             return
         now = format_time(self.api.now)
-        reason = f"{self.kind}{kind}"
+        reason = f"{self.kind}{why or kind}"
         made = {
             "type": kind, "status": "True", "reason": reason, "message": message,
             "lastUpdateTime": now, "lastTransitionTime": now,
@@ -226,6 +272,13 @@ class TrainingJobController(Controller):
                 one |= {"status": "False", "lastUpdateTime": now, "lastTransitionTime": now}
         type_ = "Warning" if kind == "Failed" else "Normal"
         self.recorder.record(job, self.name, reason, message, type=type_)
+
+
+def _containers(replica: Tree) -> Any:
+    found: Any = replica
+    for step in ("template", "spec", "containers"):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
 def _end(job: Tree) -> Tree | None:

@@ -16,8 +16,10 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.kai.bind_request import RESERVATION_NAME
 
 _QUEUE_COLUMNS = (
-    ("Priority", "integer", ".spec.priority"),
+    ("Priority", "string", ".spec.priority"),
     ("Parent", "string", ".spec.parentQueue"),
+    ("Children", "string", ".status.childQueues"),
+    ("DisplayName", "string", ".spec.displayName"),
 )
 _GROUP_COLUMNS = (
     ("Queue", "string", ".spec.queue"),
@@ -30,7 +32,8 @@ _REQUEST_COLUMNS = (
 _KINDS = (
     CustomKind("scheduling.run.ai", "Queue", "queues", ("v2",), (), _QUEUE_COLUMNS,
         namespaced=False),
-    CustomKind("scheduling.run.ai", "PodGroup", "podgroups", ("v2alpha2",), (), _GROUP_COLUMNS),
+    CustomKind("scheduling.run.ai", "PodGroup", "podgroups", ("v2alpha2",), ("pg",),
+        _GROUP_COLUMNS),
     CustomKind("scheduling.run.ai", "BindRequest", "bindrequests", ("v1alpha2",), (),
         _REQUEST_COLUMNS),
     CustomKind("kai.scheduler", "Topology", "topologies", ("v1alpha1",), (), (), namespaced=False),

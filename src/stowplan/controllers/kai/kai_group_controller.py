@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.apis.custom.kai_pod_checks import DEVICES, FRACTION, MEMORY
 from stowplan.controller_runtime.controller import Controller
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
@@ -20,7 +21,7 @@ from stowplan.controllers.kai.kai_kinds_served import (
     sum_of,
 )
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.kai.annotation_numbers import DEVICES_MAX, unsigned_number
+from stowplan.objects.kai.annotation_numbers import DEVICES_MAX, decimal, unsigned_number
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KAI_PRIORITY_CLASSES
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.store import Store, WatchEvent
@@ -127,15 +128,25 @@ def _asks(pod: Tree) -> Iterator[dict[str, Quantity]]:
     """Lists of what a pod asks for."""
     yield from _containers(pod)
     notes = pod["metadata"].get("annotations") or {}
-    count = unsigned_number(notes.get("gpu-fraction-num-devices", "1"))
-    for name, resource in (("gpu-fraction", CARD), ("gpu-memory", CARD_MEMORY)):
-        if name in notes and count is not None:
-            yield from ({resource: notes[name]} for _ in range(min(count, DEVICES_MAX)))
+    count = unsigned_number(notes.get(DEVICES, "1"))
+    if count is None:
+        return
+    for asked in (_fraction(notes), _memory(notes)):
+        yield from (asked for _ in range(min(count, DEVICES_MAX)))
 
 
 def _has(pod: Tree) -> Iterator[dict[str, Quantity]]:
     """Lists of what a pod has."""
     yield from _containers(pod)
     notes = pod["metadata"].get("annotations") or {}
-    if notes.get("received-resource-type") == "Fraction" and "gpu-fraction" in notes:
-        yield {CARD: notes["gpu-fraction"]}
+    if notes.get("received-resource-type") == "Fraction":
+        yield _fraction(notes)
+
+
+def _fraction(notes: Tree) -> dict[str, Quantity]:
+    """The part of a card; {} where the annotation names none, as the scheduler reads it."""
+    return {CARD: notes[FRACTION]} if 0 < decimal(notes.get(FRACTION)) < 1 else {}
+
+
+def _memory(notes: Tree) -> dict[str, Quantity]:
+    return {CARD_MEMORY: notes[MEMORY]} if unsigned_number(notes.get(MEMORY)) else {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
-from stowplan.objects.quantity import Quantity, format_quantity, nanos
+from stowplan.objects.quantity import Quantity, QuantityError, format_quantity, nanos
 
 KAI_QUEUES = "scheduling.run.ai/queues"
 KAI_BIND_REQUESTS = "scheduling.run.ai/bindrequests"
@@ -14,11 +15,13 @@ _NANO = 10**9
 
 
 def sum_of(lists: Iterable[Mapping[str, Quantity]]) -> dict[str, str]:
-    """The sum of lists of resources: resource -> quantity. Raises QuantityError."""
+    """The sum of lists of resources: resource -> quantity; what is no quantity counts as 0."""
     totals: dict[str, int] = {}
     for one in lists:
         for name, quantity in one.items():
-            totals[name] = totals.get(name, 0) + nanos(quantity)
+            # A garbled amount must not keep others from being counted.
+            with contextlib.suppress(QuantityError):
+                totals[name] = totals.get(name, 0) + nanos(quantity)
     return {name: _quantity(name, total) for name, total in totals.items()}
 
 

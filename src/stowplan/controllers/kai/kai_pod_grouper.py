@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.controller_runtime.controller import Controller
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.controller_runtime.controller import Controller, RetrySync
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import PODS
 from stowplan.controllers.kai.kai_kinds_served import KAI_POD_GROUPS, PRIORITY_CLASSES
@@ -22,7 +23,11 @@ from stowplan.objects.kai.grouping.owner_pod_group import (
     pod_group_of,
     sub_group_of,
 )
-from stowplan.objects.kai.grouping.workload_owners import GroupingError, Owner
+from stowplan.objects.kai.grouping.workload_owners import (
+    GroupingError,
+    GroupingSkipped,
+    Owner,
+)
 from stowplan.objects.kai.kai_kinds import (
     KAI_GROUP_ANNOTATION,
     KAI_GROUP_API_VERSION,
@@ -67,14 +72,17 @@ class KaiPodGrouper(Controller):
             owners = owners_of(pod, self._find)
             made = pod_group_of(self._members(pod, owners), owners, self._classes())
             sub_group = sub_group_of(pod, owners)
-        except GroupingError as problem:
+            self._apply(pod, owners, convert_group(made))
+            self._assign(tree, made.name, sub_group)
+        except GroupingSkipped:
+            return
+        except (GroupingError, ApiError) as problem:
+            if isinstance(problem, ApiError) and problem.code in (404, 409):
+                raise
             # As an owner may change what is wrong without a change of its pods, they are tried
             # again.
             self.recorder.record(tree, self.name, WARNING, str(problem), type="Warning")
-            self.queue.retry(key, self.api.now)
-            return
-        self._apply(pod, owners, convert_group(made))
-        self._assign(tree, made.name, sub_group)
+            raise RetrySync from problem
 
     def _members(self, pod: Pod, owners: PodOwners) -> tuple[Pod, ...]:
         """A pod, with the others of its owner where their number counts."""
@@ -142,8 +150,8 @@ class KaiPodGrouper(Controller):
 
 
 def convert_group(made: Any) -> Tree:
-    """A group as a tree, without a time of creation."""
-    tree: Tree = msgspec.to_builtins(made, str_keys=True)
+    """A group as a tree of JSON, without a time of creation."""
+    tree: Tree = msgspec.json.decode(msgspec.json.encode(made))
     tree["apiVersion"], tree["kind"] = KAI_GROUP_API_VERSION, "PodGroup"
     tree["metadata"].pop("creationTimestamp", None)
     tree.setdefault("spec", {})

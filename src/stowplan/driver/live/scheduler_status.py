@@ -81,8 +81,8 @@ def status_summary(server: SchedulerServer) -> Tree:
     for lane in server.scheduler.lanes.batch:
         tree["sessions"] = {"held": lane.number, "waiting": lane.n_waiting}
         if isinstance(lane.decider, ModelDecider):
-            reasons = lane.decider.waiting_reasons
-            tree["sessions"]["reasons"] = dict(islice(reasons.items(), REASONS_MAX))
+            reasons = lane.decider.each_waiting_reason()
+            tree["sessions"]["reasons"] = dict(islice(reasons, REASONS_MAX))
     groups = server.scheduler.pod_groups
     if groups is not None:
         tree["podGroups"] = {

@@ -9,16 +9,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.batch.queue_models.kai.model.kai_memory import LAST_EVICTION, LAST_START
 from stowplan.cycle.explanation import pending_form
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import key_of as tree_key
+from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION, KaiPodGroupObject
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod, PodStatus
 from stowplan.objects.podgroup import PodGroup, PodGroupStatus
 
 Tree = dict[str, Any]
 
 DISRUPTION_TARGET, BY_SCHEDULER = "DisruptionTarget", "PreemptionByScheduler"
-"""Condition and reason by which Volcano, KAI-Scheduler and kube-scheduler mark victims."""
+"""Condition and reason by which Volcano and kube-scheduler mark victims, and KAI-Scheduler with
+`--update-pod-eviction-condition`."""
+_TIMES = (LAST_START, LAST_EVICTION)
 WAITING_PHASES = ("", "Pending")
 """Phases of a PodGroup that is not admitted."""
 QUOTA_RESERVED, EVICTED, PREEMPTED = "QuotaReserved", "Evicted", "Preempted"
@@ -49,11 +54,13 @@ def decisions_between(
     """What has been decided about the pods of these schedulers, and by Kueue.
 
     A pod that has come and got its node since `before` counts as started. Only what is marked as a
-    scheduler's victim counts as evicted: pods are deleted for other reasons, too.
+    scheduler's victim counts as evicted: pods are deleted for other reasons, too. KAI-Scheduler
+    marks the PodGroup, and by default not the pod.
     """
     names = frozenset(scheduler_names)
     known = {pod.uid: pod for pod in before.pods}
     started, evicted = {}, {}
+    evicting = _evicting_groups(before, after)
     for pod in after.pods:
         if pod.spec.scheduler_name not in names:
             continue
@@ -61,6 +68,8 @@ def decisions_between(
         if pod.node_name and (earlier is None or not earlier.node_name):
             started[pod.key] = pod.node_name
         if is_victim(pod) and (earlier is not None and not is_victim(earlier)):
+            evicted[pod.key] = ""
+        if _kai_group(pod) in evicting and earlier is not None and _has_begun_to_end(earlier, pod):
             evicted[pod.key] = ""
     groups = {one.key: one for one in before.objects if isinstance(one, PodGroup)}
     admitted = {
@@ -93,10 +102,14 @@ def without_decisions(before: Cluster, after: Cluster, decided: ClusterDecisions
             pod = _pending(pod, earlier)
         pods.append(pod)
     groups = {one.key: one for one in before.objects if isinstance(one, PodGroup)}
-    objects = [
-        _with_earlier_status(one, groups.get(one.key)) if isinstance(one, PodGroup) else one
-        for one in after.objects
-    ]
+    of_kai = {one.key: one for one in before.objects if isinstance(one, KaiPodGroupObject)}
+    objects: list[Object] = []
+    for one in after.objects:
+        if isinstance(one, PodGroup):
+            one = _with_earlier_status(one, groups.get(one.key))
+        elif isinstance(one, KaiPodGroupObject) and one.key in of_kai:
+            one = _with_earlier_times(one, of_kai[one.key])
+        objects.append(one)
     trees = workloads(before)
     kueue = [_earlier_workload(tree, trees, decided) for tree in after.kueue_objects]
     return replace(after, pods=pods, objects=objects, kueue_objects=kueue)
@@ -110,6 +123,43 @@ def _pending(pod: Pod, earlier: Pod | None) -> Pod:
 def _with_earlier_status(group: PodGroup, earlier: PodGroup | None) -> PodGroup:
     status = PodGroupStatus(phase="Pending") if earlier is None else earlier.status
     return replace(group, status=status)
+
+
+def _with_earlier_times(group: KaiPodGroupObject, earlier: KaiPodGroupObject) -> KaiPodGroupObject:
+    """Without the times that go with what was decided since."""
+    notes = {k: v for k, v in group.metadata.annotations.items() if k not in _TIMES}
+    notes |= {k: v for k, v in earlier.metadata.annotations.items() if k in _TIMES}
+    return replace(group, metadata=replace(group.metadata, annotations=notes))
+
+
+def _evicting_groups(before: Cluster, after: Cluster) -> set[str]:
+    """Groups of which KAI-Scheduler has evicted a pod: the time of that is another one."""
+    times = {
+        one.key: one.metadata.annotations.get(LAST_EVICTION)
+        for one in before.objects
+        if isinstance(one, KaiPodGroupObject)
+    }
+    return {
+        one.key
+        for one in after.objects
+        if isinstance(one, KaiPodGroupObject)
+        and one.key in times
+        and one.metadata.annotations.get(LAST_EVICTION) not in (None, times[one.key])
+    }
+
+
+def _kai_group(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.metadata.annotations.get(KAI_GROUP_ANNOTATION, '')}"
+
+
+def _has_begun_to_end(earlier: Pod, pod: Pod) -> bool:
+    """Whether a pod on a node has been deleted in the meantime."""
+    return (
+        bool(earlier.node_name)
+        and not earlier.is_finished
+        and earlier.metadata.deletion_timestamp is None
+        and pod.metadata.deletion_timestamp is not None
+    )
 
 
 def _earlier_workload(tree: Tree, trees: Mapping[str, Tree], decided: ClusterDecisions) -> Tree:

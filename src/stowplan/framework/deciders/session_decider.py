@@ -83,10 +83,11 @@ class QueueStatusReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodReport(msgspec.Struct, frozen=True, gc=False):
-    """Why a pod has no node."""
+    """Why a pod has no node. is_own: the reason is the pod's alone, not that of its job."""
 
     pod: Pod
     message: str
+    is_own: bool = False
 
 
 class SessionResult(msgspec.Struct, frozen=True):

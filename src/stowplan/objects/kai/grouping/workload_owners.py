@@ -102,6 +102,10 @@ class GroupingError(Exception):
     """The pod-grouper makes no group for a pod; the text says why."""
 
 
+class GroupingSkipped(GroupingError):
+    """An annotation keeps the pod-grouper from a pod."""
+
+
 class Owner(msgspec.Struct, frozen=True):
     """An owner of a pod. is_known: its object was found; what is not is known by the reference to
     it, and has the labels and annotations of the pod."""
@@ -190,10 +194,12 @@ def _is_same(uid: str, referred: str) -> bool:
 
 
 def check_not_skipped(pod: Pod, chain: tuple[Owner, ...]) -> None:
-    """Raises GroupingError where the pod-grouper leaves a pod alone."""
+    """Raises GroupingSkipped where the pod-grouper leaves a pod alone."""
     for notes, what in (
         (pod.metadata.annotations, f"pod {pod.key}"),
         *((owner.annotations, f"{owner.kind} {owner.title}") for owner in chain if owner.is_known),
     ):
         if notes.get(SKIP) == "true":
-            raise GroupingError(f"{what} has the annotation {SKIP}, and its pods name no PodGroup")
+            raise GroupingSkipped(
+                f"{what} has the annotation {SKIP}, and its pods name no PodGroup"
+            )

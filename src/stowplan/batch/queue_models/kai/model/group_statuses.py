@@ -8,12 +8,12 @@ Source: KAI-Scheduler, pkg/scheduler/cache/status_updater/default_status_updater
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
+from stowplan.batch.queue_models.kai.model.kai_reasons import gist_of
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_task import DEFAULT_SUB_GROUP, KaiStatus, KaiTask
 from stowplan.framework.deciders.session_decider import PodGroupReport
@@ -26,7 +26,6 @@ UNSCHEDULABLE_ON_POOL = "UnschedulableOnNodePool"
 NOT_READY, STALE, UNSCHEDULABLE = "NotReady", "StaleJob", "Unschedulable"
 EVICT = "Evict"
 _NORMAL = "Normal"
-_NUMBERS = re.compile(r"\d+")
 _IN_FLIGHT = KaiStatus.ALLOCATED | KaiStatus.PIPELINED | KaiStatus.BINDING
 
 
@@ -88,7 +87,7 @@ class GroupStatuses:
         if not text or self._texts.get(job.uid) == (is_ready, text):
             return
         self._texts[job.uid] = is_ready, text
-        gist = f"{is_ready}: {_NUMBERS.sub('', text.partition(';')[0])}"
+        gist = f"{is_ready}: {gist_of(text)}"
         if self._noted.get(job.uid) == gist:
             return
         self._noted[job.uid] = gist

@@ -7,7 +7,6 @@ they are not installed. NodeResourceTopology objects are not read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from stowplan.batch.queue_models.kai.actions.kai_actions import ACTIONS
 from stowplan.batch.queue_models.kai.actions.search_budget import SearchBudget
 from stowplan.batch.queue_models.kai.actions.unbound_victims import place_instead
+from stowplan.batch.queue_models.kai.kai_objects import STUCK_AFTER
 from stowplan.batch.queue_models.kai.kai_options import KaiOptions
 from stowplan.batch.queue_models.kai.kai_session import KaiRules, KaiSession
 from stowplan.batch.queue_models.kai.model.group_statuses import (
@@ -23,8 +23,13 @@ from stowplan.batch.queue_models.kai.model.group_statuses import (
 )
 from stowplan.batch.queue_models.kai.model.group_times import GroupTimes
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
-from stowplan.batch.queue_models.kai.model.kai_reasons import KaiReasons, text_for
-from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of
+from stowplan.batch.queue_models.kai.model.kai_reasons import (
+    KaiReasons,
+    gist_of,
+    outside_text,
+    text_for,
+)
+from stowplan.batch.queue_models.kai.model.kai_report import OpenKaiSession, report_of, waits
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.kai.model.next_session import next_session_in
 from stowplan.batch.queue_models.kai.model.pod_grouper import OWNER_TYPES
@@ -61,9 +66,10 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace, PriorityClass
 
 SHARES_LEFT_OUT = "parts of cards are not given to pods: gpuSharing is false"
-NUMBERS = re.compile(r"\d+")
 LOOKED_AT_MAX = 100
 """Waiting jobs whose reason is looked at in a session."""
+GROUP_WAIT_S = 1.0
+"""How long a group that the pod-grouper makes is waited for before its pods have a reason."""
 
 
 _READS: tuple[type[Object], ...] = (
@@ -112,6 +118,8 @@ class KaiModel:
         self._named: dict[str, str] = {}
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._missing: dict[str, int] = {}
+        # Group that does not exist yet -> when a session first found pods of it, in seconds.
+        self._awaited_since: dict[str, float] = {}
         self._statuses = GroupStatuses()
         self._times = GroupTimes()
         self._next = 0
@@ -166,7 +174,9 @@ class KaiModel:
         outdated = self._memory.note(session, changed)
         self._state.outdated(outdated)
         usage = None if self._options.usage is None else self._usage
-        again = next_session_in(session, self._memory, self._state.terminating(), usage)
+        awaited = (at + GROUP_WAIT_S for at in self._awaited_since.values())
+        moments = (*awaited, *(at + STUCK_AFTER for at in self._state.terminating()))
+        again = next_session_in(session, self._memory, moments, usage)
         written = [*self._group_reports(cluster, session, reasons)]
         groups = cluster.objects.get(KaiPodGroupObject, {})
         evicted = (self._state.task(victim.uid) for victim in decisions.victims)
@@ -212,7 +222,7 @@ class KaiModel:
             state.owned(),
             dict(state.orphans),
             dict(state.refusals),
-            state.without_sub_group(session),
+            dict(state.outside),
         )
 
     def _decisions(
@@ -320,12 +330,39 @@ class KaiModel:
             named = next((task for task in tasks if task.key == key), None)
             texts = {task.uid: text_for(task, text, named) for task in tasks}
             yield from self._report(job.uid, text, {t.uid: t.pod for t in tasks}, known, texts)
-        for uid, pod in self._state.left_out.items():
-            yield from self._report(uid, SHARES_LEFT_OUT, {uid: pod}, before.get(uid))
+        for pod in self._state.left_out.values():
+            yield from self._report_own(pod, SHARES_LEFT_OUT, before)
+        for job_key, outside in self._state.outside.items():
+            for task in (one for one in outside if waits(one.pod)):
+                text = outside_text(job_key, task.sub_group)
+                yield from self._report_own(task.pod, text, before)
+        awaited = self._awaited_groups(session.now)
         for key, pods in self._state.orphans.items():
+            if key in awaited:
+                continue
             waiting = {pod.uid: pod for pod in pods if not pod.node_name}
             text = self._state.refusals.get(pods[0].uid) or reasons.no_group(key)
             yield from self._report(key, text, waiting, before.get(key))
+
+    def _awaited_groups(self, now: float) -> Collection[str]:
+        """Groups of pods that the pod-grouper is about to make: the watch shows pods with the name
+        of a group before it shows the group."""
+        since = self._awaited_since
+        self._awaited_since = {
+            key: since.get(key, now)
+            for key, pods in self._state.orphans.items()
+            if key in since or self._state.makes_group_of(pods[0])
+        }
+        return {key for key, at in self._awaited_since.items() if now < at + GROUP_WAIT_S}
+
+    def _report_own(
+        self, pod: Pod, text: str, before: Mapping[str, tuple[str, frozenset[str]]]
+    ) -> Iterator[PodReport]:
+        """The reason of a pod alone."""
+        known = text, frozenset((pod.uid,))
+        self._reported[pod.uid] = known
+        if before.get(pod.uid) != known:
+            yield PodReport(pod, text, is_own=True)
 
     def _report(
         self,
@@ -338,8 +375,7 @@ class KaiModel:
         """texts: of pods for which it is worded otherwise."""
         if not pods:
             return
-        # Numbers of nodes, and what reclaim may take, change with every pod: they are no news.
-        gist = NUMBERS.sub("", text.partition(";")[0])
+        gist = gist_of(text)
         self._reported[key] = gist, frozenset(pods)
         same = known[1] if known is not None and known[0] == gist else frozenset()
         for uid, pod in pods.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -40,6 +41,8 @@ NO_CARDS = (
     "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
 )
 MIB = 2**20
+_NO_RECLAIM = "no reclaim"
+_NUMBERS = re.compile(r"\d+")
 _PLACED = ALLOCATED_STATUSES | int(KaiStatus.SUCCEEDED)
 
 
@@ -202,8 +205,8 @@ class KaiReasons:
             fair, used = queue.fair[i], queue.allocated[i]
             if fair != UNLIMITED and used + wanted[i] > fair:
                 above = _above("fair share", queue.name, i, fair, used, wanted)
-                return (f"no reclaim: {above}",)
-        return (f"no reclaim: not preemptible, and queue {queue.name} above its quota",)
+                return (f"{_NO_RECLAIM}: {above}",)
+        return (f"{_NO_RECLAIM}: not preemptible, and queue {queue.name} above its quota",)
 
     def of_node(self, task: KaiTask, node: KaiNode) -> tuple[str, ...]:
         """Why a node does not fit a pod; nothing where it fits, now or once released."""
@@ -250,6 +253,19 @@ class KaiReasons:
         if task.has_volumes and (why := self._session.volumes.refusal(task, node)):
             return why
         return "" if node.has_ports_for(task) else NO_PORTS
+
+
+def gist_of(text: str) -> str:
+    """What of a reason is news when it changes: not the numbers of nodes, nor what reclaim may
+    take, which change with every pod."""
+    counts, *notes = text.split("; ")
+    kept = (note for note in notes if not note.startswith(_NO_RECLAIM))
+    return "; ".join((_NUMBERS.sub("", counts), *kept))
+
+
+def outside_text(job: str, sub_group: str) -> str:
+    """Why a pod belongs to no sub-group of its job, in KAI's words. job: NAMESPACE/NAME."""
+    return f'Pod references subgroup "{sub_group}", which does not exist in PodGroup {job}'
 
 
 def _asks_for_no_card(task: KaiTask) -> bool:

@@ -22,7 +22,7 @@ from stowplan.batch.queue_models.kai.model.kai_reasons import (
 from stowplan.batch.queue_models.kai.state.kai_amount import CARDS
 from stowplan.batch.queue_models.kai.state.kai_job import KaiJob
 from stowplan.batch.queue_models.kai.state.kai_queue import KaiQueue
-from stowplan.batch.queue_models.kai.state.kai_task import ALLOCATED_STATUSES, KaiStatus
+from stowplan.batch.queue_models.kai.state.kai_task import ALLOCATED_STATUSES, KaiStatus, KaiTask
 from stowplan.batch.queue_models.queue_model import ModelQueue, ModelReport
 from stowplan.objects.kai.kai_kinds import SUB_GROUP_LABEL
 from stowplan.objects.pod import Pod
@@ -31,14 +31,14 @@ from stowplan.objects.pod import Pod
 class OpenKaiSession(msgspec.Struct, frozen=True):
     """A session and what it was made of. own: job -> its name, for jobs whose group is made for
     pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
-    pod that names no group has none. without_sub_group: job -> its pods that belong to none of its
+    pod that names no group has none. outside: job -> its pods that belong to none of its
     sub-groups."""
 
     session: KaiSession
     own: Mapping[str, str]
     orphans: Mapping[str, Sequence[Pod]]
     refusals: Mapping[str, str] = {}
-    without_sub_group: Mapping[str, Sequence[Pod]] = {}
+    outside: Mapping[str, Sequence[KaiTask]] = {}
 
 
 def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> ModelReport:
@@ -47,7 +47,7 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
     jobs = [
         _job(opened, reasons, job)
         for job in session.jobs.values()
-        if job.tasks() or job.uid in opened.without_sub_group
+        if job.tasks() or job.uid in opened.outside
     ]
     jobs += _orphans(opened, reasons)
     idle = [0.0, 0.0, 0.0]
@@ -81,9 +81,9 @@ def report_of(opened: OpenKaiSession, reasons: KaiReasons, asked: str = "") -> M
 def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     session, (reason, message) = opened.session, reasons.of(job)
     own = opened.own.get(job.uid)
-    tasks, without_sub_group = job.tasks(), opened.without_sub_group.get(job.uid, ())
-    if without_sub_group:
-        text = _outside_text(job, len(without_sub_group))
+    tasks, outside = job.tasks(), opened.outside.get(job.uid, ())
+    if outside:
+        text = _outside_text(job, len(outside))
         reason, message = (reason, f"{message}; {text}") if reason else (SUB_GROUP_NOT_FOUND, text)
     return JobReport(
         uid=job.uid,
@@ -92,13 +92,13 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
         queue=job.queue,
         priority=job.priority,
         min_member=reasons.minimum(job),
-        pods=len(tasks) + len(without_sub_group),
+        pods=len(tasks) + len(outside),
         ready=len(placed(job)),
         placed={t.key: t.node for t in tasks if t.status == KaiStatus.BINDING},
         promised={t.key: t.node for t in tasks if t.status == KaiStatus.PIPELINED},
         waiting=(
             *(t.key for t in tasks if t.status in (KaiStatus.PENDING, KaiStatus.GATED)),
-            *(pod.key for pod in without_sub_group if _waits(pod)),
+            *(task.key for task in outside if waits(task.pod)),
         ),
         reason=reason,
         message=message,
@@ -108,7 +108,8 @@ def _job(opened: OpenKaiSession, reasons: KaiReasons, job: KaiJob) -> JobReport:
     )
 
 
-def _waits(pod: Pod) -> bool:
+def waits(pod: Pod) -> bool:
+    """Whether a pod has no node, and has not ended."""
     return not pod.node_name and not pod.is_finished
 
 
@@ -146,7 +147,7 @@ def _counts(opened: OpenKaiSession) -> dict[str, tuple[int, int]]:
         tasks = job.tasks()
         n_placed = sum(bool(task.status & ALLOCATED_STATUSES) for task in tasks)
         n_pending = sum(task.status == KaiStatus.PENDING for task in tasks)
-        n_pending += sum(_waits(pod) for pod in opened.without_sub_group.get(job.uid, ()))
+        n_pending += sum(waits(task.pod) for task in opened.outside.get(job.uid, ()))
         for queue in session.queues.up(job.queue):
             before = counts[queue.name]
             counts[queue.name] = (before[0] + n_placed, before[1] + n_pending)

@@ -57,7 +57,8 @@ class KaiState:
     """The pods, nodes and jobs of a cluster. own: job -> a pod of it, for jobs whose group is made
     for pods that name none. orphans: group that does not exist -> its pods. refusals: by uid, why a
     pod that names no group has none. remade: keys of the jobs that are new or made anew since the
-    last session. left_out: pods that ask for a part of a card where none are shared."""
+    last session. left_out: pods that ask for a part of a card where none are shared. outside: job
+    -> its pods that belong to none of its sub-groups, which no session counts."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class KaiState:
         self.orphans: dict[str, list[Pod]] = {}
         self.remade: set[str] = set()
         self.left_out: dict[str, Pod] = {}
+        self.outside: dict[str, Sequence[KaiTask]] = {}
         self._shares_cards = True
         self._forget()
 
@@ -98,7 +100,7 @@ class KaiState:
         self._rows = NodeRows(())
         self._jobs: dict[str, KaiJob] = {}
         self._sums = QueueSums()
-        for held in (self.own, self.orphans, self.left_out):
+        for held in (self.own, self.orphans, self.left_out, self.outside):
             held.clear()
         # What is to be made anew.
         self._old_jobs: dict[str, None] = {}
@@ -125,15 +127,9 @@ class KaiState:
             if since is not None:
                 yield since.timestamp()
 
-    def without_sub_group(self, session: KaiSession) -> dict[str, list[Pod]]:
-        """Job -> its pods that belong to none of its sub-groups, which no session counts."""
-        found = {}
-        for key, job in session.jobs.items():
-            members = self._members.get(key, {})
-            if len(members) > sum(len(pods.tasks) for pods in job.sets.values()):
-                known = {task.uid for task in job.tasks()}
-                found[key] = [self._pods[uid] for uid in members if uid not in known]
-        return found
+    def makes_group_of(self, pod: Pod) -> bool:
+        """Whether the group that a pod names is that which the pod-grouper makes for it."""
+        return self._grouper.makes_group_of(pod)
 
     # Sessions.
 
@@ -252,6 +248,8 @@ class KaiState:
         session = session_of(objects, options, self._rules)
         for job in session.jobs.values():
             self._tasks.update((task.uid, task.clone()) for task in job.tasks())
+            if job.outside:
+                self.outside[job.uid] = job.outside
         return session
 
     # What has changed.
@@ -421,6 +419,7 @@ class KaiState:
         least = min(memories, default=None)
         for key in self._old_jobs:
             self.remade.add(key)
+            self.outside.pop(key, None)
             if not self._members.get(key):
                 self._members.pop(key, None)
             group = self._group(key, groups.get(key))
@@ -431,6 +430,8 @@ class KaiState:
             job = job_of(self._memory.group(group), self._context)
             for uid in self._members.get(key, ()):
                 job.add(self._tasks[uid].clone())
+            if job.outside:
+                self.outside[key] = job.outside
             self._jobs[key] = job
             self._sums.set(job, least)
         self._old_jobs.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from stowplan.batch.queue_models.kai.kai_objects import STUCK_AFTER
 from stowplan.batch.queue_models.kai.kai_session import KaiSession
 from stowplan.batch.queue_models.kai.model.kai_memory import KaiMemory
 from stowplan.batch.queue_models.kai.state.kai_usage import KaiUsage, UsageOutlook
@@ -21,17 +20,17 @@ MONTHS = 62 * 86_400.0
 def next_session_in(
     session: KaiSession,
     memory: KaiMemory,
-    terminating: Iterable[float],
+    others: Iterable[float],
     usage: KaiUsage | None = None,
 ) -> float | None:
     """Seconds until something ends that keeps a session from deciding; None for nothing.
 
     These are grace periods of stale gangs, delays before a job may evict, minimum runtimes while
-    jobs wait, the time after which a pod that terminates counts as stuck, and the time at which
-    usage changes fair shares while jobs wait. terminating: times at which pods were deleted that
-    are still there. usage: of queues over time; None where it does not count.
+    jobs wait, and the time at which usage changes fair shares while jobs wait. others: further
+    moments: when a pod that terminates counts as stuck, and when a group is no longer waited for.
+    usage: of queues over time; None where it does not count.
     """
-    moments = [*_moments(session, memory), *(since + STUCK_AFTER for since in terminating)]
+    moments = [*_moments(session, memory), *others]
     is_waiting = any(job.n_pending for job in session.waiting)
     if usage is not None and session.options.k > 0 and is_waiting:
         moments += filter(None, (_other_shares_at(session, usage.outlook()),))

@@ -72,6 +72,14 @@ class PodGrouper:
         self._owners[uid] = owners
         return f"{pod.namespace}/{name}", sub_group
 
+    def makes_group_of(self, pod: Pod) -> bool:
+        """Whether the group that a pod names is that which is made from its owners."""
+        self._uid = pod.uid
+        try:
+            return group_name(pod, owners_of(pod, self._find)) == stated_group(pod)
+        except GroupingError:
+            return False
+
     def forget(self, uid: str) -> None:
         """A pod is gone, or is read again."""
         self.refusals.pop(uid, None)

@@ -53,7 +53,7 @@ class KaiGroupTerms(msgspec.Struct, frozen=True):
 
 class KaiJob:
     """A pod group. allocated: what its pods with a node ask for. was_touched: a pod got another
-    status since the job was made."""
+    status since the job was made. outside: pods of unknown sub-groups, which do not count."""
 
     def __init__(self, terms: KaiGroupTerms, root: SubGroupSet, index: ResourceIndex) -> None:
         self.terms = terms
@@ -68,6 +68,7 @@ class KaiJob:
         self.index = index
         self.allocated: Amount = index.empty()
         self.was_touched = False
+        self.outside: list[KaiTask] = []
         self._signature: str | None = None
         self._next: list[KaiTask] | None = None
         self._plain: tuple[list[KaiTask] | None, Mapping[tuple[float, ...], int]] | None = None
@@ -83,9 +84,10 @@ class KaiJob:
     # Pods.
 
     def add(self, task: KaiTask) -> None:
-        """Take a pod in; pods of unknown sub-groups do not count."""
+        """Take a pod in."""
         pods = self.sets.get(task.sub_group)
         if pods is None:
+            self.outside.append(task)
             return
         pods.assign(task)
         self.forget_next()
