@@ -208,3 +208,18 @@ def test_a_session_without_these_rules_is_caught(
     for check in (volumes_keep, ports_keep, overhead_counts):
         with pytest.raises(AssertionError):
             check(tmp_path)
+
+
+def test_the_reason_of_a_gang_names_a_pod_that_fits_nowhere(tmp_path: Path) -> None:
+    group = {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 3, "queue": "red"},
+    }
+    pods = [pod("a"), pod("b"), pod("z", nodeSelector={"no": "node"})]
+    for one in pods:
+        one["metadata"]["annotations"] = {"pod-group-name": "g"}
+    nodes, output = placed(tmp_path, *NODES, group, *pods)
+    assert not nodes
+    assert "0/3 nodes fit pod default/z: 3 node(s) didn't match node selector" in output

@@ -187,3 +187,9 @@ def test_errors_carry_what_a_face_needs() -> None:
     assert str(refusal("{", "json")).startswith(
         "line 1, column 2: Invalid value: the end of the text: expected"
     )
+
+
+def test_numbers_that_are_too_large_are_strings_as_kubectl_writes_hashes() -> None:
+    assert trees("[07e17038, 1e400, -12e45678, 1e3, 07e1, .inf]") == [
+        ["07e17038", "1e400", "-12e45678", 1000.0, 70.0, float("inf")]
+    ]

@@ -7,6 +7,7 @@ Nesting depth and expanded aliases are bounded.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -405,7 +406,8 @@ def _resolved(text: str) -> Any:
     if _INT.fullmatch(text):
         return _parse_int(text)
     if _FLOAT.fullmatch(text):
-        return float(text)
+        # A number that is too large is a string, such as a hash: kubectl writes 07e17038 unquoted.
+        return number if math.isfinite(number := float(text)) else text
     return float(text.replace(".", "", 1)) if _ODD_FLOAT.fullmatch(text) else text
 
 

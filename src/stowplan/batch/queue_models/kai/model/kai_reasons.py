@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -40,6 +41,8 @@ NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 NO_CARDS = (
     "node(s) cannot give parts of 0 cards, as the annotation gpu-fraction-num-devices asks for"
 )
+KINDS_MAX = 16
+"""Kinds of pods of a job that are looked at for its reason."""
 MIB = 2**20
 _NO_RECLAIM = "no reclaim"
 _NUMBERS = re.compile(r"\d+")
@@ -129,10 +132,9 @@ class KaiReasons:
     def _no_room(self, job: KaiJob, pending: Sequence[KaiTask]) -> tuple[str, str]:
         session = self._session
         # What comes next may be kept from a simulation, with pods that are evicted since.
-        following = (one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING)
-        task = next(following, pending[0])
+        following = [one for one in job.next_tasks(False) if one.status == KaiStatus.PENDING]
+        task, counts, fitting = self._first_without_room(following or pending[:1])
         self._named[job.uid] = task.key
-        counts, fitting = self._counts(task)
         text = f"{fitting}/{len(session.nodes)} nodes fit pod {task.key}"
         if counts:
             found = sorted(counts.items())
@@ -142,6 +144,21 @@ class KaiReasons:
         together = (f"its group needs {at_once} pods at once",) if fitting and at_once > 1 else ()
         notes = (*together, *self._domains(job), *self.evictions(job))
         return DOES_NOT_FIT, "; ".join((text, *notes))
+
+    def _first_without_room(self, tasks: Sequence[KaiTask]) -> tuple[KaiTask, Counter[str], int]:
+        """The first of some pods that fits nowhere, or the first one, with its counts. Of many
+        kinds of pods not all are looked at."""
+        kinds: dict[tuple[int, str], KaiTask] = {}
+        for task in tasks:
+            kinds.setdefault((id(task.request), task.constraints), task)
+        found = None
+        for task in islice(kinds.values(), KINDS_MAX):
+            counted = task, *self._counts(task)
+            if counted[2] == 0:
+                return counted
+            found = found or counted
+        assert found is not None, "there is a pod"
+        return found
 
     def _domains(self, job: KaiJob) -> Iterator[str]:
         """What is wrong with the topology constraints of a job, and which domains it needs."""
