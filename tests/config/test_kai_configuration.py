@@ -118,6 +118,8 @@ def test_flags_with_the_values_by_which_sessions_decide_are_accepted() -> None:
         ("kValu: 2", "spec.kValu: Unknown field"),
         ("plugins: {gpupack: {enabled: 1}}", "spec.plugins.gpupack.enabled: Invalid value: 1"),
         ("plugins: {unknown: {}}", "unknown"),
+        ("plugins: {propotion: {enabled: false}}", "propotion"),
+        ("actions: {reclame: {enabled: false}}", "reclame"),
         ("placementStrategy: {gpu: first}", "binpack or spread"),
         ("minRuntime: {reclaimMinRuntime: soon}", "a duration"),
         ("partitionLabelValue: pool", "by which alone sessions decide here"),

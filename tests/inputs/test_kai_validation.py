@@ -277,3 +277,30 @@ def test_what_is_missing_below_a_wrong_type_is_no_mistake_of_its_own(
     tmp_path: Path, spec: Any, expected: str
 ) -> None:
     assert problem(tmp_path, "kai.scheduler/v1alpha1", "Topology", spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        (
+            {"name": "Red_1"},
+            'metadata.name: Invalid value: "Red_1": a lowercase RFC 1123 subdomain',
+        ),
+        ({"name": "q", "labels": {"a b": "c"}}, 'metadata.labels: Invalid value: "a b": name part'),
+        ({"name": "q", "namespace": "anywhere"}, ""),
+    ],
+)
+def test_names_and_labels_are_those_of_any_object(
+    tmp_path: Path, meta: dict[str, Any], expected: str
+) -> None:
+    tree = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": meta, "spec": {}}
+    file = tmp_path / "x.yaml"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    file.write_text(yaml.safe_dump_all([node, tree]))
+    found = ""
+    try:
+        read_cluster([file])
+    except InputError as error:
+        found = str(error)
+    assert found.count("\n") == 0
+    assert (expected in found) if expected else found == ""

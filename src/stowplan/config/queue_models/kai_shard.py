@@ -36,6 +36,8 @@ _PLUGINS = {
     "sg-multinodegang": 350, "gpupack": 300, "gpuspread": 300, "nodeplacement": 200,
     "gpusharingorder": 100,
 }  # fmt: skip
+_KNOWN = (*_PLUGINS, "numa", "reflectjoborder")
+"""Plugins that a shard may name."""
 _ACTIONS = {
     "allocate": 500, "consolidation": 400, "reclaim": 300, "preempt": 200,
     "stalegangeviction": 100,
@@ -228,6 +230,11 @@ def _override(
             problems.add(place, "an unknown action", format_alternatives(_ACTIONS), hint)
             continue
         fields = mapping_of(given or {}, f"{path}.{name}", known, problems)
+        if path == "spec.plugins" and fields.get("enabled") is False and name not in _KNOWN:
+            # Those that are on are judged where they are read.
+            hint = did_you_mean(str(name), _KNOWN)
+            problems.add(child_path(path, str(name)), "an unknown plugin", "a plugin of KAI", hint)
+            continue
         changed = {key: value for key, value in fields.items() if value is not None}
         for key, kind in (("enabled", bool), ("priority", int)):
             if key in changed and type(changed[key]) is not kind:

@@ -14,6 +14,7 @@ from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
 from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
 from stowplan.apis.schema.canonical_quantity import ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
@@ -109,9 +110,19 @@ def _of_custom(struct: StructType, tree: Tree) -> Iterator[FieldMistake]:
     yield from found.mistakes
     kind = custom_type(str(tree.get("apiVersion")), str(tree.get("kind")))
     if found.tree is not None and kind is not None:
+        yield from _beside(found, _of_metadata(found.tree.get("metadata") or {}))
         yield from _beside(found, kind.check(found.tree))
         for text in kind.warn(found.tree):
             yield FieldMistake("", text, is_warning=True)
+
+
+def _of_metadata(meta: Tree) -> Iterator[Cause]:
+    """Causes of the name, labels and annotations of an object of another project. Its namespace is
+    not judged: kubectl leaves out one that the kind does not have."""
+    said = {key: meta[key] for key in _SAID if meta.get(key) is not None}
+    yield from metadata.metadata_problems(
+        {**said, "namespace": "default"}, True, subdomain_problems
+    )
 
 
 def _beside(found: _DecodedObject, causes: Iterable[Cause]) -> Iterator[FieldMistake]:
@@ -123,6 +134,7 @@ def _beside(found: _DecodedObject, causes: Iterable[Cause]) -> Iterator[FieldMis
             yield FieldMistake(cause.field, cause.message)
 
 
+_SAID = ("name", "generateName", "labels", "annotations")
 _NO_USER = User("")
 
 
