@@ -14,6 +14,7 @@ from stowplan.apis.custom import kai_checks, kueue_checks, volcano_checks
 from stowplan.apis.custom.job_types import JOBSET, KUBEFLOW, TRAINER
 from stowplan.apis.custom.kai_types import KAI
 from stowplan.apis.custom.kueue_types import KUEUE
+from stowplan.apis.custom.null_items import null_items
 from stowplan.apis.custom.volcano_job_checks import job_causes
 from stowplan.apis.custom.volcano_types import SCHEDULING, TOPOLOGY, VOLCANO
 from stowplan.apis.machinery.errors import TYPE_INVALID, Cause
@@ -104,6 +105,14 @@ def custom_type(api_version: str, kind: str) -> CustomType | None:
     return _KINDS.get((api_version, kind))
 
 
+def has_right_types(tree: Tree) -> bool:
+    """True for an object whose values have the types of its kind, and for kinds that are not known.
+
+    Defaults and checks of an object are for those only.
+    """
+    return not isinstance(_decoded(tree)[1], Cause)
+
+
 def custom_causes(tree: Tree) -> Iterator[Cause]:
     """Causes of an object; none for kinds that are not known."""
     found, made = _decoded(tree)
@@ -131,7 +140,10 @@ def _decoded(
     if struct is None:
         return None, tree
     try:
-        return _KINDS[key], struct.decode(tree, None, sink or UnknownFields())
+        made = struct.decode(tree, None, sink or UnknownFields())
+        for wrong in null_items(struct, tree):
+            raise wrong
+        return _KINDS[key], made
     except TypeMismatch as wrong:
         return _KINDS[key], Cause(format_path(wrong.at), TYPE_INVALID, str(wrong))
 

@@ -25,7 +25,7 @@ _BY_GO_TYPE: dict[str, Tree] = {
     "resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY},
     "intstr.IntOrString": _INT_OR_STRING,
 }
-_UNCHECKED = ("core/v1.PodTemplateSpec", "batch/v1.JobTemplateSpec")
+UNCHECKED = ("core/v1.PodTemplateSpec", "batch/v1.JobTemplateSpec")
 """Types whose objects are checked when pods are created of them."""
 
 
@@ -54,7 +54,7 @@ def _value_schema(value: ValueType) -> Tree:
         return {"type": "object", "additionalProperties": _value_schema(value.item)}
     shape = value.shape
     if shape is not None:
-        if f"{shape.package}.{shape.name}" in _UNCHECKED:
+        if f"{shape.package}.{shape.name}" in UNCHECKED:
             return {"type": "object", PRESERVE: True}
         return {"type": "object", "properties": _properties(shape)}
     found = _BY_GO_TYPE.get(value.go)
