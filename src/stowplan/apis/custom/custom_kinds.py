@@ -15,11 +15,12 @@ from stowplan.apis.custom.job_types import JOBSET, KUBEFLOW, TRAINER
 from stowplan.apis.custom.kai_types import KAI
 from stowplan.apis.custom.kueue_types import KUEUE
 from stowplan.apis.custom.null_items import null_items
+from stowplan.apis.custom.status_types import STATUS_TYPES, STATUSES
 from stowplan.apis.custom.volcano_job_checks import job_causes
 from stowplan.apis.custom.volcano_types import SCHEDULING, TOPOLOGY, VOLCANO
 from stowplan.apis.machinery.errors import TYPE_INVALID, Cause
 from stowplan.apis.schema.scalar_decoders import TypeMismatch, format_path
-from stowplan.apis.schema.struct_types import StructType, UnknownFields
+from stowplan.apis.schema.struct_types import StructType, UnknownFields, open_type
 from stowplan.apis.schema.type_notation import TypeTables
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.kai.bind_request import KAI_BIND_API_VERSION
@@ -159,4 +160,9 @@ def _tables() -> TypeTables:
     made = type_tables.extended()
     for package, text in _PACKAGES.items():
         made.read(package, text)
+    made.read("status/v1", STATUSES)
+    for kind, status in STATUS_TYPES.items():
+        struct = made.struct(kind)
+        struct.fields["status"].value = open_type(made.struct(f"status/v1.{status}"))
+        struct.compile()
     return made
