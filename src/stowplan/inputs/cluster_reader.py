@@ -337,18 +337,21 @@ class _ClusterReader:
 
     def _add_item(self, item: Tree, path: str, place: str) -> None:
         """Add an object; its errors are collected, so that reading continues."""
+        item = self.validation.without_nulls(item)
         found = self.validation.of(item, path)
         try:
-            if group_of(item, path) == KUEUE_GROUP:
+            group = group_of(item, path)
+            is_volcano_job = IMPORTERS.get((group, item["kind"])) == "volcano_job"
+            if (group == KUEUE_GROUP or is_volcano_job) and not (found and found.is_fatal):
+                found = self.validation.unreadable(item, path) or found
+            if group == KUEUE_GROUP:
                 self.kueue_objects.append(item)
-                if found is None or not found.is_fatal:
-                    found = self.validation.unreadable(item, path) or found
             elif queue_name_of(item):
                 self.queued.append(item)
             if self.imports.takes(item, path):
-                if IMPORTERS.get((group_of(item, path), item["kind"])) == "volcano_job":
+                if is_volcano_job:
                     self.volcano_jobs.append(item)
-                if group_of(item, path) in JOB_SET_GROUPS and item["kind"] != "Notebook":
+                if group in JOB_SET_GROUPS and item["kind"] != "Notebook":
                     self.job_sets.append(item)
                 self.imports.add(item, path, place, len(self.inventory.entries), found)
                 return

@@ -14,11 +14,13 @@ from stowplan.apis.custom import kai_checks, kueue_checks, volcano_checks
 from stowplan.apis.custom.job_types import JOBSET, KUBEFLOW, TRAINER
 from stowplan.apis.custom.kai_types import KAI
 from stowplan.apis.custom.kueue_types import KUEUE
+from stowplan.apis.custom.null_items import null_items
+from stowplan.apis.custom.status_types import STATUS_TYPES, STATUSES
 from stowplan.apis.custom.volcano_job_checks import job_causes
 from stowplan.apis.custom.volcano_types import SCHEDULING, TOPOLOGY, VOLCANO
 from stowplan.apis.machinery.errors import TYPE_INVALID, Cause
 from stowplan.apis.schema.scalar_decoders import TypeMismatch, format_path
-from stowplan.apis.schema.struct_types import StructType, UnknownFields
+from stowplan.apis.schema.struct_types import StructType, UnknownFields, open_type
 from stowplan.apis.schema.type_notation import TypeTables
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.kai.bind_request import KAI_BIND_API_VERSION
@@ -104,6 +106,14 @@ def custom_type(api_version: str, kind: str) -> CustomType | None:
     return _KINDS.get((api_version, kind))
 
 
+def has_right_types(tree: Tree) -> bool:
+    """True for an object whose values have the types of its kind, and for kinds that are not known.
+
+    Defaults and checks of an object are for those only.
+    """
+    return not isinstance(_decoded(tree)[1], Cause)
+
+
 def custom_causes(tree: Tree) -> Iterator[Cause]:
     """Causes of an object; none for kinds that are not known."""
     found, made = _decoded(tree)
@@ -131,7 +141,10 @@ def _decoded(
     if struct is None:
         return None, tree
     try:
-        return _KINDS[key], struct.decode(tree, None, sink or UnknownFields())
+        made = struct.decode(tree, None, sink or UnknownFields())
+        for wrong in null_items(struct, tree):
+            raise wrong
+        return _KINDS[key], made
     except TypeMismatch as wrong:
         return _KINDS[key], Cause(format_path(wrong.at), TYPE_INVALID, str(wrong))
 
@@ -147,4 +160,9 @@ def _tables() -> TypeTables:
     made = type_tables.extended()
     for package, text in _PACKAGES.items():
         made.read(package, text)
+    made.read("status/v1", STATUSES)
+    for kind, status in STATUS_TYPES.items():
+        struct = made.struct(kind)
+        struct.fields["status"].value = open_type(made.struct(f"status/v1.{status}"))
+        struct.compile()
     return made

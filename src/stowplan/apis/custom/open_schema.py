@@ -25,13 +25,13 @@ _BY_GO_TYPE: dict[str, Tree] = {
     "resource.Quantity": {**_INT_OR_STRING, "pattern": _QUANTITY},
     "intstr.IntOrString": _INT_OR_STRING,
 }
-_UNCHECKED = ("core/v1.PodTemplateSpec", "batch/v1.JobTemplateSpec")
+UNCHECKED = ("core/v1.PodTemplateSpec", "batch/v1.JobTemplateSpec")
 """Types whose objects are checked when pods are created of them."""
 
 
 def object_schema(struct: StructType) -> Tree:
-    """`openAPIV3Schema` of a kind; what has the type `JSON` or is a template of pods keeps every
-    field."""
+    """`openAPIV3Schema` of a kind; what has the type `JSON` or is a template of pods or a status
+    keeps every field."""
     head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     return {
         "type": "object",
@@ -39,24 +39,37 @@ def object_schema(struct: StructType) -> Tree:
     }
 
 
-def _properties(struct: StructType, left_out: tuple[str, ...] = ()) -> Tree:
+def _properties(
+    struct: StructType, left_out: tuple[str, ...] = (), *, is_open: bool = False
+) -> Tree:
     return {
-        name: _value_schema(one.value)
+        name: _value_schema(one.value, is_open=is_open)
         for name, one in struct.fields.items()
         if name not in left_out
     }
 
 
-def _value_schema(value: ValueType) -> Tree:
+def _object_schema(struct: StructType, *, is_open: bool) -> Tree:
+    made: Tree = {"type": "object", "properties": _properties(struct, is_open=is_open)}
+    return {**made, PRESERVE: True} if is_open else made
+
+
+def _value_schema(value: ValueType, *, is_open: bool = False) -> Tree:
+    """is_open: unknown fields are kept."""
+    if value.known is not None:
+        return _object_schema(value.known, is_open=True)
     if value.item is not None and value.is_list:
-        return {"type": "array", "items": _value_schema(value.item)}
+        return {"type": "array", "items": _value_schema(value.item, is_open=is_open)}
     if value.item is not None and value.is_map:
-        return {"type": "object", "additionalProperties": _value_schema(value.item)}
+        return {
+            "type": "object",
+            "additionalProperties": _value_schema(value.item, is_open=is_open),
+        }
     shape = value.shape
     if shape is not None:
-        if f"{shape.package}.{shape.name}" in _UNCHECKED:
+        if f"{shape.package}.{shape.name}" in UNCHECKED:
             return {"type": "object", PRESERVE: True}
-        return {"type": "object", "properties": _properties(shape)}
+        return _object_schema(shape, is_open=is_open)
     found = _BY_GO_TYPE.get(value.go)
     if found is not None:
         return found

@@ -16,31 +16,54 @@ JobSpec
   minAvailable int32
   volumes [VolumeSpec]
   tasks [TaskSpec]
-  policies JSON
-  plugins JSON
-  runningEstimate JSON
+  policies [LifecyclePolicy]
+  plugins {[string]}
+  runningEstimate string?
   queue string
   maxRetry int32
   ttlSecondsAfterFinished int32?
   priorityClassName string
   minSuccess int32?
-  networkTopology JSON
+  networkTopology NetworkTopologySpec?
 
 VolumeSpec
   mountPath string
   volumeClaimName string
-  volumeClaim JSON
+  volumeClaim core.PersistentVolumeClaimSpec?
 
 TaskSpec
   name string
   replicas int32
   minAvailable int32?
   template core.PodTemplateSpec
-  policies JSON
+  policies [LifecyclePolicy]
   topologyPolicy string
   maxRetry int32
-  dependsOn JSON
-  partitionPolicy JSON
+  dependsOn DependsOn?
+  partitionPolicy PartitionPolicySpec?
+
+LifecyclePolicy
+  action string
+  event string
+  events [string]
+  exitCode int32?
+  timeout string?
+
+DependsOn
+  name [string]
+  iteration string
+
+PartitionPolicySpec
+  totalPartitions int32
+  partitionSize int32
+  networkTopology NetworkTopologySpec?
+  minPartitions int32
+
+NetworkTopologySpec
+  mode string
+  highestTierAllowed int64?
+  highestTierName string
+
 """
 SCHEDULING = """
 PodGroup
@@ -50,12 +73,12 @@ PodGroup
 
 PodGroupSpec
   minMember int32
-  minTaskMember JSON
+  minTaskMember {int32}
   queue string
   priorityClassName string
-  minResources JSON
-  networkTopology JSON
-  subGroupPolicy JSON
+  minResources {Quantity}?
+  networkTopology NetworkTopologySpec?
+  subGroupPolicy [SubGroupPolicySpec]
 
 Queue
   +PartialObjectMetadata
@@ -71,12 +94,38 @@ QueueSpec
   priority int32
   parent string
   type string
-  affinity JSON
-  extendClusters JSON
+  affinity Affinity?
+  extendClusters [Cluster]
   dequeueStrategy string
 
 Guarantee
   resource {Quantity}
+
+SubGroupPolicySpec
+  name string
+  networkTopology NetworkTopologySpec?
+  subGroupSize int32?
+  minSubGroups int32?
+  labelSelector LabelSelector?
+  matchLabelKeys [string]
+
+NetworkTopologySpec
+  mode string
+  highestTierAllowed int64?
+  highestTierName string
+
+Affinity
+  nodeGroupAffinity NodeGroups?
+  nodeGroupAntiAffinity NodeGroups?
+
+NodeGroups
+  requiredDuringSchedulingIgnoredDuringExecution [string]
+  preferredDuringSchedulingIgnoredDuringExecution [string]
+
+Cluster
+  name string
+  weight int32
+  capacity {Quantity}
 """
 TOPOLOGY = """
 HyperNode

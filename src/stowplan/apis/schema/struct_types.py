@@ -47,6 +47,7 @@ class ValueType:
     go: the type's name in Go's errors. zero: what Go writes for a missing value. plain: False for
     structs, which are written even when empty. shape: the struct inside lists and maps; None for
     scalars. is_list, is_map: of the outer type. openapi: the schema of one value.
+    known: the fields that are checked of a value that is kept as it is.
     """
 
     decode: Decoder
@@ -58,6 +59,7 @@ class ValueType:
     is_map: bool = False
     item: ValueType | None = None
     openapi: Tree = field(default_factory=dict)
+    known: StructType | None = None
 
 
 @dataclass(slots=True)
@@ -193,6 +195,17 @@ def _copier(default: Any) -> Callable[[], Any]:
     if isinstance(default, (dict, list)):
         return lambda: copy.deepcopy(default)
     return lambda: default
+
+
+def open_type(known: StructType) -> ValueType:
+    """Objects that are kept as they are, if those of their fields that are known can be decoded."""
+
+    def decode(value: Any, at: FieldLocation, _: Any) -> Any:
+        known.decode(value, at, UnknownFields())
+        return copy.deepcopy(value)
+
+    schema: Tree = {"type": "object"}
+    return ValueType(decode, known.go, lambda: None, False, openapi=schema, known=known)
 
 
 def list_type(item: ValueType, go: str = "") -> ValueType:

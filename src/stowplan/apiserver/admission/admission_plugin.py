@@ -50,6 +50,11 @@ def targets(call: ApiCall, path: str) -> bool:
     return not call.subresource and call.resource.path == path
 
 
+def typed(obj: Tree, call: ApiCall) -> Tree:
+    """The object in the version of the request."""
+    return {**obj, "apiVersion": call.resource.api_version, "kind": call.resource.kind}
+
+
 def admission_forbidden(call: ApiCall, obj: Tree | None, why: str) -> ApiError:
     """403 that names the object, or its generateName while it has no name."""
     meta = (obj or {}).get("metadata") or {}

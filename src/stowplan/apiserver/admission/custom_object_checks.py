@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from stowplan.apis.custom.custom_kinds import custom_causes, custom_warnings
 from stowplan.apis.machinery.errors import bounded_causes, invalid_object
 from stowplan.apis.machinery.resource import ApiCall
-from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase
+from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, typed
 from stowplan.objects.encoding.tree import Tree
 
 _NOT_CHECKED = ("metadata", "status")
@@ -37,18 +37,13 @@ class CustomObjectChecks(AdmissionPluginBase):
         if obj is None or (old is not None and _content(obj) == _content(old)):
             return
         resource = call.resource
-        before = set() if old is None else set(custom_causes(_typed(old, call)))
-        tree = _typed(obj, call)
+        before = set() if old is None else set(custom_causes(typed(old, call)))
+        tree = typed(obj, call)
         causes = [one for one in bounded_causes(custom_causes(tree)) if one not in before]
         if causes:
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind_group, resource.kind, name, causes)
         call.warnings.extend(custom_warnings(tree))
-
-
-def _typed(obj: Tree, call: ApiCall) -> Tree:
-    """The object in the version of the request."""
-    return {**obj, "apiVersion": call.resource.api_version, "kind": call.resource.kind}
 
 
 def _content(obj: Tree) -> Tree:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from stowplan.apis.custom.custom_kinds import has_right_types
 from stowplan.apis.custom.volcano_checks import amount_problems
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.validation.field_checks import NOT_NEGATIVE
@@ -19,6 +20,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_object,
     stored_objects,
     targets,
+    typed,
 )
 from stowplan.apiserver.admission.queues.volcano_group_admission import (
     POD_GROUPS,
@@ -40,13 +42,15 @@ ROOT_PROTECTED = (
 )
 UNREADABLE = "quantities must match the regular expression of resource quantities"
 
+_OF_VOLCANO = frozenset({QUEUES, JOBS, *PROBLEMS})
+
 
 class VolcanoAdmission(AdmissionPluginBase):
     """Adds the defaults that Volcano adds, and refuses what it would refuse."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Changes the object that is created."""
-        if obj is None or old is not None:
+        """Changes the object that is created; one with values of wrong types is refused later."""
+        if obj is None or old is not None or not _is_readable(call, obj):
             return
         if targets(call, QUEUES):
             _set_queue_defaults(obj)
@@ -56,7 +60,9 @@ class VolcanoAdmission(AdmissionPluginBase):
             _set_queue_of_group(call, obj)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Raises ApiError 403."""
+        """Raises ApiError 403; values of wrong types are refused by `CustomObjectChecks`."""
+        if not (_is_readable(call, obj) and _is_readable(call, old)):
+            return
         why = ""
         if targets(call, QUEUES):
             why = _deletion_problem(call) if obj is None else _queue_problem(call, obj, old)
@@ -66,6 +72,15 @@ class VolcanoAdmission(AdmissionPluginBase):
             why = PROBLEMS[call.resource.path](call, obj, old)
         if why:
             raise admission_forbidden(call, obj, why)
+
+
+def _is_readable(call: ApiCall, obj: Tree | None) -> bool:
+    """True unless an object of Volcano has values of wrong types."""
+    path = call.resource.path
+    if obj is None or call.subresource or path not in _OF_VOLCANO:
+        return True
+    # The status of a new object is dropped, and that of a stored one is checked when it is written.
+    return has_right_types({**typed(obj, call), "status": None})
 
 
 def _set_queue_defaults(queue: Tree) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.apis.custom.custom_kinds import has_right_types
 from stowplan.controllers.volcano.volcano_job_expansion import (
     GROUP_NAME,
     group_name_of,
@@ -79,6 +80,9 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
     """The PodGroup and the pods of a Volcano Job that are not in the input, as Volcano's controller
     makes them."""
     read = decode_object(tree, VolcanoJob, "")
+    if not has_right_types(tree):
+        # The rest of its mistakes are reported where it is read.
+        return
     if read.status.state.phase in _ENDED:
         return
     for i, task in enumerate(read.spec.tasks):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from stowplan.apis.custom.custom_kinds import custom_struct, custom_type
 from stowplan.apis.custom.kai_pod_checks import card_causes
+from stowplan.apis.custom.null_items import null_items
+from stowplan.apis.custom.open_schema import object_schema
 from stowplan.apis.machinery import object_meta as metadata
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import REQUIRED, ApiError, Cause
@@ -19,6 +23,7 @@ from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
 from stowplan.apis.schema.canonical_quantity import ERR_FORMAT_WRONG, ERR_NUMERIC, ERR_SUFFIX
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
+from stowplan.apiserver.crd.structural_schema import drop_nulls
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.manifests import quantity_error
@@ -65,8 +70,18 @@ class ApiServerRules:
     def unreadable(self, tree: Tree) -> list[FieldMistake]:
         """Values of wrong types of an object of another project."""
         struct = custom_struct(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
-        found = [] if struct is None else _decoded(struct, tree).mistakes
+        found = [] if struct is None else _custom_decoded(struct, tree).mistakes
         return [one for one in found if one.is_unreadable]
+
+    def without_nulls(self, tree: Tree) -> Tree:
+        """An object of another project as a server takes it: without the fields that are null. A
+        copy if there is one."""
+        struct = custom_struct(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
+        if struct is None or not _has_null(tree):
+            return tree
+        made = copy.deepcopy(tree)
+        drop_nulls(made, object_schema(struct))
+        return made
 
     def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
         struct = resource.schema.shape
@@ -106,7 +121,7 @@ class ApiServerRules:
 
 
 def _of_custom(struct: StructType, tree: Tree) -> Iterator[FieldMistake]:
-    found = _decoded(struct, tree)
+    found = _custom_decoded(struct, tree)
     yield from found.mistakes
     kind = custom_type(str(tree.get("apiVersion")), str(tree.get("kind")))
     if found.tree is not None and kind is not None:
@@ -166,9 +181,23 @@ class _DecodedObject(NamedTuple):
     meant: frozenset[str]
 
 
-def _decoded(struct: StructType, tree: Tree) -> _DecodedObject:
-    """The object without its unreadable values, each of which is a mistake."""
-    unreadable: list[FieldMistake] = []
+def _custom_decoded(struct: StructType, tree: Tree) -> _DecodedObject:
+    """As `_decoded`, of an object of another project: a null in a list is unreadable."""
+    nulls = islice(null_items(struct, tree), UNREADABLE_MAX)
+    return _decoded(struct, tree, nulls)
+
+
+def _has_null(value: Any) -> bool:
+    """True for a value with a null somewhere."""
+    if isinstance(value, dict):
+        return any(map(_has_null, value.values()))
+    return any(map(_has_null, value)) if isinstance(value, list) else value is None
+
+
+def _decoded(struct: StructType, tree: Tree, nulls: Iterable[TypeMismatch] = ()) -> _DecodedObject:
+    """The object without its unreadable values, each of which is a mistake. nulls: those that are
+    unreadable."""
+    unreadable = [FieldMistake(format_path(one.at), str(one), is_unreadable=True) for one in nulls]
     made: Tree | None = None
     while True:
         sink = _Fields(struct)

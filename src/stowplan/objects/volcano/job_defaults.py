@@ -17,14 +17,14 @@ _NEEDS = {"tensorflow": ("svc",), "mpi": ("svc", "ssh"), "pytorch": ("svc",), "r
 
 
 def with_job_defaults(job: Tree) -> Tree:
-    """A copy of a Job with the defaults that Volcano's webhook sets."""
+    """A copy of a Job, whose types are right, with the defaults that Volcano's webhook sets."""
     made = copy.deepcopy(job)
     set_job_defaults(made)
     return made
 
 
 def set_job_defaults(job: Tree) -> None:
-    """Set the defaults of a Job."""
+    """Set the defaults of a Job, whose types are right."""
     spec = job["spec"] = job.get("spec") or {}
     spec["queue"] = spec.get("queue") or DEFAULT_QUEUE
     spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
@@ -40,7 +40,7 @@ def set_job_defaults(job: Tree) -> None:
 
 def _set_task_defaults(task: Tree, place: int) -> None:
     task["name"] = task.get("name") or f"{DEFAULT_TASK}{place}"
-    task.setdefault("replicas", 0)
+    task["replicas"] = task.get("replicas") or 0
     task["maxRetry"] = task.get("maxRetry") or MAX_RETRY
     if task.get("minAvailable") is None:
         parts = task.get("partitionPolicy") or {}
