@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from stowplan.insight.fairness.fairness_watch import FairnessWatch
 from stowplan.insight.fairness.findings import FairnessLimits, Finding, duration_text
@@ -112,34 +111,19 @@ def test_pods_without_an_owner_count_by_name() -> None:
     assert found.subject == "shop/pod/single"
 
 
-def test_evictions_count_by_the_job_that_is_named() -> None:
+def test_evictions_count_by_the_job_of_the_pod_that_is_named() -> None:
     watched = Watched()
-    waits = [pod(f"a-{i}", "a", scheduler="batch") for i in range(2)]
-    watched.at(0, *map(happened.PodAdded, waits))
-    # The group is named later, by a controller.
-    for one in waits:
-        meta = replace(one.metadata, annotations={"pod-group-name": "g"})
-        watched.at(0, happened.PodUpdated(replace(one, metadata=meta)))
+    watched.at(0, happened.PodAdded(pod("a-0", "a", 7, scheduler="batch")))
     victims = [pod(f"b-{i}", "b", -5, node="n", scheduler="batch") for i in range(4)]
-    groups = ("shop/g", "shop/g", "shop/unknown", "")
-    for victim, group in zip(victims, groups, strict=True):
-        effect = to_do.Evict(1, 1, victim.uid, "shop", victim.name, "", "x", "reclaim", group)
+    members = ("uid-a-0", "uid-a-0", "uid-unknown", "")
+    for victim, member in zip(victims, members, strict=True):
+        effect = to_do.Evict(1, 1, victim.uid, "shop", victim.name, "", "x", "reclaim", member)
         watched.at(1, happened.PodAdded(victim), effect)
     (found,) = watched.found("preempted-repeatedly")
-    assert found.others == ("shop/statefulset/a", "shop/podgroup/unknown")
-    by = (
-        "shop/statefulset/a (2), shop/podgroup/unknown (1), a session, for no pod in particular (1)"
-    )
+    assert found.others == ("shop/statefulset/a",)
+    by = "shop/statefulset/a (2), a session, for no pod in particular (2)"
+    # Its priority is no reason: the session chose between jobs.
     assert f"by {by}: reclaim or preempt" in found.explanation
-
-
-def test_a_group_without_pods_is_forgotten() -> None:
-    watched = Watched()
-    one = pod("a-0", "a", group="g", scheduler="batch")
-    watched.at(0, happened.PodAdded(one))
-    moved = replace(one, metadata=replace(one.metadata, annotations={}))
-    watched.at(1, happened.PodUpdated(moved))
-    assert not watched.watch._members
 
 
 def test_a_pair_that_preempts_each_other() -> None:

@@ -308,7 +308,11 @@ class _SessionInspection:
         self.nodes_of = "" if asked is None or not self.nodes else asked.key
         mine = {job.uid: {*job.promised, *job.placed, *job.waiting} for job in report.jobs}
         for victim in result.victims:
-            if victim.preemptor is not None and victim.preemptor.key in mine.get(self.job, ()):
+            of_pod = victim.preemptor.key if victim.preemptor is not None else ""
+            # KAI evicts for a job, not for one of its pods.
+            if of_pod in mine.get(self.job, ()) or (
+                self.job and not of_pod and victim.group == self.job
+            ):
                 self.evicted[victim.pod.key] = victim.why
         job = next((one for one in report.jobs if one.uid == self.job), None)
         if job is not None and not job.is_ready:

@@ -353,8 +353,8 @@ class Outbox:
             text = f"{source}: configuration reloaded{what}"
         self.report(CONFIGURATION, text, is_fault=bool(refused))
 
-    def evict(self, victim: Pod, preemptor: str, message: str, cause: str, group: str = "") -> int:
-        """Evict a victim through the API server. preemptor: uid, "" for none. cause, group: see
+    def evict(self, victim: Pod, preemptor: str, message: str, cause: str, member: str = "") -> int:
+        """Evict a victim through the API server. preemptor: uid, "" for none. cause, member: see
         Evict."""
         number = self._next()
         self._effects.append(
@@ -367,7 +367,7 @@ class Outbox:
                 preemptor,
                 message,
                 cause,
-                group,
+                member,
             )
         )
         return number

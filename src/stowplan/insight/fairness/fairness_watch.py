@@ -23,7 +23,7 @@ from stowplan.insight.fairness.findings import (
     in_seconds,
 )
 from stowplan.insight.fairness.queue_usage import QueueUsage
-from stowplan.insight.pod_owners import NO_OWNER, owner_text, pod_group_of
+from stowplan.insight.pod_owners import NO_OWNER, owner_text
 from stowplan.insight.pod_placement import FAILED, condition_message, strip_node_counts
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -52,7 +52,7 @@ class WatchedPod(msgspec.Struct):
 
 class CountedPreemption(NamedTuple):
     """One eviction. victim, preemptor: owners; preemptor: "" for none in particular. priorities: of
-    the two pods, twice the victim's where that of the other is unknown."""
+    the two pods, twice the victim's where no one pod gets the resources."""
 
     at: int
     victim: str
@@ -123,13 +123,11 @@ class FairnessWatch:
             return
         if known is None:
             known = self._pods[uid] = WatchedPod(pod, now)
-            self._join(pod)
+            group = group_of(pod)
+            if group:
+                self._members.setdefault(group, {})[uid] = None
         else:
             self._uncount(known)
-            # KAI's podgrouper names the group of a pod that is there already.
-            if pod_group_of(known.pod) != pod_group_of(pod):
-                self._leave(known.pod)
-                self._join(pod)
             known.pod = pod
         self._count(known)
         is_served = pod.spec.scheduler_name in self._served
@@ -143,20 +141,12 @@ class FairnessWatch:
         self._pending.pop(uid, None)
         if known is not None:
             self._uncount(known)
-            self._leave(known.pod)
-
-    def _join(self, pod: Pod) -> None:
-        group = pod_group_of(pod)
-        if group:
-            self._members.setdefault(group, {})[pod.uid] = None
-
-    def _leave(self, pod: Pod) -> None:
-        group = pod_group_of(pod)
-        members = self._members.get(group)
-        if members is not None:
-            members.pop(pod.uid, None)
-            if not members:
-                del self._members[group]
+            group = group_of(known.pod)
+            members = self._members.get(group)
+            if members is not None:
+                members.pop(uid, None)
+                if not members:
+                    del self._members[group]
 
     def _count(self, known: WatchedPod) -> None:
         pod = known.pod
@@ -193,24 +183,16 @@ class FairnessWatch:
         victim, preemptor = self._pods.get(effect.uid), self._pods.get(effect.preemptor)
         priority = victim.pod.priority if victim is not None else 0
         priorities = (priority, preemptor.pod.priority if preemptor is not None else priority)
+        preemptor = preemptor or self._pods.get(effect.member)
         key = f"{effect.namespace}/{effect.name}"
         whose = (
             key_of_owner(victim.pod)
             if victim is not None
             else f"{effect.namespace}/pod/{effect.name}"
         )
-        by = key_of_owner(preemptor.pod) if preemptor is not None else self._job(effect.group)
+        by = key_of_owner(preemptor.pod) if preemptor is not None else ""
         self._preemptions.append(CountedPreemption(now, whose, by, key, priorities))
         self._forget(now)
-
-    def _job(self, group: str) -> str:
-        """The owner of a group's pods; the group itself where no pod is known that names it. ""
-        for no group."""
-        uid = next(iter(self._members.get(group, ())), None)
-        if uid is not None:
-            return key_of_owner(self._pods[uid].pod)
-        namespace, _, name = group.partition("/")
-        return f"{namespace}/podgroup/{name}" if group else ""
 
     def _recorded(self, effect: to_do.RecordEvent, now: int) -> None:
         if effect.kind == "PodGroup":
