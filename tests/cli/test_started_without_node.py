@@ -33,7 +33,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     return ["-f", str(tmp_path / "cluster.yaml"), "--config", str(tmp_path / "config.yaml")]
 
 
-def test_explain_says_what_contradicts(options: list[str]) -> None:
+def test_explain_names_the_contradiction(options: list[str]) -> None:
     text = run("explain", "pod/p0", *options).out
     assert f"ignored by sessions; {WHY}" in text
     assert "another scheduler" not in text
