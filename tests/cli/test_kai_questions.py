@@ -86,3 +86,35 @@ def test_shares_without_usage_are_noted(words: str, files: tuple[str, str]) -> N
     Path(files[1]).write_text("scheduler: kai\nusageDBConfig: {usageParams: {windowSize: 1h}}\n")
     ran = ask(words, files, flag)
     assert (ran.out + ran.err).replace("\n", " ").count(USAGE) == 1
+
+
+@pytest.fixture
+def unfair(tmp_path: Path) -> tuple[str, str]:
+    """Queue `r` reclaims two cards of the four of job `long`, for the pods of job `short`."""
+    objects = [node("a", 4), queue("q", 2), queue("r", 2), group("g", "q", 1), group("h", "r", 1)]
+    objects += [pod(f"long-{i}", "g", node="a", **of_job("long")) for i in range(4)]
+    objects += [pod(f"short-{i}", "h", **of_job("short")) for i in range(2)]
+    (tmp_path / "unfair.yaml").write_text(yaml.safe_dump_all(objects))
+    (tmp_path / "kai.yaml").write_text("scheduler: kai\n")
+    return str(tmp_path / "unfair.yaml"), str(tmp_path / "kai.yaml")
+
+
+def of_job(name: str) -> dict[str, Any]:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"u-{name}"}
+    return {"ownerReferences": [owner | {"controller": True}]}
+
+
+def test_diagnose_counts_evictions_by_job(unfair: tuple[str, str], tmp_path: Path) -> None:
+    record = str(tmp_path / "run.rec")
+    run("simulate", "-f", unfair[0], "--config", unfair[1], "--record", record)
+    text = run("diagnose", record, "--preemptions", "2").out
+    assert "2 of its pods were evicted within 1s, by default/job/short (2): reclaim" in text
+
+
+@pytest.mark.parametrize("what", ["job/short", "podgroup/h"])
+def test_explain_names_the_victims_of_the_job(what: str, unfair: tuple[str, str]) -> None:
+    text = ask(f"explain {what}", unfair).out
+    assert "The session evicts default/long-3 (reclaim) for it" in text
+    assert "for other jobs" not in text
+    other = ask("explain podgroup/g", unfair).out
+    assert "The session evicts 1 pod for other jobs" in other

@@ -13,6 +13,7 @@ import sys
 import termios
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -107,6 +108,46 @@ def test_a_pod_is_named_as_in_kubectl(cluster: str, arguments: tuple[str, ...], 
     # As kubectl does, on standard error: standard output is JSON.
     chosen = "Found 4 pods, 4 of them pending, using pod/web-3\n"
     assert ran.err == (chosen if "web" in arguments[0] else "")
+
+
+# What `explain job/a` is about, the best first: the name says what the pod is.
+PODS_OF_A: dict[str, dict[str, Any]] = {
+    "waits": {"status": {"phase": "Pending"}},
+    "runs": {"status": {"phase": "Running"}, "spec": {"nodeName": "a"}},
+    "leaves": {
+        "status": {"phase": "Running"},
+        "spec": {"nodeName": "a"},
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x.y/z"]},
+    },
+    "succeeded": {"status": {"phase": "Succeeded"}, "spec": {"nodeName": "a"}},
+    "failed": {"status": {"phase": "Failed"}, "spec": {"nodeName": "a"}},
+}
+
+
+@pytest.mark.parametrize("best", PODS_OF_A)
+@pytest.mark.parametrize("command", ["explain", "preempt-preview"])
+def test_the_pod_of_an_owner_is_one_that_waits_or_runs(
+    tmp_path: Path, best: str, command: str
+) -> None:
+    at = list(PODS_OF_A).index(best)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": True}
+    trees: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "uid": name, "ownerReferences": [owner]}
+            | one.get("metadata", {}),
+            "spec": {"containers": [{"name": "c", "image": "i"}]} | one.get("spec", {}),
+            "status": one["status"],
+        }
+        for name, one in list(PODS_OF_A.items())[at:]
+    ]
+    trees.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump_all(trees))
+    ran = run(command, "job/a", "-f", str(tmp_path / "dump.yaml"))
+    if len(trees) > 2:
+        assert f"using pod/{best}\n" in ran.err
+    assert f"default/{best}" in ran.out + ran.err
 
 
 def test_pods_that_are_not_found(cluster: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controllers.workloads.job_sync_state import JobBackoff
 from tests.apiserver.small_cluster import JOBS, SmallCluster, Tree, job
@@ -54,6 +56,32 @@ def test_failed_pods_are_retried_with_patience_until_the_limit() -> None:
     assert status(cluster)["failed"] == 3
     types = [each["type"] for each in status(cluster)["conditions"]]
     assert types == ["FailureTarget", "Failed"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"completionMode": "Indexed"}, {"completionMode": "Indexed", "backoffLimitPerIndex": 4}],
+)
+def test_failed_pods_are_counted_before_the_pause_ends(more: Tree) -> None:
+    cluster = SmallCluster(3)
+    notes = {"stowplan.dev/run-seconds": "600"}
+    cluster.create(JOBS, job("j", notes, completions=4, parallelism=4, **more))
+    cluster.run(5)
+    assert (status(cluster)["active"], status(cluster)["ready"]) == (4, 4)
+    victims = sorted(p["metadata"]["name"] for p in cluster.pods())[:2]
+    for name in victims:
+        cluster.delete("pods", name)
+    cluster.run(4)
+    found = status(cluster)
+    # Of an index alone, the last failed pod stays until another one takes its place.
+    kept = victims if "backoffLimitPerIndex" in more else []
+    left = [p["metadata"]["name"] for p in cluster.pods() if p["status"]["phase"] == "Failed"]
+    assert sorted(left) == kept
+    assert (found["active"], found["ready"], found.get("failed", 0)) == (2, 2, 2 - len(kept))
+    cluster.run(30)
+    found = status(cluster)
+    assert (found["active"], found["ready"], found["failed"]) == (4, 4, 2)
+    assert len(cluster.pods()) == 4
 
 
 def test_the_pause_between_failures_doubles_and_a_success_ends_it() -> None:

@@ -111,6 +111,21 @@ def test_pods_without_an_owner_count_by_name() -> None:
     assert found.subject == "shop/pod/single"
 
 
+def test_evictions_count_by_the_job_of_the_pod_that_is_named() -> None:
+    watched = Watched()
+    watched.at(0, happened.PodAdded(pod("a-0", "a", 7, scheduler="batch")))
+    victims = [pod(f"b-{i}", "b", -5, node="n", scheduler="batch") for i in range(4)]
+    members = ("uid-a-0", "uid-a-0", "uid-unknown", "")
+    for victim, member in zip(victims, members, strict=True):
+        effect = to_do.Evict(1, 1, victim.uid, "shop", victim.name, "", "x", "reclaim", member)
+        watched.at(1, happened.PodAdded(victim), effect)
+    (found,) = watched.found("preempted-repeatedly")
+    assert found.others == ("shop/statefulset/a",)
+    by = "shop/statefulset/a (2), a session, for no pod in particular (2)"
+    # Its priority is no reason: the session chose between jobs.
+    assert f"by {by}: reclaim or preempt" in found.explanation
+
+
 def test_a_pair_that_preempts_each_other() -> None:
     watched = Watched()
     watched.preempts(0, pod("a-0", "a", 10), pod("b-0", "b", 5, node="n"))

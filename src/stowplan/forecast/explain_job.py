@@ -31,6 +31,7 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, cluster_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.pod_placement import unseen_reason
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
 from stowplan.kube_batch_v05.session import KubeBatchSession
@@ -70,9 +71,9 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     evicted: pod -> reason, of victims for its job. evicted_for_others: number of other victims.
     gates: its scheduling gates. never: why the job cannot start on these nodes. evictions: what
     reclaim and preempt would do for it. nodes: reasons per node, for the pod or for one pending pod
-    of the group, `nodes_of`. message: why no session schedules the group. changes: of the PodGroup
-    and the Queue, see docs/changes.md. not_searched: what the search for them left out. wait: of a
-    job of KAI-Scheduler's queues that waits.
+    of the group, `nodes_of`. message: why no session schedules the pod or group. changes: of the
+    PodGroup and the Queue, see docs/changes.md. not_searched: what the search for them left out.
+    wait: of a job of KAI-Scheduler's queues that waits.
     """
 
     api_version: str
@@ -147,11 +148,14 @@ def explain_job(
     found = found_pod(pod, cluster)
     inspection = _SessionInspection(SessionRunner(cluster, deciders, now=now), pod=found)
     run = inspection.runner.run_session()
-    job = _reported_job(run, inspection.job, inspection.runner)
+    has_node = bool(found.node_name) or found.key in run.bound
+    is_ours = found.spec.scheduler_name in inspection.runner.batch.scheduler_names
+    message = unseen_reason(found) if is_ours and not has_node else ""
+    job = None if message else _reported_job(run, inspection.job, inspection.runner)
     waiting = "pending" if job is not None else "unseen"
     gates = tuple(gate.name for gate in found.spec.scheduling_gates)
     searched = NOTHING_FOUND
-    if changes and job is not None and not found.node_name and found.key not in run.bound:
+    if changes and job is not None and not has_node:
         searched = find_job_changes(cluster, deciders, job, lambda run: found.key in run.bound)
     return JobExplanation(
         SCHEMA,
@@ -168,6 +172,7 @@ def explain_job(
         never=inspection.never,
         evictions=inspection.evictions,
         nodes=inspection.nodes,
+        message=message,
         changes=searched.changes,
         not_searched=searched.not_searched,
         wait=inspection.wait(job, cluster, deciders) if changes else None,
@@ -303,7 +308,11 @@ class _SessionInspection:
         self.nodes_of = "" if asked is None or not self.nodes else asked.key
         mine = {job.uid: {*job.promised, *job.placed, *job.waiting} for job in report.jobs}
         for victim in result.victims:
-            if victim.preemptor is not None and victim.preemptor.key in mine.get(self.job, ()):
+            of_pod = victim.preemptor.key if victim.preemptor is not None else ""
+            # KAI evicts for a job, not for one of its pods.
+            if of_pod in mine.get(self.job, ()) or (
+                self.job and not of_pod and victim.group == self.job
+            ):
                 self.evicted[victim.pod.key] = victim.why
         job = next((one for one in report.jobs if one.uid == self.job), None)
         if job is not None and not job.is_ready:

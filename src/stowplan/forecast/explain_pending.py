@@ -22,6 +22,7 @@ from stowplan.insight.pending_causes import (
     group_by_cause,
     recorded_cause,
 )
+from stowplan.insight.pod_placement import unseen_reason
 from stowplan.objects.pod import Pod
 from stowplan.simulation.scheduler_configuration import ConfigSource, deciders_for
 from stowplan.simulation.session_runner import SessionRunner
@@ -85,14 +86,15 @@ def _session_reasons(cluster: Cluster, deciders: Deciders, now: datetime | None)
     if batch is None:
         return {}
     names = batch.scheduler_names
-    own = [pod.key for pod in cluster.pending() if pod.spec.scheduler_name in names]
+    own = [pod for pod in cluster.pending() if pod.spec.scheduler_name in names]
     if not own:
         return {}
     run = SessionRunner(cluster, deciders, now=now).run_session()
     jobs = {pod: job for job in run.jobs for pod in (*job.waiting, *job.promised)}
     found = {}
-    for key in own:
-        job = jobs.get(key)
-        text = f"{job.reason}: {job.message}" if job is not None and job.reason else NO_REASON
-        found[key] = CAN_RUN if key in run.bound else text
+    for pod in own:
+        job = jobs.get(pod.key)
+        text = f"{job.reason}: {job.message}" if job is not None and job.reason else ""
+        text = text or unseen_reason(pod) or NO_REASON
+        found[pod.key] = CAN_RUN if pod.key in run.bound else text
     return found

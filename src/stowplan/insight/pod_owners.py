@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.workloads.next_run import scheduling_cron_job
@@ -77,6 +77,20 @@ def owner_text(pod: Pod) -> str:
         return NO_OWNER
     kind, name = owners[-1]
     return f"{kind.lower()}/{name}"
+
+
+def pod_in_question(pods: Sequence[Pod]) -> Pod:
+    """Which pod of an owner a question is about, of one or more: the last one that waits, else the
+    last that runs, that is being deleted, that succeeded, or that failed."""
+    return min(reversed(pods), key=_rank)
+
+
+def _rank(pod: Pod) -> int:
+    if pod.is_finished:
+        return 3 + (pod.status.phase == "Failed")
+    if pod.metadata.deletion_timestamp is not None:
+        return 2
+    return int(bool(pod.node_name) or pod.status.phase not in ("", "Pending"))
 
 
 def pods_of_owner(pods: Iterable[Pod], kind: str, name: str, namespace: str | None) -> list[Pod]:

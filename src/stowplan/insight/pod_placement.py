@@ -20,6 +20,7 @@ from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler.scheduler import Scheduler
 
 FAILED = "FailedScheduling"
+ONLY_PENDING = "sessions place only pods of phase Pending"
 _OF_A_POD = re.compile(r" (?:of|for) pod '[^']*'")
 _ON_NO_NODE = re.compile(r"0/[0-9]+ nodes are available:(?: (.*?)\.)?(?: .*)?")
 _COUNT = re.compile(r"(?:^|, )[0-9]+ ")
@@ -52,6 +53,23 @@ def unplaced(pod: Pod, reason: str, message: str = "") -> Placement:
     Pod names are removed from reasons, so that pods can be grouped by them.
     """
     return Placement(pod.key, "", _OF_A_POD.sub("", reason), message or reason)
+
+
+def has_started_without_node(pod: Pod) -> bool:
+    """True where the status says that the pod runs, or did until lately, while it has no node.
+    Sessions place only pods of phase Pending; profiles do not look at the phase."""
+    phase = pod.status.phase
+    return not (pod.node_name or pod.is_finished) and phase not in ("", "Pending")
+
+
+def unseen_reason(pod: Pod) -> str:
+    """Why sessions do not place a pod without a node; "" where it is pending."""
+    if has_started_without_node(pod):
+        phase = pod.status.phase
+        return f"its status.phase is {phase}, but it has no spec.nodeName: {ONLY_PENDING}"
+    if pod.is_finished:
+        return f"it has finished: its status.phase is {pod.status.phase}"
+    return "it is being deleted" if pod.metadata.deletion_timestamp is not None else ""
 
 
 def frameworks_of(scheduler: Scheduler) -> Mapping[str, Framework]:

@@ -125,13 +125,15 @@ class Evict(OnObject, frozen=True):
 
     The condition has status True, reason PreemptionByScheduler and `message`; if it cannot be set
     nothing is deleted. preemptor: uid of the pod that gets the resources, "" for none in
-    particular. cause: name of the action that evicts it, `preemption` for that of profiles.
+    particular. cause: name of the action that evicts it, `preemption` for that of profiles. member:
+    uid of a pod of the job that gets them, where that is no one pod; "" for none.
     Outcome: EvictDone when the deletion was accepted, EvictFailed.
     """
 
     preemptor: str
     message: str
     cause: str = ""
+    member: str = ""
 
 
 class Prepare(OnObject, frozen=True):

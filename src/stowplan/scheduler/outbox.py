@@ -353,8 +353,9 @@ class Outbox:
             text = f"{source}: configuration reloaded{what}"
         self.report(CONFIGURATION, text, is_fault=bool(refused))
 
-    def evict(self, victim: Pod, preemptor: str, message: str, cause: str) -> int:
-        """Evict a victim through the API server. preemptor: uid, "" for none. cause: see Evict."""
+    def evict(self, victim: Pod, preemptor: str, message: str, cause: str, member: str = "") -> int:
+        """Evict a victim through the API server. preemptor: uid, "" for none. cause, member: see
+        Evict."""
         number = self._next()
         self._effects.append(
             Evict(
@@ -366,6 +367,7 @@ class Outbox:
                 preemptor,
                 message,
                 cause,
+                member,
             )
         )
         return number

@@ -11,7 +11,7 @@ from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
-from stowplan.insight.pod_owners import pods_of_owner
+from stowplan.insight.pod_owners import pod_in_question, pods_of_owner
 from stowplan.insight.pod_placement import Placement, frameworks_of
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.scheduler import Scheduler
@@ -102,8 +102,9 @@ def explained_pod(key: str, owners: list[tuple[str, str]], run: Replay) -> tuple
         return key, f"{key} is not"
     namespace, (kind, name) = key.partition("/")[0], owners[-1]
     pods = pods_of_owner(run.cluster.pods.values(), kind, name, namespace)
-    pending = [pod.key for pod in pods if not pod.node_name and not pod.is_finished]
-    return (pending or [key])[-1], f"no pod of {kind.lower()}/{name} is"
+    pod = pod_in_question(pods) if pods else None
+    is_pending = pod is not None and not pod.node_name and not pod.is_finished
+    return pod.key if pod is not None and is_pending else key, f"no pod of {kind.lower()}/{name} is"
 
 
 def explain_after_replay(key: str, run: Replay) -> Explanation | None:

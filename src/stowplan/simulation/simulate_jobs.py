@@ -13,9 +13,18 @@ from stowplan import config as configuration_files
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch.job_report import JobReport
 from stowplan.inputs.cluster_reader import Cluster, cluster_of
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.plugin_sources import PluginSource
-from stowplan.insight.pod_placement import Placement, frame_of
+from stowplan.insight.pod_placement import (
+    ONLY_PENDING,
+    Placement,
+    frame_of,
+    has_started_without_node,
+    unplaced,
+    unseen_reason,
+)
 from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
+from stowplan.objects.pod import Pod
 from stowplan.recording.recording_header import (
     SIMULATION,
     SchedulerRecorder,
@@ -30,6 +39,7 @@ from stowplan.simulation.simulate import PLACEMENTS, SUMMARY, as_json
 
 JOBS = "jobs.jsonl"
 SESSIONS_NOTE = "sessions follow each other at once; evicted pods go at once and do not come back"
+STARTED_LISTED = 5
 NO_REASON = "its job needs no more pods, or no node fits more of them"
 
 
@@ -127,7 +137,7 @@ def simulate_jobs(
     bound = {pod: node for run in runs for pod, node in run.bound.items()}
     evicted = {pod: why for run in runs for pod, why in run.evicted.items()}
     reasons = {pod: job for job in jobs for pod in (*job.waiting, *job.promised)}
-    placements = [_placement(key, bound, reasons) for key in mine]
+    placements = [_placement(pod, bound, reasons) for pod in mine.values()]
     summary = run_summary(cluster, placements, runner.table)
     others = len(cluster.pending()) - len(mine)
     if others:
@@ -139,6 +149,7 @@ def simulate_jobs(
             f"{others} pending pods have another schedulerName than {names}: not scheduled"
             + (both if has_both else "")
         )
+    summary["notes"] += _started_note(pod for key, pod in mine.items() if key not in bound)
     summary["notes"].append(SESSIONS_NOTE)
     summary |= {
         "seed": seed,
@@ -160,13 +171,27 @@ def _over_all(runs: list[SessionRun]) -> list[JobReport]:
     return [msgspec.structs.replace(job, placed=placed[job.uid]) for job in runs[-1].jobs]
 
 
-def _placement(pod: str, bound: dict[str, str], reasons: dict[str, JobReport]) -> Placement:
-    if pod in bound:
-        return Placement(pod, bound[pod])
-    job = reasons.get(pod)
-    if job is None or not job.reason:
-        return Placement(pod, "", NO_REASON, NO_REASON)
-    return Placement(pod, "", job.reason, job.message)
+def _started_note(pods: Iterable[Pod]) -> list[str]:
+    """One note about the pods whose status says that they run while they have no node."""
+    found = [pod.key for pod in pods if has_started_without_node(pod)]
+    if not found:
+        return []
+    more = len(found) - STARTED_LISTED
+    listed = ", ".join(found[:STARTED_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    which = count_of(
+        len(found), "pod runs by its status, but has", "pods run by their status, but have"
+    )
+    return [f"{which} no spec.nodeName: not placed, {ONLY_PENDING}: {listed}"]
+
+
+def _placement(pod: Pod, bound: dict[str, str], reasons: dict[str, JobReport]) -> Placement:
+    key = pod.key
+    if key in bound:
+        return Placement(key, bound[key])
+    job = reasons.get(key)
+    if job is not None and job.reason:
+        return Placement(key, "", job.reason, job.message)
+    return unplaced(pod, unseen_reason(pod) or NO_REASON)
 
 
 def _lines(values: Iterable[msgspec.Struct]) -> bytes:

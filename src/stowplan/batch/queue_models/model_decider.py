@@ -249,7 +249,7 @@ class ModelDecider(AttachedDecider[ModelPlan]):
                 continue
             preemptor = pods.get(victim.preemptor)
             group = victim.group or ("" if preemptor is None else group_of(preemptor))
-            yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by)
+            yield SessionVictim(pod, victim.why, preemptor, group, victim.decided_by, victim.member)
 
     def _remember(self, decided: ModelDecisions, now: int) -> None:
         """Count the decisions as applied until the watch or an outcome says otherwise."""

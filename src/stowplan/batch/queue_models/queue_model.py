@@ -54,13 +54,15 @@ class ModelCluster(msgspec.Struct, frozen=True):
 class ModelVictim(msgspec.Struct, frozen=True):
     """A pod to evict. why: name of the action. preemptor: uid of the pod that gets its resources,
     "" for none in particular. decided_by: tier and plugins that agreed on it, "" if unknown. group:
-    that gets its resources, "" for that of the preemptor."""
+    that gets its resources, "" for that of the preemptor. member: uid of a pod of it, where there
+    is no preemptor."""
 
     uid: str
     why: str
     preemptor: str = ""
     decided_by: str = ""
     group: str = ""
+    member: str = ""
 
 
 class ModelQueue(msgspec.Struct, frozen=True):

@@ -6,7 +6,13 @@ import click
 
 from stowplan.cli.errors import CommandError, guess
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import OWNER_KINDS, POD_GROUP_NAMES, POD_NAMES, pods_of_owner
+from stowplan.insight.pod_owners import (
+    OWNER_KINDS,
+    POD_GROUP_NAMES,
+    POD_NAMES,
+    pod_in_question,
+    pods_of_owner,
+)
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 
@@ -22,8 +28,8 @@ def find_pod_argument(
     """The pod that an argument of the command line names; raises CommandError.
 
     namespace: None for any. reports_choice: print which one of an owner's pods it is. Of an owner's
-    pods it is the last pending one, or else the last: pods of a template are scheduled in order, so
-    that the last is the first not to fit.
+    pods it is the last pending one (pods of a template are scheduled in order, so that the last is
+    the first not to fit), else the last that runs and is not being deleted; failed ones last.
     """
     word, slash, name = text.partition("/")
     if not slash:
@@ -102,7 +108,7 @@ def _in(namespace: str | None) -> str:
 def _last(pods: list[Pod], cluster: Cluster, *, reports_choice: bool) -> Pod:
     keys = {pod.key for pod in pods}
     pending = [pod for pod in cluster.pending() if pod.key in keys]
-    chosen = (pending or pods)[-1]
+    chosen = pod_in_question(pending or pods)
     if len(pods) > 1 and reports_choice:
         count = f"{len(pods)} pods, {len(pending)} of them pending"
         click.echo(f"Found {count}, using pod/{chosen.name}", err=True)

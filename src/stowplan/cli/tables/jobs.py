@@ -101,6 +101,8 @@ def _headline(explanation: JobExplanation) -> str:
         return f"{where}pending; a session would schedule it on {explanation.node}"
     if explanation.promised:
         return f"{where}pending; a session reserves resources for it on {explanation.promised}"
+    if explanation.message:
+        return f"{where}ignored by sessions; {explanation.message}"
     if explanation.job is None:
         return f"{where}ignored by sessions; another scheduler decides it"
     if explanation.gates:

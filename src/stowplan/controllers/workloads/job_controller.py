@@ -188,9 +188,10 @@ class JobController(Controller):
             ready = zip(indexes, waits, strict=True)
             indexes = [index for index, at in ready if at <= self.api.now]
         if waits and min(waits) > self.api.now:
-            # The original reports 0 active here as well, until the backoff has ended.
+            # The backoff delays new pods only. 0 active, as v1.36.2 says here, is less than ready:
+            # the API server refuses it, and no failed pod is counted until the backoff has ended.
             self.queue.add(key, min(waits))
-            return 0, None
+            return active, None
         return self._create(state, failures, owner_ref, indexes)
 
     def _pending(self, state: JobSyncState, failures: JobFailures, count: int) -> list[int | None]:

@@ -42,7 +42,7 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
 
     why: name of the action. preemptor: pod that gets its resources, None where there is no
     particular one. group: description of the preemptor's group. decided_by: the rules that agreed
-    on it, "" if unknown.
+    on it, "" if unknown. member: uid of a pod of the group, where there is no particular one.
     """
 
     pod: Pod
@@ -50,6 +50,7 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
     preemptor: Pod | None = None
     group: str = ""
     decided_by: str = ""
+    member: str = ""
 
 
 class PodGroupReport(msgspec.Struct, frozen=True):

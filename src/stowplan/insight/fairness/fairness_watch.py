@@ -52,7 +52,7 @@ class WatchedPod(msgspec.Struct):
 
 class CountedPreemption(NamedTuple):
     """One eviction. victim, preemptor: owners; preemptor: "" for none in particular. priorities: of
-    the two pods."""
+    the two pods, twice the victim's where no one pod gets the resources."""
 
     at: int
     victim: str
@@ -181,10 +181,9 @@ class FairnessWatch:
 
     def _evicted(self, effect: to_do.Evict, now: int) -> None:
         victim, preemptor = self._pods.get(effect.uid), self._pods.get(effect.preemptor)
-        priorities = (
-            victim.pod.priority if victim is not None else 0,
-            preemptor.pod.priority if preemptor is not None else 0,
-        )
+        priority = victim.pod.priority if victim is not None else 0
+        priorities = (priority, preemptor.pod.priority if preemptor is not None else priority)
+        preemptor = preemptor or self._pods.get(effect.member)
         key = f"{effect.namespace}/{effect.name}"
         whose = (
             key_of_owner(victim.pod)

@@ -487,7 +487,7 @@ class SessionLane:
         rules = f" ({victim.decided_by})" if victim.decided_by else ""
         text = f"{scheduler}: {victim.why}{target}{rules}"
         preemptor = "" if victim.preemptor is None else victim.preemptor.uid
-        effect = self._context.outbox.evict(pod, preemptor, text, victim.why)
+        effect = self._context.outbox.evict(pod, preemptor, text, victim.why, victim.member)
         self._pending_evictions[effect] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 

@@ -246,7 +246,7 @@ class KaiModel:
             if missing > 0:
                 self._missing[job.uid] = missing
             victims += (
-                ModelVictim(task.uid, causes[task.key], group=_evictor(session, task))
+                _victim(session, task, causes[task.key])
                 for task in tasks
                 if self._is_evicted(task) and task.key in causes
             )
@@ -403,7 +403,15 @@ class KaiModel:
             yield job, self._texts.get(job.uid, "")
 
 
-def _evictor(session: KaiSession, task: KaiTask) -> str:
-    """The job for which a pod is evicted, "" for none."""
+_NEW_STATUSES = KaiStatus.PENDING | KaiStatus.PIPELINED | KaiStatus.BINDING
+"""Of pods that the session may have evicted others for."""
+
+
+def _victim(session: KaiSession, task: KaiTask, action: str) -> ModelVictim:
+    """A pod to evict, for the job that its note names, if any."""
     note = session.eviction_notes.get(task.key)
-    return "" if note is None else note.job
+    job = None if note is None else session.jobs.get(note.job)
+    if job is None:
+        return ModelVictim(task.uid, action, group="" if note is None else note.job)
+    waiting = (one.uid for one in job.tasks() if one.status & _NEW_STATUSES)
+    return ModelVictim(task.uid, action, group=job.uid, member=next(waiting, ""))
