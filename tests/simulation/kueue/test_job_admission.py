@@ -327,3 +327,32 @@ def test_jobs_are_ordered_by_creation_whatever_the_order_of_the_files(tmp_path: 
     jobs = job("late", "one", 3, minute=5), job("early", "one", 3, minute=1)
     result = simulated(tmp_path, node(), flavor(), queue("one", "4"), *jobs)
     assert placed(result) == {"early-0", "early-1", "early-2"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (None, ""),
+        ([{"type": "MemoryPressure", "status": "False"}], ""),
+        ([{"type": "Ready", "status": "False"}], "TopologyPlacementFailed"),
+        ([{"type": "Ready", "status": "Unknown"}], "TopologyPlacementFailed"),
+    ],
+)
+def test_nodes_of_files_without_a_ready_condition_are_ready(
+    tmp_path: Path, conditions: list[Tree] | None, reason: str
+) -> None:
+    host = node()
+    host["metadata"]["labels"]["rack"] = "r1"
+    if conditions is not None:
+        host["status"]["conditions"] = conditions
+    racks = kueue("Topology", "racks", levels=[{"nodeLabel": "rack"}])
+    placed = job("a", "one", 2)
+    notes = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    placed["spec"]["template"]["metadata"] = {"annotations": notes}
+    objects = host, racks, flavor(topologyName="racks"), *queue("one", "4"), placed
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    found = run(
+        "explain", "job/a", "-f", str(written(tmp_path, *objects)),
+        "--config", str(tmp_path / "kueue.yaml"), "-o", "json",
+    )  # fmt: skip
+    assert json.loads(found.out)["reason"] == reason, found.err
