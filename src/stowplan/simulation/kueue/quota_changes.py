@@ -184,9 +184,10 @@ def with_submitted(cluster: Cluster, submitted: Cluster) -> Cluster:
     """A live cluster with the jobs of files. submitted: as of `read_workload`. Objects of Kueue in
     the files stand for those of the cluster. Raises InputError for a job that is there."""
     known = {key for tree in cluster.kueue_objects for key in _owners(tree)}
-    known |= {("Pod", *pod.key.split("/", 1)) for pod in cluster.pods}
+    known |= {("Pod", pod.namespace, pod.name) for pod in cluster.pods}
     added = [owner_of_tree(tree) for tree in (*submitted.queued, *submitted.job_sets)]
-    for key in (*added, *(("Pod", *pod.key.split("/", 1)) for pod in submitted.pods)):
+    added += [("Pod", pod.namespace, pod.name) for pod in submitted.pods]
+    for key in added:
         if key in known:
             kind, namespace, name = key
             raise InputError.at("", f"{kind} {namespace}/{name}", "exists already")
