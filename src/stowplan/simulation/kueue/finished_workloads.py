@@ -25,8 +25,10 @@ def finished_workloads(cluster: Cluster) -> Iterator[WorkloadReport]:
             yield found
     for tree in cluster.queued:
         ended = _condition(tree, _ENDS)
-        found = None if ended is None else _of_job(tree, ended)
-        if found is not None and (found.namespace, found.job) not in known:
+        if ended is None:
+            continue
+        found = _of_job(tree, ended)
+        if (found.namespace, found.job) not in known:
             yield found
 
 
