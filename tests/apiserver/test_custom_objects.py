@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from stowplan.apis.custom.custom_kinds import custom_update_causes
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
@@ -194,6 +196,66 @@ def test_what_was_stored_before_may_stay_as_it_is() -> None:
     update_of({"spec": bad}, {"spec": {**bad, "queue": "q"}})
     with pytest.raises(ApiError, match=r"spec\.stalenessGracePeriod"):
         update_of({"spec": bad}, {"spec": {**bad, "stalenessGracePeriod": "later"}})
+
+
+LEVELS_KEPT = "levels are mutable only when kubernetes.io/hostname is the lowest level both before"
+
+
+def levels(*labels: str) -> Tree:
+    return {"levels": [{"nodeLabel": label} for label in labels]}
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "problem"),
+    [
+        (LEVELS, levels("block", "rack"), levels("rack"),
+         'spec.levels: Invalid value: "rack": nodeLabel structure is immutable'),
+        (LEVELS, levels("block"), {"levels": [{"nodeLabel": "block", "alias": "b"}]}, ""),
+        ("localqueues", {"clusterQueue": "a"}, {"clusterQueue": "b"},
+         'spec.clusterQueue: Invalid value: "b": field is immutable'),
+        ("localqueues", {}, {"clusterQueue": "b"}, ""),
+        ("localqueues", {"clusterQueue": "a"}, {"clusterQueue": "a", "stopPolicy": "Hold"}, ""),
+        ("topologies", levels("block", "rack"), levels("rack"),
+         f'spec.levels: Invalid value: "rack": {LEVELS_KEPT}'),
+        ("topologies", levels("rack", "kubernetes.io/hostname"), levels("rack"), LEVELS_KEPT),
+        ("topologies", levels("block", "kubernetes.io/hostname"),
+         levels("rack", "kubernetes.io/hostname"), ""),
+        ("admissionchecks", {"controllerName": "a"}, {"controllerName": "b"},
+         'spec.controllerName: Invalid value: "b": field is immutable'),
+        ("resourceflavors", {"nodeLabels": {"a": "b"}, "topologyName": "t"},
+         {"nodeLabels": {"a": "b"}, "topologyName": "u"},
+         'spec: Invalid value: "u": topologyName is immutable when topologyName is set'),
+        ("resourceflavors", {"nodeLabels": {"a": "b"}, "topologyName": "t"},
+         {"nodeLabels": {"a": "b"}}, "topologyName is immutable"),
+        ("resourceflavors", {"nodeLabels": {"a": "b"}},
+         {"nodeLabels": {"a": "b"}, "topologyName": "u"}, ""),
+    ],
+)  # fmt: skip
+def test_fields_that_do_not_change(path: str, before: Tree, after: Tree, problem: str) -> None:
+    cluster = SmallCluster(kai=True, kueue=KueueOptions())
+    path = path if "/" in path else f"kueue.x-k8s.io/{path}"
+    cluster.create(path, {"metadata": {"name": "x"}, "spec": before})
+    resource = cluster.server.registry.by_path(path)
+    assert resource is not None
+    new = {**cluster.the(path, "x"), "spec": after}
+
+    def update() -> None:
+        cluster.server.update(resource, new, cluster.now)
+
+    if not problem:
+        update()
+        return
+    with pytest.raises(ApiError, match=re.escape(problem)) as refused:
+        update()
+    assert refused.value.code == 422
+
+
+def test_no_level_changes_in_the_first_version_of_kueue() -> None:
+    hosts = levels("block", "kubernetes.io/hostname"), levels("kubernetes.io/hostname")
+    old, new = ({"kind": "Topology", "spec": one} for one in hosts)
+    for version, n in (("v1beta1", 1), ("v1beta2", 0)):
+        head = {"apiVersion": f"kueue.x-k8s.io/{version}"}
+        assert len(list(custom_update_causes(head | new, head | old))) == n
 
 
 def test_a_minimum_that_no_number_of_pods_reaches_is_warned_about() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -178,6 +178,34 @@ def test_kueue(names_config: bool, tmp_path: Path) -> None:
             drained = ask("what-if", "--drain", "n1")
             assert drained.out.startswith("--drain n1: 1 node cordoned")
             assert "Kueue admits no jobs in it" in drained.err
+            check_submissions(ask, tmp_path)
+
+
+def check_submissions(ask: Callable[..., Ran], folder: Path) -> None:
+    """Jobs that ask for quota are Kueue's, other pods the scheduler's."""
+    job, alone = KUEUE.split("---")[3:]
+    for name, text in {
+        "large": job.replace("name: big", "name: large"),
+        "small": job.replace("name: big", "name: small").replace(": 6", ": 4"),
+        "big": job,
+        "plain": alone.replace("name: alone", "name: plain"),
+    }.items():
+        (folder / f"{name}.yaml").write_text(text)
+    large = ask("what-if", "--submit", str(folder / "large.yaml"))
+    assert "job/large  -       Pending (ExceedsMaxQuota)" in large.out, large
+    # It is admitted beside the one that has no room in any case, and no more with less quota.
+    small = ask("what-if", "--delete", "job/big", "--submit", str(folder / "small.yaml"))
+    assert "job/small  -                          Admitted in f" in small.out, small
+    quota = "cq.nominalQuota[f/cpu]=3"
+    less = ask("what-if", "--queue", quota, "--submit", str(folder / "small.yaml"))
+    assert "job/small  -       Pending (ExceedsMaxQuota)" in less.out, less
+    again = ask("what-if", "--submit", str(folder / "big.yaml"))
+    assert again.err.endswith("Job default/big: exists already\n")
+    drained = ask("what-if", "--drain", "n1", "--submit", str(folder / "small.yaml"))
+    assert "Kueue answers changes by --queue, --submit, --delete only" in drained.err
+    plain = ask("what-if", "--submit", str(folder / "plain.yaml"))
+    assert "1 pod submitted" in plain.out
+    assert "Kueue admits no jobs in it" in plain.err
 
 
 SUBMITTED = """

@@ -59,7 +59,7 @@ def test_objects_of_every_group_are_stored_unchanged(
 def test_the_objects_of_the_docs_are_accepted(defined: ApiServer) -> None:
     trees = [
         tree
-        for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+        for block in re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
         for tree in yaml.safe_load_all(block)
         if tree.get("kind") in SPECS
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_reader import Cluster, read_cluster, read_workload
 from stowplan.inputs.importers import IMPORTERS, LABELLED
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -211,6 +211,24 @@ def test_a_suspended_job_set_is_not_expanded(tmp_path: Path) -> None:
     cluster = read(tmp_path, labelled)
     assert len(names(cluster)) == 5
     assert "LocalQueue default/l is not in the input: default queue" in cluster.notes
+
+
+def test_a_local_queue_of_the_cluster_is_read_by_kueue_only(tmp_path: Path) -> None:
+    labelled = JOBSET.replace("{name: js}", "{name: js, labels: {kueue.x-k8s.io/queue-name: l}}")
+    (tmp_path / "jobs.yaml").write_text(labelled)
+    queue = """
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: NAME, namespace: default}
+spec: {clusterQueue: cq}
+"""
+    for name, note in (
+        ("l", "LocalQueue default/l is read with --compat kueue, or --config FILE with"),
+        ("other", "LocalQueue default/l is not in the input: default queue"),
+    ):
+        cluster = read(tmp_path, queue.replace("NAME", name))
+        notes = read_workload(tmp_path / "jobs.yaml", cluster).notes
+        assert [one for one in notes if one.startswith(note)], notes
 
 
 def test_a_pytorch_job(tmp_path: Path) -> None:

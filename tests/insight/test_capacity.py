@@ -54,6 +54,27 @@ def test_sessions_decide_gangs_within_the_limits_of_queues(tmp_path: Path) -> No
     assert unit.reasons
 
 
+def test_the_reason_is_that_of_the_copies(tmp_path: Path) -> None:
+    """Jobs of the cluster wait for reasons of their own; the group of the template has no pods, and
+    takes no room."""
+    config = tmp_path / "volcano.yaml"
+    config.write_text("scheduler: volcano\n")
+    version = "scheduling.volcano.sh/v1beta1"
+
+    def job(name: str, cpu: str) -> list[Tree]:
+        spec = {"minMember": 1, "minResources": {"cpu": cpu}, "queue": "default"}
+        member = pod(f"{name}-0", cpu, "1Gi")
+        member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": name}
+        member["spec"]["schedulerName"] = "volcano"
+        return [of(name, "PodGroup", spec, version, namespace="default"), member]
+
+    queue = of("default", "Queue", {"weight": 1}, version)
+    cluster = read([node("n1", "16", "64Gi", "a"), queue, *job("large", "20")], tmp_path)
+    (unit,) = capacity(write(job("x", "12"), tmp_path), cluster, config=str(config)).units
+    assert unit.count == 1
+    assert unit.message == "not inqueue: overcommit leaves the cluster cpu 7200m, 12 asked"
+
+
 def test_gangs_without_sessions_are_decided_pod_by_pod(tmp_path: Path) -> None:
     members = gang(3, 4, "2")
     for member in members[1:]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
+from stowplan.batch.job_report import JobReport
 from stowplan.config.queue_models.scheduler_hints import no_sessions
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.explanation import pending_form
@@ -39,7 +40,7 @@ from stowplan.insight.capacity.count import (
 )
 from stowplan.insight.capacity.node_fit import DECISIONS_MAX, FitSearch, NodeFit, PoolCount
 from stowplan.insight.capacity.pools import pools_of, runs_on_every_node
-from stowplan.insight.capacity.units import Unit, UnitCopier, UnitCopy, units_of
+from stowplan.insight.capacity.units import GROUP_KINDS, Unit, UnitCopier, UnitCopy, units_of
 from stowplan.insight.cluster_copy import ClusterCopy, follows
 from stowplan.objects.node import Node
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
@@ -204,22 +205,30 @@ class _Counting:
         """Count the copies that sessions start, all of them waiting at once."""
         n_copies = min(self.limit, _most_by_amounts(unit, self.cluster) + 1)
         copies = [copier.copy(number) for number in range(n_copies)]
+        # Copies have groups of their own; Volcano would keep room for one without pods.
+        objects = [one for one in self.workload.objects if not isinstance(one, GROUP_KINDS)]
         cluster = replace(
             self.cluster,
             pods=[*self.cluster.bound(), *(pod for one in copies for pod in one.pods)],
             objects=[
                 *self.cluster.objects,
-                *self.workload.objects,
+                *objects,
                 *(value for one in copies for value in one.objects),
             ],
         )
+        own = {pod.key for one in copies for pod in one.pods}
+
+        def is_waiting(job: JobReport) -> bool:
+            pods = (*job.waiting, *job.promised)
+            return not job.is_ready and bool(job.message) and not own.isdisjoint(pods)
+
         bound: dict[str, str] = {}
         n_evicted, message = 0, ""
         for session in SessionRunner(cluster, self.deciders).until_idle():
             bound |= session.bound
             n_evicted += len(session.evicted)
-            waiting = (job.message for job in session.jobs if not job.is_ready and job.message)
-            message = next(waiting, message)
+            # Jobs of the cluster wait, too, for reasons of their own.
+            message = next((job.message for job in session.jobs if is_waiting(job)), message)
         placed = [
             {pod.key: bound[pod.key] for pod in one.pods}
             for one in copies

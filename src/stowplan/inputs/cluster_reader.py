@@ -23,6 +23,7 @@ from stowplan.inputs.importers.imported_objects import (
     JOB_SET_GROUPS,
     KUEUE_GROUP,
     queue_name_of,
+    with_unread_queues,
 )
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import ManifestInventory, Workload, group_of, items, title
@@ -433,7 +434,7 @@ class _ClusterReader:
         if not found.pods:
             raise InputError(named, "", "no pods", "pods, or workloads that have pods")
         there = {id(one) for one in cluster.objects}
-        notes = list(found.notes)
+        notes = with_unread_queues(found.notes, cluster.kueue_objects)
         n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
         if n_daemons:
             notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.workloads.next_run import scheduling_cron_job
 from stowplan.objects.kai.kai_kinds import KAI_GROUP_ANNOTATION
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.workload import HASH_LABEL
 
 NO_OWNER = "<none>"
@@ -25,7 +27,7 @@ OWNER_KINDS: dict[str, str] = {
         "StatefulSet": "statefulset statefulsets sts statefulset.apps statefulsets.apps",
         "DaemonSet": "daemonset daemonsets ds daemonset.apps daemonsets.apps",
         "ReplicationController": "replicationcontroller replicationcontrollers rc",
-        "Job": "job jobs job.batch jobs.batch",
+        "Job": "job jobs job.batch jobs.batch vcjob vcjobs vj",
         "CronJob": "cronjob cronjobs cj cronjob.batch cronjobs.batch",
     }.items()
     for name in names.split()
@@ -97,4 +99,21 @@ def pods_of_owner(pods: Iterable[Pod], kind: str, name: str, namespace: str | No
     """Pods of an owner, in order. namespace: None for any."""
     return [
         pod for pod in pods if (kind, name) in owners_of(pod) and namespace in (None, pod.namespace)
+    ]
+
+
+def groups_of_owner(
+    objects: Iterable[Object], kind: str, name: str, namespace: str | None
+) -> list[PodGroup]:
+    """PodGroups of an owner, in order; it need not have pods yet. kind: "" for any. namespace:
+    None for any."""
+    return [
+        one
+        for one in objects
+        if isinstance(one, PodGroup)
+        and namespace in (None, one.metadata.namespace)
+        and any(
+            ref.controller and ref.name == name and kind in ("", ref.kind)
+            for ref in one.metadata.owner_references
+        )
     ]

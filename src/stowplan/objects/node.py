@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.quantity import Quantity
 
@@ -84,3 +86,12 @@ def zone_of_labels(labels: Mapping[str, str]) -> tuple[str, str]:
     region = next((labels[k] for k in REGION_LABELS if k in labels), "")
     zone = next((labels[k] for k in ZONE_LABELS if k in labels), "")
     return region, zone
+
+
+def with_ready_condition(node: Node, status: str) -> Node:
+    """The node; if it has no Ready condition, a copy that has one with this status."""
+    conditions = node.status.conditions
+    if any(one.type == "Ready" for one in conditions):
+        return node
+    more = (*conditions, NodeCondition("Ready", status))
+    return replace(node, status=replace(node.status, conditions=more))

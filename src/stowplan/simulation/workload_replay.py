@@ -347,7 +347,8 @@ def _check_ends(documents: list[Tree], *, departures: bool) -> None:
             continue
         if kind in ("CronJob", "HorizontalPodAutoscaler") or (restarts and RUN_ANNOTATION in notes):
             text = "containers that end and start again" if RUN_ANNOTATION in notes else "no end"
-            raise InputError(_title(tree), "", f"a replay with {text}", "--until SECONDS")
+            end = "an end (--until SECONDS, or --horizon of `stowplan eta`)"
+            raise InputError(_title(tree), "", f"a replay with {text}", end)
 
 
 def _order(arrival: Arrival) -> int:

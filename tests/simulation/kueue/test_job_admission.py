@@ -327,3 +327,63 @@ def test_jobs_are_ordered_by_creation_whatever_the_order_of_the_files(tmp_path: 
     jobs = job("late", "one", 3, minute=5), job("early", "one", 3, minute=1)
     result = simulated(tmp_path, node(), flavor(), queue("one", "4"), *jobs)
     assert placed(result) == {"early-0", "early-1", "early-2"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (None, ""),
+        ([{"type": "MemoryPressure", "status": "False"}], ""),
+        ([{"type": "Ready", "status": "False"}], "TopologyPlacementFailed"),
+        ([{"type": "Ready", "status": "Unknown"}], "TopologyPlacementFailed"),
+    ],
+)
+def test_nodes_of_files_without_a_ready_condition_are_ready(
+    tmp_path: Path, conditions: list[Tree] | None, reason: str
+) -> None:
+    host = node()
+    host["metadata"]["labels"]["rack"] = "r1"
+    if conditions is not None:
+        host["status"]["conditions"] = conditions
+    racks = kueue("Topology", "racks", levels=[{"nodeLabel": "rack"}])
+    placed = job("a", "one", 2)
+    notes = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    placed["spec"]["template"]["metadata"] = {"annotations": notes}
+    objects = host, racks, flavor(topologyName="racks"), *queue("one", "4"), placed
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+    found = run(
+        "explain", "job/a", "-f", str(written(tmp_path, *objects)),
+        "--config", str(tmp_path / "kueue.yaml"), "-o", "json",
+    )  # fmt: skip
+    assert json.loads(found.out)["reason"] == reason, found.err
+
+
+def test_explain_of_a_job_that_has_finished(tmp_path: Path) -> None:
+    ended, failed, runs = job("a", "one", 3), job("b", "one", 2), job("c", "one", 1)
+    ended["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    over = {"type": "Finished", "status": "True", "reason": "Failed", "message": "deadline"}
+    failed["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    runs["status"] = {"conditions": [{"type": "Failed", "status": "False"}]}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "u", "controller": True}
+    workload = kueue("Workload", "job-b", queueName="one", podSets=[])
+    workload["metadata"]["ownerReferences"] = [owner]
+    workload["status"] = {"conditions": [over]}
+    objects = node(), flavor(), *queue("one", "4"), ended, failed, runs, workload
+    file = written(tmp_path, *objects)
+    (tmp_path / "kueue.yaml").write_text("scheduler: kueue\n")
+
+    def explained(name: str) -> tuple[str, int]:
+        found = run("explain", name, "-f", str(file), "--config", str(tmp_path / "kueue.yaml"))
+        return found.out or found.err, found.code
+
+    text, code = explained("job/a")
+    assert text.startswith("job/a in default: Finished\nQueue: one, ")
+    assert "Pods: 3\nReason: Complete" in text
+    assert code == 0
+    for name in ("job/b", "b", "workload/job-b"):
+        text, code = explained(name)
+        assert text.startswith("job/b in default: Finished\n")
+        assert "Reason: Failed: deadline" in text
+        assert code == 0
+    assert explained("job/c")[0].startswith("job/c in default: Admitted\n")
+    assert "not found among the workloads" in explained("job/d")[0]

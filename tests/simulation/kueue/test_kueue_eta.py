@@ -140,6 +140,33 @@ def test_run_times_that_finished_pods_show(tmp_path: Path) -> None:
     assert "finished pods of the same owner" in answer["assumptions"][1]
 
 
+def service_pod(name: str, owner: Tree, **status: object) -> Tree:
+    """A pod whose containers start again when they end."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+    stored(pod, f"u-{name}", ownerReferences=[owner] if owner else [])
+    pod["spec"] = {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}
+    pod["spec"]["restartPolicy"] = "Always"
+    pod["status"] = {"phase": "Running", "startTime": CREATED, **status}
+    return pod
+
+
+def test_pods_of_services_do_not_end(tmp_path: Path) -> None:
+    """Nor does one that was evicted say how long jobs run."""
+    done = service_pod("a-0", {**OWNER, "uid": "u-gone"}, phase="Succeeded")
+    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-05-01T12:02:00Z"}}
+    done["status"]["containerStatuses"] = [{"name": "c", "state": ended}]
+    sets = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-web"}
+    late = {"terminated": {"exitCode": 1, "finishedAt": "2026-05-01T22:00:00Z"}}
+    evicted = service_pod("web-1", {**sets, "controller": True}, phase="Failed")
+    evicted["status"]["containerStatuses"] = [{"name": "c", "state": late}]
+    running = service_pod("web-0", {**sets, "controller": True}), service_pod("alone", {})
+    objects: list[Tree | list[Tree]] = [queue("one", "9"), done, evicted, *running]
+    found = asked(tmp_path, "--all", "-o", "json", objects=[*objects, job("b", "one", 1)])
+    assert found.code == 0, found.err
+    (one,) = json.loads(found.out)["workloads"]
+    assert 119 <= one["finishedS"] - one["startedS"] <= 125
+
+
 def test_a_train_job_of_files_has_its_own_name_and_start(tmp_path: Path) -> None:
     trainer = {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "2"}}}
     meta = {"name": "t", "namespace": "default", "labels": {QUEUE: "one"}}

@@ -34,10 +34,15 @@ from stowplan.objects.volcano.hyper_node import HYPER_NODE_API_VERSION
 
 Check = Callable[[Tree], Iterable[Cause]]
 Warn = Callable[[Tree], Iterable[str]]
+CheckUpdate = Callable[[Tree, Tree], Iterable[Cause]]
 
 
 def _nothing(_: Tree) -> Iterator[Cause]:
     """For kinds whose types say all."""
+    return iter(())
+
+
+def _no_fixed_fields(_: Tree, __: Tree) -> Iterator[Cause]:
     return iter(())
 
 
@@ -47,11 +52,13 @@ def _no_warnings(_: Tree) -> Iterator[str]:
 
 class CustomType(NamedTuple):
     """A kind. name: of its type in the tables. check: causes of an object whose types are right.
-    warn: what is accepted, but has another effect than it seems to."""
+    warn: what is accepted, but has another effect than it seems to. check_update: causes of a new
+    object in place of an old one."""
 
     name: str
     check: Check = _nothing
     warn: Warn = _no_warnings
+    check_update: CheckUpdate = _no_fixed_fields
 
 
 _PACKAGES = {
@@ -81,7 +88,9 @@ _KINDS: Mapping[tuple[str, str], CustomType] = {
         "kai/v2.PodGroup", kai_checks.group_causes, kai_checks.group_warnings
     ),
     (KAI_TOPOLOGY_API_VERSION, "Topology"): CustomType(
-        "kai/v2.Topology", kai_checks.topology_causes
+        "kai/v2.Topology",
+        kai_checks.topology_causes,
+        check_update=kai_checks.topology_changes,
     ),
     (KAI_BIND_API_VERSION, "BindRequest"): CustomType("kai/v2.BindRequest"),
     **{
@@ -93,7 +102,11 @@ _KINDS: Mapping[tuple[str, str], CustomType] = {
         )
     },
     **{
-        (f"kueue.x-k8s.io/{version}", kind): CustomType(f"kueue/v1.{kind}", check)
+        (f"kueue.x-k8s.io/{version}", kind): CustomType(
+            f"kueue/v1.{kind}",
+            check,
+            check_update=kueue_checks.CHANGES.get(kind, _no_fixed_fields),
+        )
         for version in ("v1beta1", "v1beta2")
         for kind, check in kueue_checks.CHECKS.items()
     },
@@ -121,6 +134,14 @@ def custom_causes(tree: Tree) -> Iterator[Cause]:
         yield made
     elif found is not None:
         yield from found.check(made)
+
+
+def custom_update_causes(tree: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update: fields that do not change. Both objects are of one version; the types
+    of both are right."""
+    found = custom_type(str(tree.get("apiVersion")), str(tree.get("kind")))
+    if found is not None:
+        yield from found.check_update(tree, old)
 
 
 def custom_warnings(tree: Tree) -> Iterator[str]:

@@ -157,6 +157,20 @@ def _is_below_itself(name: str, parents: Mapping[str, str]) -> bool:
     return at == name
 
 
+def topology_changes(topology: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of a Topology: its labels do not change once it has levels."""
+    new, before = (
+        [
+            str((one or {}).get("nodeLabel") or "")
+            for one in (tree.get("spec") or {}).get("levels") or ()
+        ]
+        for tree in (topology, old)
+    )
+    if new and before and new != before:
+        text = "nodeLabel structure is immutable; only aliases may be edited"
+        yield invalid("spec.levels", ",".join(new), text)
+
+
 def topology_causes(topology: Tree) -> Iterator[Cause]:
     """Causes of a Topology."""
     levels = [one or {} for one in (topology.get("spec") or {}).get("levels") or ()]

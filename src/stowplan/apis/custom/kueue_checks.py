@@ -25,6 +25,10 @@ from stowplan.objects.quantity import Exact, QuantityError, exact
 
 GROUPS_MAX, LEVELS_MAX, POD_SETS_MAX, LABELS_MAX, TAINTS_MAX = 16, 16, 8, 8, 8
 STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
+HOSTNAME = "kubernetes.io/hostname"
+_LEVELS_FIXED = (
+    f"levels are mutable only when {HOSTNAME} is the lowest level both before and after the change"
+)
 _NEVER = "Never"
 _WORDS: Mapping[str, Sequence[str]] = {
     "queueingStrategy": ("StrictFIFO", "BestEffortFIFO"),
@@ -177,7 +181,7 @@ def topology_causes(topology: Tree) -> Iterator[Cause]:
         if label in labels[:i]:
             yield duplicate(path, label)
         yield from field_checks.label_name(label, path)
-        if label == "kubernetes.io/hostname" and i < len(labels) - 1:
+        if label == HOSTNAME and i < len(labels) - 1:
             yield invalid(path, label, "must be the lowest level")
 
 
@@ -239,3 +243,63 @@ CHECKS: Mapping[str, Callable[[Tree], Iterator[Cause]]] = {
     "Workload": workload_causes,
 }
 """Kind -> what is invalid in its objects."""
+
+
+# Updates: fields that Kueue's definitions and webhooks hold fixed.
+
+
+def cluster_queue_changes(queue: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of a ClusterQueue."""
+    name = "concurrentAdmissionPolicy"
+    new, before = ((one.get("spec") or {}).get(name) for one in (queue, old))
+    yield from field_checks.immutable(new, before, f"spec.{name}")
+
+
+def local_queue_changes(queue: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of a LocalQueue."""
+    yield from _fixed(queue, old, "clusterQueue")
+
+
+def check_changes(check: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of an AdmissionCheck."""
+    yield from _fixed(check, old, "controllerName")
+
+
+def flavor_changes(flavor: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of a ResourceFlavor. One without `spec` is not compared."""
+    spec, before = flavor.get("spec"), (old.get("spec") or {}).get("topologyName")
+    if spec is not None and before is not None and spec.get("topologyName") != before:
+        text = "topologyName is immutable when topologyName is set"
+        yield invalid("spec", spec.get("topologyName") or "", text)
+
+
+def topology_changes(topology: Tree, old: Tree) -> Iterator[Cause]:
+    """Causes of an update of a Topology; v1beta1 lets no level change."""
+    new, before = (_items(one.get("spec") or {}, "levels") for one in (topology, old))
+    if new == before or not new or not before:
+        return
+    if topology.get("apiVersion") == "kueue.x-k8s.io/v1beta1":
+        yield invalid("spec.levels", _labels(new), field_checks.IMMUTABLE)
+    elif any(held[-1].get("nodeLabel") != HOSTNAME for held in (new, before)):
+        yield invalid("spec.levels", _labels(new), _LEVELS_FIXED)
+
+
+def _labels(levels: list[Tree]) -> str:
+    return ",".join(str(one.get("nodeLabel") or "") for one in levels)
+
+
+def _fixed(tree: Tree, old: Tree, name: str) -> Iterator[Cause]:
+    """A field that does not change once it is set, as `self == oldSelf` has it."""
+    new, before = ((one.get("spec") or {}).get(name) for one in (tree, old))
+    if new is not None and before is not None:
+        yield from field_checks.immutable(new, before, f"spec.{name}")
+
+
+CHANGES: Mapping[str, Callable[[Tree, Tree], Iterator[Cause]]] = {
+    "ClusterQueue": cluster_queue_changes,
+    "LocalQueue": local_queue_changes,
+    "ResourceFlavor": flavor_changes,
+    "Topology": topology_changes,
+    "AdmissionCheck": check_changes,
+}
+"""Kind -> causes of an update, of the new and the old object."""

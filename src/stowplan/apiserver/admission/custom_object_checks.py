@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.apis.custom.custom_kinds import custom_causes, custom_warnings
+from stowplan.apis.custom.custom_kinds import custom_causes, custom_update_causes, custom_warnings
 from stowplan.apis.machinery.errors import bounded_causes, invalid_object
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, typed
@@ -37,9 +37,11 @@ class CustomObjectChecks(AdmissionPluginBase):
         if obj is None or (old is not None and _content(obj) == _content(old)):
             return
         resource = call.resource
-        before = set() if old is None else set(custom_causes(typed(old, call)))
-        tree = typed(obj, call)
+        tree, stored = typed(obj, call), None if old is None else typed(old, call)
+        before = set() if stored is None else set(custom_causes(stored))
         causes = [one for one in bounded_causes(custom_causes(tree)) if one not in before]
+        if stored is not None and not before and not causes:
+            causes = list(custom_update_causes(tree, stored))
         if causes:
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind_group, resource.kind, name, causes)

@@ -178,12 +178,17 @@ def _list_cluster(
     from stowplan.driver.client.kueue_listing import list_kueue_objects
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
     from stowplan.inputs.cluster_reader import Cluster
+    from stowplan.objects.node import with_ready_condition
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
         found = list_once(client_config, deciders, also=also, **how)
         trees = list_kueue_objects(client_config) if deciders.kueue is not None else []
-    return Cluster(found.nodes, found.pods, found.objects, notes=found.notes, kueue_objects=trees)
+    nodes = found.nodes
+    if trees:
+        # As Kueue: no kubelet has reported yet. In files such nodes are ready.
+        nodes = [with_ready_condition(node, "Unknown") for node in nodes]
+    return Cluster(nodes, found.pods, found.objects, notes=found.notes, kueue_objects=trees)
 
 
 def _read_files(

@@ -24,7 +24,7 @@ from stowplan.forecast.explain_scheduling_group import (
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.insight.pod_owners import POD_GROUP_NAMES
+from stowplan.insight.pod_owners import OWNER_KINDS, POD_GROUP_NAMES, groups_of_owner
 from stowplan.objects.kai.kai_kinds import KaiPodGroupObject
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.scheduling_group import SchedulingGroup
@@ -38,7 +38,8 @@ def is_pod_group_argument(argument: str) -> bool:
 def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
     """NAMESPACE/NAME of the PodGroup that an argument names, "" where it names a pod.
 
-    A plain name is a PodGroup where there is no pod, and a PodGroup, of that name.
+    A plain name is a PodGroup where there is no pod, and a PodGroup, of that name. A job without
+    pods is its PodGroup: Volcano makes the pods of a Job once it is admitted.
     """
     if is_pod_group_argument(argument):
         name = argument.partition("/")[2]
@@ -46,7 +47,18 @@ def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
     key = argument if "/" in argument else f"{namespace}/{argument}"
     if any(pod.key == key for pod in cluster.pods):
         return ""
-    return key if has_pod_group(key, cluster) else ""
+    return key if has_pod_group(key, cluster) else _group_without_pods(argument, namespace, cluster)
+
+
+def _group_without_pods(argument: str, namespace: str, cluster: Cluster) -> str:
+    """The PodGroup of a job that has no pods, "" for none."""
+    resource, slash, name = argument.partition("/")
+    if slash and resource.lower() not in OWNER_KINDS:
+        return ""
+    kind = OWNER_KINDS[resource.lower()] if slash else ""
+    groups = groups_of_owner(cluster.objects, kind, name if slash else resource, namespace)
+    used = {group_of(pod) for pod in cluster.pods}
+    return next((one.key for one in groups if one.key not in used), "")
 
 
 def has_pod_group(key: str, cluster: Cluster) -> bool:

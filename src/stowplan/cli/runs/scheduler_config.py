@@ -70,8 +70,7 @@ def read_asked_deciders(
     if not (config_files or plugin_files or compat or gates is not None):
         running = running_deciders(source)
         if running is not None and running.kueue is not None and not admits:
-            click.echo("Note: this is the scheduler's answer: Kueue admits no jobs in it", err=True)
-            return without_kueue(running)
+            return scheduler_behind(running)
         if running is not None:
             return running
     return read_command_deciders(config_files, plugin_files, compat, gates, admits=admits)
@@ -118,6 +117,12 @@ def running_deciders(source: ClusterSource) -> Deciders | None:
             text = "the configuration of the running scheduler cannot be read"
             click.echo(f"Warning: {text} (name it with --config): {problem}", err=True)
             return None
+
+
+def scheduler_behind(deciders: Deciders) -> Deciders:
+    """The scheduler that decides about what Kueue admits, with a note on standard error."""
+    click.echo("Note: this is the scheduler's answer: Kueue admits no jobs in it", err=True)
+    return without_kueue(deciders)
 
 
 def without_kueue(deciders: Deciders) -> Deciders:

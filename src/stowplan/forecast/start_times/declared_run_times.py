@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from stowplan.apis.machinery.timestamps import parse_time
+from stowplan.forecast.start_times.run_times import SERVICES
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.importers.imported_objects import namespace_of
@@ -26,7 +27,8 @@ def with_run_times(cluster: Cluster) -> tuple[Cluster, int]:
     jobs and pods got one.
 
     The median of finished pods of the same owner counts, else `activeDeadlineSeconds`, else the
-    median of all finished pods. cluster: with its manifests, which are not modified.
+    median of all finished pods. Pods whose containers start again when they end, as those of
+    services, get none. cluster: with its manifests, which are not modified.
     """
     known = _finished(cluster.manifests)
     every = [seconds for held in known.values() for seconds in held]
@@ -49,7 +51,7 @@ class _RunTimes:
     def written(self, tree: Tree) -> Tree:
         """The object; a copy if it gets a run time."""
         if tree.get("kind") == "Pod":
-            if (tree.get("status") or {}).get("phase") in _ENDED:
+            if (tree.get("status") or {}).get("phase") in _ENDED or _restarts(tree):
                 return tree
             owner = _owner_of(tree)
         elif tree.get("kind") in ("Job", "JobSet", "TrainJob") or _is_kubeflow(tree):
@@ -71,7 +73,7 @@ class _RunTimes:
     def of_pod(self, pod: Pod) -> Pod:
         """A pod that reading made of a job."""
         notes = pod.metadata.annotations
-        if RUN_ANNOTATION in notes or pod.is_finished:
+        if RUN_ANNOTATION in notes or pod.is_finished or pod.spec.restart_policy == "Always":
             return pod
         refs = pod.metadata.owner_references
         owner = (pod.namespace, refs[0].kind, refs[0].name) if refs else ("", "", "")
@@ -102,9 +104,15 @@ def _finished(trees: Iterable[Tree]) -> dict[Owner, list[float]]:
         ends = [(one.get("terminated") or {}).get("finishedAt") for one in states]
         times = [parse_time(one) for one in ends if isinstance(one, str) and one]
         started = status.get("startTime")
-        if times and isinstance(started, str):
-            found[_owner_of(tree)].append(max(0.0, max(times) - parse_time(started)))
+        owner = _owner_of(tree)
+        if times and isinstance(started, str) and owner[1] not in SERVICES:
+            found[owner].append(max(0.0, max(times) - parse_time(started)))
     return found
+
+
+def _restarts(pod: Tree) -> bool:
+    """Whether the kubelet starts the containers of a pod again when they end."""
+    return bool((pod.get("spec") or {}).get("restartPolicy", "Always") == "Always")
 
 
 def _owner_of(pod: Tree) -> Owner:

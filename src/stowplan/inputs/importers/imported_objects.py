@@ -92,12 +92,35 @@ class ImportLookup:
         local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
         queue = str(mapping(local, "spec").get("clusterQueue") or "")
         if not queue:
-            self.remark(f"LocalQueue {namespace}/{name} is not in the input: default queue")
+            self.remark(_no_local_queue(f"{namespace}/{name}"))
             return "", []
         if queue in self._queues:
             return queue, []
         self._queues.add(queue)
         return queue, [_queue(queue, self.sources.get((CLUSTER_QUEUE, queue), {}))]
+
+
+def _no_local_queue(key: str) -> str:
+    return f"LocalQueue {key} is not in the input: default queue"
+
+
+def with_unread_queues(notes: Iterable[str], kueue_objects: Iterable[Tree]) -> list[str]:
+    """Notes of files whose jobs run on a cluster. kueue_objects: of the cluster; its LocalQueues
+    are in the input, and count only where Kueue decides."""
+    from stowplan.config.queue_models.scheduler_hints import OPTIONS
+
+    keys = [
+        f"{namespace_of(one)}/{one['metadata'].get('name')}"
+        for one in kueue_objects
+        if one["kind"] == "LocalQueue"
+    ]
+    unread = {
+        _no_local_queue(
+            key
+        ): f"LocalQueue {key} is read with {OPTIONS['kueue']} only: default queue"
+        for key in keys
+    }
+    return [unread.get(note, note) for note in notes]
 
 
 class FlavorResource(Value, frozen=True):

@@ -53,6 +53,7 @@ from stowplan.inputs.importers.imported_objects import KUEUE_NOTE, namespace_of
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import with_ready_condition
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.workload import Namespace
@@ -146,7 +147,8 @@ def _objects(
             )
             for name in names
         ],
-        nodes=cluster.nodes,
+        # In files nodes need not have conditions; a cluster's node without one is not ready.
+        nodes=[with_ready_condition(node, "True") for node in cluster.nodes],
         pods=[
             pod
             for pod in cluster.pods

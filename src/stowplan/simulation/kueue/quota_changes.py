@@ -14,7 +14,8 @@ from stowplan.batch.queue_models.kueue.kueue_options import KueueOptions
 from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadReport
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.inputs.importers.imported_objects import namespace_of
+from stowplan.inputs.importers.imported_objects import QUEUE_LABEL, namespace_of
+from stowplan.inputs.input_error import InputError
 from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import OwnerReference
@@ -177,6 +178,36 @@ def _without_job(cluster: Cluster, change: RequestedChange) -> Cluster:
     job_sets = [tree for tree in cluster.job_sets if owner_of_tree(tree) not in gone]
     trees = [tree for tree in cluster.kueue_objects if not {*_owners(tree)} & {*gone}]
     return replace(cluster, pods=pods, queued=queued, job_sets=job_sets, kueue_objects=trees)
+
+
+def with_submitted(cluster: Cluster, submitted: Cluster) -> Cluster:
+    """A live cluster with the jobs of files. submitted: as of `read_workload`. Objects of Kueue in
+    the files stand for those of the cluster. Raises InputError for a job that is there."""
+    known = {key for tree in cluster.kueue_objects for key in _owners(tree)}
+    known |= {("Pod", pod.namespace, pod.name) for pod in cluster.pods}
+    added = [owner_of_tree(tree) for tree in (*submitted.queued, *submitted.job_sets)]
+    added += [("Pod", pod.namespace, pod.name) for pod in submitted.pods]
+    for key in added:
+        if key in known:
+            kind, namespace, name = key
+            raise InputError.at("", f"{kind} {namespace}/{name}", "exists already")
+    changed = {owner_of_tree(tree) for tree in submitted.kueue_objects}
+    stays = [one for one in cluster.kueue_objects if owner_of_tree(one) not in changed]
+    return replace(
+        cluster,
+        pods=[*cluster.pods, *submitted.pods],
+        objects=[*cluster.objects, *submitted.objects],
+        kueue_objects=[*stays, *submitted.kueue_objects],
+        queued=[*cluster.queued, *submitted.queued],
+        job_sets=[*cluster.job_sets, *submitted.job_sets],
+    )
+
+
+def asks_quota(submitted: Cluster) -> bool:
+    """Whether files have jobs or pods with a queue of Kueue."""
+    return bool(submitted.queued) or any(
+        QUEUE_LABEL in pod.metadata.labels for pod in submitted.pods
+    )
 
 
 def are_of_queues(changes: Iterable[RequestedChange], cluster: Cluster) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import click
+from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, guess, invalid_argument
@@ -17,6 +18,7 @@ from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.eta import eta
+from stowplan.forecast.start_times.groups_without_pods import WaitingGroup, waiting_groups
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import (
     OWNER_KINDS,
@@ -56,6 +58,9 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     cluster, now = read_asked_cluster(
         source, deciders, request.now, with_finished=True, with_workloads=True
     )
+    groups = _asked_groups(request, waiting_groups(cluster, deciders, now))
+    if groups and request.target is not None:
+        raise CommandError(groups[0].text)
     if request.every or request.target is None:
         pods = [
             pod for pod in cluster.pending() if request.namespace in (None, pod.metadata.namespace)
@@ -76,13 +81,32 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             autoscale=autoscale,
             calibrate=request.calibrate,
         )
+    more = (f"{one.text}; its pods are not in the forecast" for one in groups)
+    found = replace(found, assumptions=(*found.assumptions, *more))
     if output in TREES:
         print_tree(found, output)
     elif output == "name":
         print_names("pod", [pod.name for pod in pods])
     else:
         print_expected_starts(found, stdout_console(), wide=output == "wide")
+        for one in groups if not found.pods else ():
+            click.echo(one.text)
+    if groups:
+        return 1
     return 1 if any(pod.start is not None and pod.start.is_late for pod in found.pods) else 0
+
+
+def _asked_groups(request: EtaRequest, groups: list[WaitingGroup]) -> list[WaitingGroup]:
+    """Those of the groups without pods that are asked for."""
+    if request.target is None:
+        return [one for one in groups if request.namespace in (None, one.namespace)]
+    namespace = request.namespace or request.source.namespace
+    word, slash, name = request.target.partition("/")
+    kind = OWNER_KINDS.get(word.lower(), "").lower()
+    names = {f"{kind}/{name}"} if slash else {f"{kind}/{word}" for kind in ("job", "podgroup")}
+    if word.lower() in POD_GROUP_NAMES:
+        names = {name, f"{namespace}/{name}"}
+    return [one for one in groups if one.namespace == namespace and {one.job, one.group} & names]
 
 
 def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:

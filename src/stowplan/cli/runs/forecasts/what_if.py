@@ -11,7 +11,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
-from stowplan.cli.runs.scheduler_config import read_asked_deciders
+from stowplan.cli.runs.scheduler_config import read_asked_deciders, scheduler_behind
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
@@ -66,8 +66,10 @@ def run_what_if(request: WhatIfRequest) -> int:
         request.config_files,
         request.plugin_files,
         gates=request.feature_gates,
-        admits=bool(request.config_files) or _asks_kueue(request, kinds),
+        admits=True,
     )
+    if deciders.kueue is not None and request.source.is_live and not request.config_files:
+        deciders = deciders if _asks_kueue(request, changes) else scheduler_behind(deciders)
     _check_plugins(request, kinds, deciders)
     if deciders.kueue is not None:
         if condition is not None or request.for_s is not None or request.autoscale is not None:
@@ -128,9 +130,16 @@ def _check_plugins(request: WhatIfRequest, kinds: set[str], deciders: Deciders) 
     raise click.UsageError(f"--plugin {where} needs --base-config or --config")
 
 
-def _asks_kueue(request: WhatIfRequest, kinds: set[str]) -> bool:
-    """Whether the Kueue of `stowplan up` answers; other changes are for the scheduler behind it."""
+def _asks_kueue(request: WhatIfRequest, changes: tuple[RequestedChange, ...]) -> bool:
+    """Whether the Kueue of `stowplan up` answers: jobs that ask for quota, and changes of queues
+    and jobs alone; other changes are for the scheduler behind it. Raises InputError."""
+    # Imported here: most clusters have nothing of Kueue.
+    from stowplan.cli.runs.kueue.kueue_what_if import submits_queued_jobs
+
+    if any(one.kind == "submit" for one in changes):
+        return submits_queued_jobs(changes, request.source.validate or "auto")
     options = request.fail_if, request.for_s, request.autoscale
+    kinds = {one.kind for one in changes}
     return kinds <= {"queue", "delete"} and all(one is None for one in options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import click
@@ -24,9 +25,10 @@ from stowplan.cli.tables.console import plain_table, print_names, print_tree, st
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import job_titles
 from stowplan.simulation.kueue.admitting_changes import admitting_changes
+from stowplan.simulation.kueue.finished_workloads import finished_workloads
 from stowplan.simulation.kueue.job_admission import admit_jobs, check_admission
 
-ADMITTED = "Admitted"
+ADMITTED, FINISHED = "Admitted", "Finished"
 _PODS = ("pod/", "pods/")
 _AMOUNTS = ("NOMINAL", "MAY BORROW", "MAY LEND", "USED", "BORROWED", "LENT", "AVAILABLE")
 
@@ -79,8 +81,8 @@ def run_kueue_explain(
     *,
     changes: bool = True,
 ) -> KueueAnswer:
-    """Print why a workload is admitted or not; exit code 1 if it is not. name: as job/NAME, or
-    pod/NAME for the workload of a pod. changes: also what would admit it.
+    """Print why a workload is admitted or not; exit code 1 if it is neither admitted nor finished.
+    name: as job/NAME, or pod/NAME for the workload of a pod. changes: also what would admit it.
 
     Pods that ask for no quota, and those of admitted jobs, are left to the scheduler.
     """
@@ -88,12 +90,14 @@ def run_kueue_explain(
     report = _report(cluster, deciders)
     place = namespace or DEFAULT_NAMESPACE
     job = _job_of(name, place, cluster, report)
-    found = _workload(job, place, report)
+    found = _workload(job, place, report.workloads)
+    if found is None and not name.startswith(_PODS):
+        found = _workload(job, place, finished_workloads(cluster))
     if found is None and names_pods(name, place, cluster):
         return KueueAnswer(0, cluster, asks_scheduler=True)
     if found is None:
         raise CommandError(_not_found(job, place, report))
-    if changes and deciders.kueue is not None:
+    if changes and deciders.kueue is not None and found.status != FINISHED:
         made = admitting_changes(cluster, deciders.kueue, report, found)
         found = msgspec.structs.replace(found, admitted_by=[one.text for one in made])
     is_admitted = found.status == ADMITTED
@@ -106,7 +110,7 @@ def run_kueue_explain(
         if is_admitted and name.startswith(_PODS) and names_pods(name, place, cluster):
             click.echo()
             return KueueAnswer(0, cluster, asks_scheduler=True)
-    return KueueAnswer(0 if is_admitted else 1, cluster)
+    return KueueAnswer(0 if is_admitted or found.status == FINISHED else 1, cluster)
 
 
 def _job_of(name: str, namespace: str, cluster: Cluster, report: KueueReport) -> str:
@@ -126,9 +130,11 @@ def _titled(name: str) -> tuple[str, str]:
     return f"{kind.removesuffix('s').lower()}/{plain}", plain
 
 
-def _workload(name: str, namespace: str, report: KueueReport) -> WorkloadReport | None:
+def _workload(
+    name: str, namespace: str, workloads: Iterable[WorkloadReport]
+) -> WorkloadReport | None:
     wanted, plain = _titled(name)
-    for one in report.workloads:
+    for one in workloads:
         if one.namespace != namespace:
             continue
         if one.job == wanted or (wanted.startswith("workload/") and one.name == plain):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 from rich.console import Console
@@ -13,9 +13,16 @@ from stowplan.batch.queue_models.kueue.reports.workload_reports import WorkloadR
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.tables.console import plain_table, print_names, print_tree, stdout_console
+from stowplan.inputs.cluster_reader import Cluster, read_workload
+from stowplan.inputs.files import STDIN
 from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.simulation.kueue.job_admission import check_admission
-from stowplan.simulation.kueue.quota_changes import KueueWhatIf, kueue_what_if
+from stowplan.simulation.kueue.quota_changes import (
+    KueueWhatIf,
+    asks_quota,
+    kueue_what_if,
+    with_submitted,
+)
 
 
 def run_kueue_what_if(
@@ -29,8 +36,12 @@ def run_kueue_what_if(
     check_admission(before)
     files = tuple(one.text for one in changes if one.kind == "submit")
     if files and source.is_live:
-        raise click.UsageError("with Kueue, --submit needs the cluster as files")
-    if files:
+        wanted = read_workload(files, before, validate=source.validate or "auto")
+        if not asks_quota(wanted):
+            text = "no jobs with a queue of Kueue: name a file for the scheduler's answer"
+            raise click.UsageError(f"--submit {', '.join(files)}: {text}")
+        after = with_submitted(before, wanted)
+    elif files:
         more = source._replace(paths=(*source.paths, *files))
         after = read_cluster_source(more, deciders)
     found = kueue_what_if(before, after, changes, deciders.kueue)
@@ -41,6 +52,16 @@ def run_kueue_what_if(
     else:
         _print(found, stdout_console())
     return 0
+
+
+def submits_queued_jobs(changes: Iterable[RequestedChange], validate: str) -> bool:
+    """Whether submitted files have jobs with a queue of Kueue; standard input, which is read once,
+    is taken to have. Raises InputError."""
+    files = [one.text for one in changes if one.kind == "submit"]
+    if STDIN in files:
+        return True
+    empty = Cluster(nodes=[], pods=[])
+    return asks_quota(read_workload(files, empty, validate=validate))
 
 
 def _print(found: KueueWhatIf, console: Console) -> None:
