@@ -83,6 +83,17 @@ def test_eta_lists_it(tmp_path: Path) -> None:
     assert (other.out, other.code) == ("No pending pods.\n", 0)
 
 
+def test_all_that_is_pending_has_it_as_a_note(tmp_path: Path) -> None:
+    found = asked(tmp_path, "explain", "--all-pending")
+    assert found.err == f"Note: job/train in default has no pods yet: {REASON}\n"
+    assert (found.out, found.code) == ("No pending pods\n", 1)
+    other = asked(tmp_path, "explain", "--all-pending", "--namespace", "other")
+    assert (other.err, other.code) == ("", 0)
+    assert "has no pods yet" not in asked(
+        tmp_path, "explain", "--all-pending", objects=OBJECTS + POD
+    ).err  # fmt: skip
+
+
 def test_with_pods_it_is_a_job_as_any_other(tmp_path: Path) -> None:
     found = asked(tmp_path, "eta", "--all", "-o", "json", objects=OBJECTS + POD)
     tree = json.loads(found.out)

@@ -27,6 +27,7 @@ from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.explain import explain, explain_changes
 from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.explain_pending import explain_pending
+from stowplan.forecast.start_times.groups_without_pods import waiting_groups
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import OWNER_KINDS
@@ -75,7 +76,7 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
 
 
 def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> int:
-    """Print all pending pods by cause; 1 if there are any."""
+    """Print all pending pods by cause; 1 if there are any, or jobs that wait without pods."""
     source = request.source
     if request.pod is not None:
         if source.is_live:
@@ -85,6 +86,10 @@ def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> in
     keeps = request.from_events and not source.is_live
     cluster = read_cluster_source(source, deciders, notes=True, keep_manifests=keeps)
     namespace = None if request.all_namespaces else request.namespace
+    now = datetime.now(UTC) if source.is_live else None
+    groups = [
+        one for one in waiting_groups(cluster, deciders, now) if namespace in (None, one.namespace)
+    ]
     with paused_collector():
         causes = explain_pending(
             cluster,
@@ -93,15 +98,17 @@ def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> in
             namespace=namespace,
             from_events=request.from_events,
             changes=request.changes is not False,
-            now=datetime.now(UTC) if source.is_live else None,
+            now=now,
         )
+    for one in groups:
+        click.echo(f"Note: {one.text}", err=True)
     if output in TREES:
         print_tree(causes, output)
     elif output == "name":
         print_names("pod", [key.rpartition("/")[2] for one in causes.causes for key in one.pods])
     else:
         print_causes(causes, stdout_console(), wide=output == "wide")
-    return 1 if causes.pending else 0
+    return 1 if causes.pending or groups else 0
 
 
 def _run_changes(pod: Pod, cluster: Cluster, deciders: Deciders, profile: str | None) -> PodChanges:
