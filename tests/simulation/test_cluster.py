@@ -132,7 +132,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
         (
             {"a_yaml": NODE.replace("16Gi", "-1")},
             "a.yaml: document 1, line 1: Node n1: status.allocatable.memory: "
-            "Invalid value: -1: expected a quantity of at least 0",
+            'Invalid value: "-1": must be greater than or equal to 0',
         ),
         (
             {"a_yaml": POD.replace("[{name: main,", "[{name: 5,")},
@@ -141,7 +141,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
         ),
         (
             {"a_json": '{"apiVersion": "v1", "kind": "Pod"}'},
-            "a.json: document 1: Pod: metadata.name: Required value: expected a name",
+            "a.json: document 1: Pod: metadata.name: Required value: "
+            "name or generateName is required",
         ),
         (
             {"a_yaml": NODE, "b_yaml": f"{POD}---\n{NODE}"},

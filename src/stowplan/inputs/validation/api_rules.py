@@ -134,9 +134,9 @@ def _of_custom(struct: StructType, tree: Tree) -> Iterator[FieldMistake]:
 def _of_metadata(meta: Tree) -> Iterator[Cause]:
     """Causes of the name, labels and annotations of an object of another project. Its namespace is
     not judged: kubectl leaves out one that the kind does not have."""
-    said = {key: meta[key] for key in _SAID if meta.get(key) is not None}
+    given = {key: meta[key] for key in _CHECKED if meta.get(key) is not None}
     yield from metadata.metadata_problems(
-        {**said, "namespace": "default"}, True, subdomain_problems
+        {**given, "namespace": "default"}, True, subdomain_problems
     )
 
 
@@ -149,7 +149,7 @@ def _beside(found: _DecodedObject, causes: Iterable[Cause]) -> Iterator[FieldMis
             yield FieldMistake(cause.field, cause.message)
 
 
-_SAID = ("name", "generateName", "labels", "annotations")
+_CHECKED = ("name", "generateName", "labels", "annotations")
 _NO_USER = User("")
 
 
