@@ -34,7 +34,7 @@ PAGES = {
     "docs/queue-audit.md": 2,
     "docs/simulate.md": 4,
     "docs/volcano-queues.md": 2,
-    "docs/what-if.md": 6,
+    "docs/what-if.md": 7,
 }
 """Page -> commands that are run."""
 SERVES = {"up", "run", "extender", "demo", "top", "status", "evaluate", "import"}
