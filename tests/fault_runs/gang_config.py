@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache, partial
 
+import pytest
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
@@ -22,6 +23,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.objects.workload import PriorityClass
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.lanes.session_lane import SessionLane
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.testing import pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -176,6 +178,22 @@ def nominated_by_others(made: Scheduler, name: str) -> list[NodeAssignment]:
         for info in nominator.on(node)
         if info.pod.spec.scheduler_name != name
     ]
+
+
+def only_additions_start_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: changes and deletions of pods start none."""
+
+    def pod_deleted(self: SessionLane, uid: str) -> None:
+        stirred = self._has_changes
+        right(self, uid)
+        self._has_changes = stirred
+
+    right = SessionLane._pod_deleted
+    monkeypatch.setattr(SessionLane, "_pod_deleted", pod_deleted)
+    monkeypatch.setattr(
+        "stowplan.scheduler.lanes.session_lane._is_relevant_to_sessions",
+        lambda before, after: False,
+    )
 
 
 GANG_CONFIG = FaultRunConfig(

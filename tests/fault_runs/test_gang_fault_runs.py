@@ -9,9 +9,8 @@ import pytest
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import JobInfo
 from stowplan.columns import NodeTable
-from stowplan.scheduler.lanes.session_lane import SessionLane
 from tests.fault_runs.fault_run import FaultRunFailure, first_failure
-from tests.fault_runs.gang_config import GANG_CONFIG
+from tests.fault_runs.gang_config import GANG_CONFIG, only_additions_start_sessions
 from tests.soak import examples, seeds
 
 N_PARTS = 2
@@ -83,17 +82,7 @@ def test_missing_pods_of_a_recreated_node_are_found(
 def test_a_session_that_is_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: only additions trigger a session, not changes or deletions."""
 
-    def pod_deleted(self: SessionLane, uid: str) -> None:
-        stirred = self._has_changes
-        right(self, uid)
-        self._has_changes = stirred
-
-    right = SessionLane._pod_deleted
-    monkeypatch.setattr(SessionLane, "_pod_deleted", pod_deleted)
-    monkeypatch.setattr(
-        "stowplan.scheduler.lanes.session_lane._is_relevant_to_sessions",
-        lambda before, after: False,
-    )
+    only_additions_start_sessions(monkeypatch)
     assert "a session was due" in found().error
 
 

@@ -7,8 +7,8 @@ import pytest
 from stowplan.batch.queue_models.kai.model import kai_model
 from stowplan.batch.queue_models.kai.model.kai_state import KaiState
 from stowplan.batch.queue_models.model_decider import ModelDecider
-from stowplan.scheduler.lanes.session_lane import SessionLane
 from tests.fault_runs.fault_run import FaultRunFailure, first_failure
+from tests.fault_runs.gang_config import only_additions_start_sessions
 from tests.fault_runs.kai_gang_config import KAI_GANG_CONFIG
 from tests.soak import examples, seeds
 
@@ -58,17 +58,7 @@ def test_sessions_that_decide_the_same_for_ever_are_found(monkeypatch: pytest.Mo
 def test_a_session_that_is_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: only additions trigger a session, not changes or deletions."""
 
-    def pod_deleted(self: SessionLane, uid: str) -> None:
-        stirred = self._has_changes
-        right(self, uid)
-        self._has_changes = stirred
-
-    right = SessionLane._pod_deleted
-    monkeypatch.setattr(SessionLane, "_pod_deleted", pod_deleted)
-    monkeypatch.setattr(
-        "stowplan.scheduler.lanes.session_lane._is_relevant_to_sessions",
-        lambda before, after: False,
-    )
+    only_additions_start_sessions(monkeypatch)
     assert "a session was due" in found().error
 
 

@@ -10,6 +10,7 @@ import pytest
 from stowplan.batch.queue_models.kai.model import kai_model
 from stowplan.batch.queue_models.kai.model.kai_memory import LAST_EVICTION
 from stowplan.benchmarks.sessions.kai_benchmarks import KaiBenchmark
+from stowplan.benchmarks.sessions.session_benchmarks import START
 from stowplan.messages import events as happened
 from stowplan.messages.effects import AnnotateGroup, Bind, Evict
 from stowplan.objects.kai.kai_kinds import KaiQueueResource, KaiQueueResources
@@ -78,3 +79,26 @@ def test_to_let_it_wait_is_caught(
     monkeypatch.setattr(kai_model, "place_instead", lambda *_: None)
     with pytest.raises(AssertionError):
         test_the_job_that_takes_the_place_has_it_at_once(case)
+
+
+def test_a_job_that_loses_a_running_pod_as_well_was_evicted() -> None:
+    """One pod of an elastic job is evicted, and one that it got in this session is not bound."""
+    cluster = KaiBenchmark(1, 4)
+    cluster.show(
+        [cluster.queue(name, resources=quota(4000, n)) for name, n in (("a", 1), ("b", 2))]
+    )
+    cluster.show(list(cluster.gang("r", "a", 2, ("8", "1Gi", "1"), [0, 0], min_member=1)))
+    later = ("r-2", "r-3")
+    cluster.show(
+        [
+            event
+            for event in cluster.members("r", 4, ("8", "1Gi", "1"), (), START)
+            if isinstance(event, happened.PodAdded) and event.pod.name in later
+        ]
+    )
+    cluster.show(list(cluster.gang("g", "b", 1, ("12", "1Gi", "1"))))
+    cluster.session(happened.Synced())
+    assert {one.name for one in cluster.effects if isinstance(one, Evict)} == {"r-1"}
+    assert not any(isinstance(one, Bind) for one in cluster.effects)
+    (notes,) = [one.annotations for one in cluster.effects if isinstance(one, AnnotateGroup)]
+    assert LAST_EVICTION in notes

@@ -36,7 +36,8 @@ def place_instead(
         return
     gaining = dict.fromkeys(notes[task.key].job for task in victims)
     moved = dict.fromkeys(task.job for task in victims if task.status == KaiStatus.PIPELINED)
-    bound = {task.job for task in evicted} - {task.job for task in victims}
+    # Jobs that lose other pods, which run, were evicted all the same.
+    bound = {task.job for task in evicted if pending_as(task) is None}
     for task in [*victims, *_waiting(session, gaining)]:
         _make_pending(session, task, pending_as(task))
     for task in victims:
